@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// newAugC lets the sum of balance and boost decide: a domain whose vCPU runs is
-// boosted by Boost times the CPU credit that this vCPU has left. Boosts are not
-// taken off the balance, which falls with every window: nobody is denied its turn
-// for long. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized
-// Accelerator-based Systems", USENIX ATC 2011.)
+// newAugC returns the policy that chooses by the sum of balance and boost: a domain whose vCPU runs is
+// boosted by Boost times the CPU credit that this vCPU has left. Boosts are not taken off the balance, which
+// falls with every window, so no domain is denied its turn for long. (Gupta et al., "Pegasus: Coordinated
+// Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
-// In a rotation's time a domain's balance rises by a tick. Between the least and
-// the greatest there are 2 clamps, so it takes 2 + Boost rotations until it cannot
-// rise any more, and it is patient for Boost more.
+// In a rotation's time a domain's balance rises by a tick. Between the least and the greatest there are 2
+// clamps, so it takes 2 + Boost rotations until it cannot rise any more, and the domain's patience is Boost
+// rotations longer.
 func newAugC(o Options) Policy {
 	p := newCoordinated("augc", o)
 	p.choose, p.slack = p.augmented, o.reach()
@@ -23,7 +22,7 @@ func newAugC(o Options) Policy {
 	return p
 }
 
-// augmented chooses the greatest sum of balance and boost.
+// augmented returns the domain with the greatest sum of balance and boost.
 func (p *coordinated) augmented(now Time) choice {
 	best := choice{e: p.line.top(p.pot), why: "the greatest"}
 	most := best.e.at(p.pot, p.line.most)
@@ -40,10 +39,10 @@ func (p *coordinated) augmented(now Time) choice {
 	return best
 }
 
-// boost is how many times CPU credit counts.
+// boost returns the factor of CPU credit.
 func (o Options) boost() int { return max(o.Boost, 0) }
 
-// scaleTime is d·by/of, rounded up, at most patienceMost.
+// scaleTime returns d·by/of, rounded up, at most patienceMost.
 func scaleTime(d time.Duration, by, of int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(by))
 	if hi >= uint64(of) {

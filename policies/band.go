@@ -2,14 +2,14 @@ package policies
 
 import "fmt"
 
-// newBand is BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit,
-// but a unit goes to the end of the list only when it also used more than its part
-// of the last second; and where such a unit comes next it is held back for a
-// moment, since another, which has just been served, may be back by then.
+// newBand returns BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit, but a unit goes to
+// the end of the list only when it also used more than its part of the last second; and where such a unit
+// comes next it is held back for a moment, since another unit, which has just been served, may be back by
+// then.
 //
-// That helps those whose pause between two requests is shorter than HoldBack. For
-// longer pauses, and where nothing is known of the pauses, see lag. A unit that has waited
-// for the others' part of a rotation has its brief lease without being held back.
+// That helps units whose pause between two requests is shorter than HoldBack. For longer pauses, and where no
+// statistics of the pauses exist, see lag. A unit that has waited for the others' part of a rotation has its
+// brief lease without being held back.
 func newBand(o Options) Policy {
 	return newBursts("band", o, &band{credits: newCredits(o)})
 }
@@ -18,9 +18,9 @@ func newBand(o Options) Policy {
 type band struct {
 	*credits
 	ended *unit // whose requests have just ended
-	held  *unit // is next, at until,
+	held  *unit // next unit, at until,
 	until Time
-	came  *unit // unless this one goes first, which came meanwhile
+	came  *unit // unless this unit, whose request came meanwhile, goes first
 }
 
 func (b *band) done(now Time, u *unit) {
@@ -32,7 +32,7 @@ func (b *band) done(now Time, u *unit) {
 	}
 }
 
-// overdrawn says whether a unit has neither credit nor time left.
+// overdrawn reports whether a unit has neither credit nor time left.
 func (b *band) overdrawn(now Time, u *unit) bool {
 	return u.purse.credit <= 0 && b.greedy(now, u)
 }
@@ -57,7 +57,7 @@ func (b *band) left(now Time, u *unit) {
 	}
 }
 
-// forget is told that a unit has no requests.
+// forget removes a unit without requests from the candidates.
 func (b *band) forget(u *unit) {
 	if b.held == u {
 		b.held, b.came = nil, nil
@@ -97,8 +97,8 @@ func (b *band) next(now Time) (*unit, int, Time) {
 	return u, b.burst(u), Forever
 }
 
-// little is how many requests are lent to a unit that is overdrawn: one, but in
-// production as many as a turn has room for, where they are shorter than that.
+// little returns the number of requests lent to a unit that is overdrawn: one, but in production mode as many
+// as fit into a turn, if they are shorter than that.
 func (b *band) little(u *unit) int {
 	if b.opt.Mode == Paper {
 		return 1
@@ -106,8 +106,7 @@ func (b *band) little(u *unit) int {
 	return atMost(b.opt.Launches, turn, u.first().request().Predicted)
 }
 
-// holds says whether a unit is held back: it used more than its part, and another
-// has just been served.
+// holds reports whether a unit is held back: it used more than its part, and another has just been served.
 func (b *band) holds(now Time, u *unit) bool {
 	if b.ended == nil || b.ended == u {
 		return false

@@ -12,51 +12,50 @@ import (
 // creditTime is the CPU time that one of Xen's credits stands for.
 const creditTime = 100 * time.Microsecond
 
-// briefApart is how many times as long as a brief window the others have at least between two of them.
+// briefApart is the least distance between two brief windows, in lengths of a brief window: the others have
+// the accelerator in between.
 const briefApart = 2
 
-// patienceMost is the longest that a domain is ever passed over.
-const patienceMost = 1 << 60 // 36 years: it is meant not to overflow
+// patienceMost is the longest time that a domain is ever passed over.
+const patienceMost = 1 << 60 // 36 years: chosen so that sums do not overflow
 
-// creditPeriod is the time for which a hypervisor hands out credits at once, and
-// so the most that any of its vCPUs should have.
+// creditPeriod is the period for which a hypervisor hands out credits at once, and so the most credit that a
+// vCPU should have.
 const creditPeriod = 30 * time.Millisecond
 
-// coordinated is the frame of policies that look at the hypervisor's schedule: tick
-// by tick it chooses who is next, by the domains' balances and by whose vCPUs run.
-// What makes a policy of it is choose.
+// coordinated is the frame of policies that use the hypervisor's schedule: tick by tick it chooses the next
+// domain by the domains' balances and by whose vCPUs run. The function choose makes a policy of it.
 //
-// What one domain uses, or in paper mode the window that it gets, is taken off its
-// balance and given to those who compete, itself among them, in proportion to
-// their credits: those of the CPU, where they are known. So balances are consumed, and what matters of them is only by how
-// much they differ. In production mode a debtor without work counts as competing until
-// it is even.
+// The time that a domain uses (in paper mode: the window that it gets) is taken off its balance and divided
+// among the competing domains, itself included, in proportion to their credits: CPU credits where they are
+// known. So balances are consumed, and only the differences between them matter. In production mode a debtor
+// without work counts as competing until its balance is 0.
 //
-// A schedule that prefers some could keep others waiting: who has waited for longer
-// than patience allows is next, whatever the schedule says. Where no schedule is known, in
-// production mode, a domain that has waited for the others' part of a rotation has a brief
-// window although another is owed more: that one catches up over several rotations. A domain
-// whose own work ran on after its windows, by more than the slack, waits until the excess is repaid.
+// A schedule that prefers some domains could keep others waiting: a domain that has waited for longer than
+// its patience is next, regardless of the schedule. If no schedule is known, in production mode, a domain
+// that has waited for the others' part of a rotation has a brief window although another is owed more: the
+// other one catches up over several rotations. A domain whose own work ran on after its windows, by more than
+// the slack, waits until the excess is repaid.
 type coordinated struct {
 	name     string
 	opt      Options
 	choose   func(now Time) choice
-	patience func(e *partner) time.Duration // for how long e may be passed over
-	slack    time.Duration                  // debt beyond this makes that longer, in production mode
+	patience func(e *partner) time.Duration // the time for which e may be passed over
+	slack    time.Duration                  // debt beyond it prolongs the patience, in production mode
 
 	members map[ID]*partner
-	line    tournament    // those who compete, but the holder
-	debtors heap[partner] // domains out of the line that owe time, by when it is repaid
-	urgent  heap[partner] // those of them who have work, by when their patience ends
+	line    tournament    // the competing domains except the holder
+	debtors heap[partner] // domains out of the line that owe time, by when their debt is repaid
+	urgent  heap[partner] // domains in line that have work, by when their patience ends
 	passed  heap[partner] // the same, by when each has waited for the others' part of a rotation
 	total   int64         // credits of the competing domains and of the debtors
 	places  uint64        // numbers the places in line
-	pot     uint64        // grows by what was used per credit
-	rest    uint64        // of the division that made it
+	pot     uint64        // grows by the time used per credit
+	rest    uint64        // remainder of the division that made it
 	begun   bool
 
-	running []*partner // whose vCPUs run, according to the newest sample
-	seen    Time       // its age
+	running []*partner // domains whose vCPUs run, according to the newest sample
+	seen    Time       // time of that sample
 
 	holder   *partner
 	waiting  *partner // chosen, but its predecessor's gate must be closed first
@@ -69,10 +68,10 @@ type coordinated struct {
 	overlaps time.Duration // used by others since start, whose work was still in flight
 
 	last    choice
-	balance time.Duration // of the chosen one, then
+	balance time.Duration // of the chosen one, at that time
 }
 
-// choice is who is next, and why.
+// choice is the next domain, and the reason.
 type choice struct {
 	e     *partner
 	boost time.Duration
@@ -84,28 +83,28 @@ type partner struct {
 	id      ID
 	credits int64
 	context bool
-	busy    bool // it has work, as last told
+	busy    bool // it has work, as last reported
 	active  bool // it competes, or holds the window
 
-	// balance is what it is owed as of pot, in 1/scale ns.
+	// balance is the time that it is owed as of pot, in 1/scale ns.
 	balance int64
 	pot     uint64
 	even    uint64 // value of the pot at which a debtor's balance is 0
 	indebt  int    // position among the debtors
 
-	place  uint64 // in line: the lower the longer it stands there
-	seat   int    // in the tournament
+	place  uint64 // in line: a lower number has stood there longer
+	seat   int    // position in the tournament
 	urgent int    // position among the urgent
 	due    Time   // when its patience ends
-	passed int    // position among those that wait
+	passed int    // position in passed
 	since  Time   // since when it waits
 	want   Time   // when it has waited for the others' part of a rotation
 
 	tail  time.Duration // used since its last window ended
 	ranOn time.Duration // the part of its debt from such use, beyond a tick each time
 
-	runs      bool          // it is among those whose vCPUs run
-	remaining time.Duration // CPU credit that is left
+	runs      bool          // it is among the domains whose vCPUs run
+	remaining time.Duration // CPU credit left
 	idling    idling
 	overrun   overrun
 }
@@ -138,12 +137,11 @@ func newCoordinated(name string, o Options) *coordinated {
 	}
 }
 
-// span is the time that clamp and boost are multiples of: a tick, which should be
-// the hypervisor's period.
+// span returns the unit of time for clamp and boost: a tick, which should be the hypervisor's period.
 func (o Options) span() time.Duration { return max(o.Tick, creditPeriod) }
 
-// clamp is the most that a domain can be owed, and can owe, in 1/scale ns. As published
-// it is reach; in production mode all that was used is made up for.
+// clamp returns the greatest balance and the greatest debt of a domain, in 1/scale ns. As published it is
+// reach; in production mode all use is made up for.
 func (o Options) clamp() int64 {
 	if o.Mode == Production {
 		return int64(maxDebt) << scaleBits
@@ -151,13 +149,12 @@ func (o Options) clamp() int64 {
 	return int64(o.reach()) << scaleBits
 }
 
-// reach is how far the schedule of the CPUs may move the choice: more than half of the
-// greatest boost.
+// reach returns how far the schedule of the CPUs may move the choice: more than half of the greatest boost.
 func (o Options) reach() time.Duration {
 	return o.span() + time.Duration(o.boost())*o.span()/2
 }
 
-// at is the balance when the pot has this value, at most most.
+// at returns the balance at this value of the pot, limited to most.
 func (e *partner) at(pot uint64, most int64) int64 {
 	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
 	if hi != 0 || lo >= uint64(most-e.balance) {
@@ -166,7 +163,7 @@ func (e *partner) at(pot uint64, most int64) int64 {
 	return e.balance + int64(lo)
 }
 
-// settle brings the balance up to date.
+// settle updates the balance to the current pot.
 func (p *coordinated) settle(e *partner) {
 	if e.active || p.debtors.has(e) {
 		e.balance = e.at(p.pot, p.line.most)
@@ -174,7 +171,7 @@ func (p *coordinated) settle(e *partner) {
 	e.pot = p.pot
 }
 
-// spend takes d off e's balance and divides it among those who compete.
+// spend takes d off e's balance and divides it among the competing domains.
 func (p *coordinated) spend(e *partner, d time.Duration) {
 	p.settle(e)
 	e.balance -= int64(d) << scaleBits
@@ -204,8 +201,9 @@ func (p *coordinated) runsOn(e *partner, d time.Duration) {
 	e.ranOn = min(e.ranOn+max(e.tail-p.opt.Tick, 0)-before, maxDebt)
 }
 
-// wantFrom returns when e, which waits, has waited for the others' part of a rotation. It is later for a domain whose work runs on for
-// long after its windows, so that brief windows come to no more than half of a share, and for one that owes time for that reason.
+// wantFrom returns when e, which waits, has waited for the others' part of a rotation. The time is later for
+// a domain whose work runs on for long after its windows, so that brief windows come to at most half of a
+// share, and for one that owes time for that reason.
 func (p *coordinated) wantFrom(e *partner) Time {
 	span := max(p.opt.Tick, briefApart*(p.opt.brief()+e.tail))
 	at := e.since.Add(e.tail + max(scaleTime(span, max(p.total-e.credits, 0), e.credits), p.opt.Tick))
@@ -215,10 +213,10 @@ func (p *coordinated) wantFrom(e *partner) Time {
 	return at
 }
 
-// debt returns the debt of e, whose balance is up to date.
+// debt returns the debt of e, whose balance must be up to date.
 func (e *partner) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
 
-// reckon puts e, whose balance is up to date, among the debtors if it belongs there.
+// reckon adds e, whose balance must be up to date, to the debtors, or removes it from them.
 func (p *coordinated) reckon(e *partner) {
 	owes := !e.active && e.balance < 0 && p.opt.Mode == Production
 	switch has := p.debtors.has(e); {
@@ -236,8 +234,7 @@ func (p *coordinated) reckon(e *partner) {
 	}
 }
 
-// share divides d among the competing domains and the debtors. A debtor takes part
-// until it is even.
+// share divides d among the competing domains and the debtors. A debtor takes part until its balance is 0.
 func (p *coordinated) share(d time.Duration) {
 	if p.total == 0 {
 		return
@@ -304,7 +301,7 @@ func (p *coordinated) Leave(_ Time, id ID) {
 	}
 }
 
-// Keeps is true in production mode.
+// Keeps returns true in production mode.
 func (p *coordinated) Keeps() bool { return p.opt.Mode == Production }
 
 func (p *coordinated) Balance(_ Time, id ID) time.Duration {
@@ -346,13 +343,13 @@ func (p *coordinated) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// competes says whether e is given windows. As published, who has a context is,
-// with or without work.
+// competes reports whether e is given windows. As published, a domain with a context is, with or without
+// work.
 func (p *coordinated) competes(e *partner) bool {
 	return e.busy || e.context && p.opt.Mode == Paper && p.opt.IdleYield <= 0
 }
 
-// notice is told what happened to the holder.
+// notice processes a signal of the holder.
 func (p *coordinated) notice(since Time, s Signal) {
 	switch s {
 	case Arrived:
@@ -366,7 +363,7 @@ func (p *coordinated) notice(since Time, s Signal) {
 	}
 }
 
-// come lets e compete, and counts from now on how long it waits, if it has work.
+// come makes e compete and, if it has work, starts its waiting time.
 func (p *coordinated) come(since Time, e *partner) {
 	if !e.active {
 		if p.holder != nil && p.line.len() == 0 {
@@ -386,7 +383,7 @@ func (p *coordinated) come(since Time, e *partner) {
 	}
 }
 
-// wait notes that e, which has work, waits from now on.
+// wait starts the waiting time of e, which has work.
 func (p *coordinated) wait(now Time, e *partner) {
 	e.due = p.dueFrom(now, e)
 	p.urgent.push(e)
@@ -395,14 +392,14 @@ func (p *coordinated) wait(now Time, e *partner) {
 	p.passed.push(e)
 }
 
-// unwait notes that e waits no more.
+// unwait ends the waiting time of e.
 func (p *coordinated) unwait(e *partner) {
 	p.urgent.remove(e)
 	p.passed.remove(e)
 }
 
-// dueFrom returns when the patience of e, which waits from now on, ends: later by the time
-// that it takes to repay the part of its debt beyond the slack.
+// dueFrom returns when the patience of e, which waits from now on, ends. It is later by the time that repays
+// the part of its debt beyond the slack.
 func (p *coordinated) dueFrom(now Time, e *partner) Time {
 	due := now.Add(p.patience(e))
 	if debt := time.Duration(-e.at(p.pot, p.line.most)>>scaleBits) - p.slack; debt > 0 && p.opt.Mode == Production {
@@ -417,7 +414,7 @@ func (p *coordinated) queue(e *partner) {
 	p.line.enter(e, p.pot)
 }
 
-// dequeue takes e out of line.
+// dequeue removes e from the line.
 func (p *coordinated) dequeue(e *partner) {
 	p.line.remove(e, p.pot)
 	if p.urgent.has(e) {
@@ -425,7 +422,7 @@ func (p *coordinated) dequeue(e *partner) {
 	}
 }
 
-// leave lets e compete no more.
+// leave makes e stop competing.
 func (p *coordinated) leave(e *partner) {
 	if !e.active {
 		return
@@ -443,8 +440,8 @@ func (p *coordinated) leave(e *partner) {
 	}
 }
 
-// lapse charges a holder that is alone for its window so far: that was at nobody's
-// cost, and is given back to it alone.
+// lapse charges a holder that is alone for its window so far. That time cost no other domain any, so it is
+// credited back to the holder alone.
 func (p *coordinated) lapse(now Time) {
 	if used := min(now, p.until).Sub(p.settled); p.opt.Mode == Paper && used > 0 {
 		p.spend(p.holder, used)
@@ -469,12 +466,13 @@ func (p *coordinated) Charge(_ Time, id ID, u Usage) {
 	}
 }
 
-// blind reports whether no schedule is known that could keep a domain waiting, in production mode.
+// blind reports whether, in production mode, no schedule is known that could keep a domain waiting.
 func (p *coordinated) blind(now Time) bool {
 	return p.opt.Mode == Production && len(p.scheduled(now)) == 0
 }
 
-// passedOver returns the domain that has waited for the others' part of a rotation, if no schedule is the reason.
+// passedOver returns the domain that has waited for the others' part of a rotation, unless a schedule is
+// known; then nil.
 func (p *coordinated) passedOver(now Time) *partner {
 	if !p.blind(now) {
 		return nil
@@ -485,10 +483,11 @@ func (p *coordinated) passedOver(now Time) *partner {
 	return nil
 }
 
-// brief is the length of a window for a domain that has been passed over, and ought to wait.
+// brief returns the length of a brief window, for a domain that has been passed over although another is owed
+// more.
 func (o Options) brief() time.Duration { return max(o.Tick/4, min(minWindow, o.Tick)) }
 
-// Observe keeps who runs. A domain that the sample does not know does not run.
+// Observe stores the domains whose vCPUs run. A domain that is missing from the sample does not run.
 func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
 	for _, e := range p.running {
 		e.runs = false
@@ -510,7 +509,7 @@ func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
 	}
 }
 
-// scheduled returns those whose vCPUs run, unless that is known no more.
+// scheduled returns the domains whose vCPUs run, or nil if the sample is too old.
 func (p *coordinated) scheduled(now Time) []*partner {
 	if now.Sub(p.seen) > 2*p.opt.Tick {
 		return nil
@@ -557,7 +556,7 @@ func (p *coordinated) decide(now Time) (Decision, bool) {
 	return Decision{Revoke, Lease{Domain: h.id}}, true
 }
 
-// open gives e a window, which ends after a tick unless nobody else competes.
+// open gives e a window, which ends after a tick unless no other domain competes.
 func (p *coordinated) open(now Time, e *partner) Decision {
 	p.holder, p.over, p.overlaps, e.tail = e, false, 0, 0
 	p.start, p.settled, p.until, p.idleEnd = now, now, Forever, Forever
@@ -600,12 +599,12 @@ func (p *coordinated) finish(now Time) {
 	}
 }
 
-// next takes whoever is next out of line; nil if nobody competes.
+// next takes the next domain out of the line; nil if none competes.
 func (p *coordinated) next(now Time) *partner {
 	if p.line.len() == 0 {
 		return nil
 	}
-	if !p.begun { // what the first tick will cost
+	if !p.begun { // of the cost of the first tick
 		p.begun = true
 		p.share(p.opt.Tick)
 	}

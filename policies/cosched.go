@@ -2,19 +2,17 @@ package policies
 
 import "time"
 
-// mostSkips is what a site may set as MaxSkip.
+// mostSkips is the greatest MaxSkip that a site may set.
 const mostSkips = 64
 
-// newCoSched lets the accelerator follow the CPUs: of those whose vCPUs run, who
-// has the greatest balance is next; of all, when none of them runs. (Gupta et al.,
-// "Pegasus: Coordinated Scheduling for Virtualized Accelerator-based Systems",
-// USENIX ATC 2011.)
+// newCoSched returns the policy that follows the CPUs: of the domains whose vCPUs run, the one with the
+// greatest balance is next; of all domains if none of them runs. (Gupta et al., "Pegasus: Coordinated
+// Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
-// A domain whose vCPU sleeps until its own call returns never runs, and would never
-// be served. So nobody with work is passed over for more than MaxSkip ticks. In
-// production mode nobody is urgent, though, before as many ticks as it takes the
-// others to get their parts: with more domains than MaxSkip all would be urgent
-// always.
+// A domain whose vCPU sleeps until its own call returns never runs, and would never be served. So no domain
+// with work is passed over for more than MaxSkip ticks. In production mode, however, no domain is urgent
+// before as many ticks as the others need to get their parts: with more domains than MaxSkip all would be
+// urgent always.
 func newCoSched(o Options) Policy {
 	p := newCoordinated("cosched", o)
 	p.choose, p.slack = p.follow, o.RotationCap
@@ -28,7 +26,7 @@ func newCoSched(o Options) Policy {
 	return p
 }
 
-// follow chooses the greatest balance among those who run.
+// follow returns the domain with the greatest balance among those whose vCPUs run.
 func (p *coordinated) follow(now Time) choice {
 	var best choice
 	var most int64

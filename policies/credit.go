@@ -6,21 +6,18 @@ import (
 	"time"
 )
 
-// newCredit is Gdev's port of Xen's credit scheduler: the first unit in the list
-// that has requests is served, and goes to the end once it has used up its credit.
-// As published every period adds a unit's part of it to its credit; whoever is then a
-// whole period ahead or behind begins at 0 again. So a unit is charged for its requests
-// only as far as they are short: see newBand, which mends that. In production mode
-// nothing is forgotten: see tab.
-// (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
-// System", USENIX ATC 2012.)
+// newCredit returns Gdev's port of Xen's credit scheduler: the first unit in the list that has requests is
+// served, and goes to the end once it has used up its credit. As published every period adds a unit's part of
+// it to its credit; a unit that is then a whole period ahead or behind restarts at 0. So a unit is charged
+// for its requests only as far as they are short: newBand corrects that. In production mode nothing is
+// forgotten: see tab. (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating System",
+// USENIX ATC 2012.)
 func newCredit(o Options) Policy {
 	return newBursts("credit", o, newCredits(o))
 }
 
-// newBursts is a queue that lends several requests at a time. As published their
-// number is fixed; in production they are no more than fit into a period, and the
-// lease ends when a period was used.
+// newBursts returns a queue that lends several requests at a time. As published their number is fixed; in
+// production mode they are as many as fit into a period, and the lease ends when a period was used.
 func newBursts(name string, o Options, s share) *queue {
 	q := newQueue(name, o, s, o.Order.or(byPriority))
 	if o.Mode == Production {
@@ -34,20 +31,20 @@ type credits struct {
 	*rotation
 	opt    Options
 	tab    tab
-	served *unit // which has the lease, or is to get it
-	now    Time  // as last told
+	served *unit // unit that has the lease, or gets it next
+	now    Time  // latest time reported
 
-	passed heap[unit] // in production mode: those that wait, by when each has waited for the others' part of a rotation
-	brief  bool       // the unit that is served had waited so long, and another was first in the list
+	passed heap[unit] // in production mode: waiting units, by when each has waited for the others' part of a rotation
+	brief  bool       // the served unit had waited so long, and another was first in the list
 
-	// What the units were promised in ‰ together, and the credits of those to whom
-	// no part was promised: they share what is left.
+	// The sum of the parts promised to units, in ‰, and the credits of the units without a promised part:
+	// they share the rest.
 	parts   int64
 	weights int64
 	version int // of these sums
 }
 
-// purse is what Credit and BAND know of a unit.
+// purse is a unit's account under Credit and BAND.
 type purse struct {
 	bw, weight int64         // as counted in the sums
 	income     time.Duration // per period, as of this version of the sums
@@ -55,9 +52,9 @@ type purse struct {
 	credit     time.Duration
 	line       line // in the tab
 	turns      turns
-	tick       Time // the beginning of the period that it is of
+	tick       Time // start of its current period
 
-	// What was used since start, and what of that was known at the last tick.
+	// busy is the time used since start; known the part of it seen at the last tick.
 	start       Time
 	busy        time.Duration
 	known, over time.Duration
@@ -66,15 +63,15 @@ type purse struct {
 	recent time.Duration // used, but not in the mean yet
 }
 
-// leastRest is what remains, in ‰, for the units to whom no part was promised,
-// however much was promised to the others.
+// leastRest is the part, in ‰, that always remains for the units without a promised part, however much was
+// promised to the others.
 const leastRest = 10
 
-// turns is how a unit has waited for its turns.
+// turns is a unit's record of waiting for its turns.
 type turns struct {
 	since Time          // since when it waits
 	want  Time          // when it has waited for the others' part of a rotation
-	at    int           // among those that wait
+	at    int           // position among the waiting units
 	brief bool          // its last lease was a brief one
 	used  time.Duration // since its last lease began
 	tail  time.Duration // the part of that beyond the lease
@@ -93,7 +90,8 @@ func newCredits(o Options) *credits {
 	}}
 }
 
-// wantFrom returns when u, which waits, has waited for the others' part of a rotation: see coordinated.wantFrom.
+// wantFrom returns when u, which waits, has waited for the others' part of a rotation: see
+// coordinated.wantFrom.
 func (c *credits) wantFrom(u *unit) Time {
 	t, weight := &u.purse.turns, u.purse.line.weight
 	span := max(c.opt.Tick, briefApart*(c.opt.brief()+t.tail))
@@ -132,7 +130,8 @@ func (c *credits) spend(t *turns, d time.Duration) {
 	t.ranOn = min(t.ranOn+max(t.tail-c.opt.Tick, 0)-before, maxDebt)
 }
 
-// lasts ends a brief lease early, and any other when a unit that waits is to have its turn.
+// lasts returns the length of the lease: a brief one ends early, and so does any other when a waiting unit's
+// turn comes.
 func (c *credits) lasts(now Time) time.Duration {
 	long := c.opt.Tick
 	if c.brief {
@@ -166,7 +165,8 @@ func (c *credits) changed(now Time, u *unit) {
 	}
 }
 
-// reweigh passes every unit's new income to the tab. A unit whose domains have left repays its debt by the income that it had.
+// reweigh passes every unit's new income to the tab. A unit whose domains have left repays its debt by the
+// income that it had.
 func (c *credits) reweigh() {
 	for u := range c.tab.units {
 		if len(u.members) > 0 {
@@ -175,7 +175,7 @@ func (c *credits) reweigh() {
 	}
 }
 
-// vacated takes the unit's part from the incomes of the others.
+// vacated removes the unit from the sums that the others' incomes depend on.
 func (c *credits) vacated(u *unit) {
 	c.uncount(u)
 	c.reweigh()
@@ -244,7 +244,7 @@ func (c *credits) done(now Time, u *unit) {
 	}
 }
 
-// release notes that a unit's lease has ended.
+// release records that a unit's lease has ended.
 func (c *credits) release(now Time, u *unit) {
 	if c.served = nil; c.keeps() && !c.waiting.has(u) {
 		c.tab.rest(now, u, false)
@@ -256,7 +256,8 @@ func (c *credits) peek() *unit { return c.waiting.top() }
 // betweenCalls is the longest pause of a program that calls again at once.
 const betweenCalls = 100 * time.Microsecond
 
-// waitsFor: if it owes more than a turn, for as long as between two calls. To wait for longer is what BAND adds.
+// waitsFor returns the pause between two calls if u owes more than a turn, otherwise 0. Longer waits are
+// BAND's addition.
 func (c *credits) waitsFor(u, o *unit) time.Duration {
 	if b := c.balance(u); b < -c.opt.Tick && b < c.balance(o) {
 		return betweenCalls
@@ -277,7 +278,7 @@ func (c *credits) next(now Time) (*unit, int, Time) {
 	return u, c.burst(u), Forever
 }
 
-// few is how many requests a unit may submit under a brief lease.
+// few returns how many requests a unit may submit under a brief lease.
 func (c *credits) few(u *unit) int {
 	return atMost(c.opt.Launches, c.opt.brief(), u.first().request().Predicted)
 }
@@ -288,7 +289,7 @@ func (c *credits) restore(_ Time, u *unit, balance time.Duration) {
 	c.tab.set(u, min(balance, mostOwed))
 }
 
-// burst is how many requests a unit may submit at a time.
+// burst returns how many requests a unit may submit at a time.
 func (c *credits) burst(u *unit) int {
 	if c.opt.Mode == Paper {
 		return c.opt.Launches
@@ -296,8 +297,7 @@ func (c *credits) burst(u *unit) int {
 	return atMost(c.opt.Launches, c.opt.Period, u.first().request().Predicted)
 }
 
-// income is what a period adds to a unit's credit. All incomes together are at
-// most a period.
+// income returns the increase of a unit's credit per period. All incomes together are at most a period.
 func (c *credits) income(u *unit) time.Duration {
 	p := &u.purse
 	if p.version != c.version {
@@ -319,8 +319,7 @@ func (c *credits) earns(p *purse) time.Duration {
 	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(p.weight), uint64(c.weights), false))
 }
 
-// settle brings a unit's purse up to now. Whatever happened to the incomes since
-// it was last looked at counts from then on.
+// settle updates a unit's purse to now. Changes of the incomes since the last update take effect from now on.
 func (c *credits) settle(now Time, u *unit) {
 	c.now = max(c.now, now)
 	p := &u.purse
@@ -341,8 +340,8 @@ func (c *credits) settle(now Time, u *unit) {
 	}
 }
 
-// refilled is a credit after so many periods: each adds the income, and whoever
-// then has more than a period, or owes more, begins at 0.
+// refilled returns a credit after so many periods: each adds the income, and a credit or a debt of more than
+// a period restarts at 0.
 func refilled(credit, income, period, periods time.Duration) time.Duration {
 	if credit+income < -period {
 		credit, periods = 0, periods-1
@@ -356,8 +355,7 @@ func refilled(credit, income, period, periods time.Duration) time.Duration {
 	return credit + periods*income
 }
 
-// look notes what was used up to the tick. The window begins anew with the first
-// tick after its end.
+// look records the use up to the tick. The window begins anew with the first tick after its end.
 func (p *purse) look(period, window time.Duration) {
 	window = (window + period - 1) / period * period
 	windows := p.tick.Sub(p.start) / window
@@ -372,7 +370,7 @@ func (p *purse) look(period, window time.Duration) {
 	p.start, p.busy = end, 0
 }
 
-// average takes the last periods into the mean.
+// average adds the last periods to the mean.
 func (p *purse) average(period, over, periods time.Duration) {
 	for ; periods > 0 && p.recent > 0; periods-- {
 		last := min(p.recent, period)
@@ -388,7 +386,7 @@ func (p *purse) average(period, over, periods time.Duration) {
 	}
 }
 
-// share is what a unit used of how much time.
+// share returns the time that a unit used, and out of how much.
 func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
 	p := &u.purse
 	switch {
@@ -401,7 +399,7 @@ func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
 	return min(p.busy, of), of
 }
 
-// greedy says whether a unit used more than its part.
+// greedy reports whether a unit used more than its part.
 func (c *credits) greedy(now Time, u *unit) bool {
 	used, of := c.share(now, u)
 	hi, lo := bits.Mul64(uint64(used), uint64(c.opt.Period))

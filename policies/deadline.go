@@ -6,25 +6,23 @@ import (
 	"time"
 )
 
-// Server is a thread that Linux schedules by deadline (SCHED_DEADLINE): Runtime of
-// CPU time in every Period. It says what happens when the thread wakes up. This is
-// for simulators: from user space nobody can correct the kernel.
+// Server is a thread that Linux schedules by deadline (SCHED_DEADLINE): Runtime of CPU time in every Period.
+// It models the thread's wake-ups, for simulators: the kernel's accounting cannot be corrected from user
+// space.
 type Server struct {
 	Runtime, Period time.Duration // as granted; both positive, Runtime ≤ Period
 	Remaining       time.Duration // of the runtime
 	Deadline        Time
 }
 
-// correctedLeast is what the correction leaves, so that the thread can go on at all.
+// correctedLeast is the runtime that the correction leaves, so that the thread can make progress.
 const correctedLeast = time.Millisecond
 
-// Wake is told that the thread wakes up. The kernel keeps runtime and deadline if
-// what remains can be used until then without exceeding the granted part of the
-// CPU; otherwise it refills the one and postpones the other. A thread that slept
-// while its work ran on an accelerator still has all of its runtime, and so gains
-// bandwidth whenever it waits. With the correction, as RTXG has it, the time for
-// which it slept on the accelerator is taken off what remains first; asleep is 0
-// when it wakes up for a new job.
+// Wake models a wake-up of the thread. The kernel keeps runtime and deadline if the remaining runtime can be
+// used until then without exceeding the granted part of the CPU; otherwise it refills the runtime and
+// postpones the deadline. A thread that slept while its work ran on an accelerator still has all of its
+// runtime, and so gains bandwidth whenever it waits. With RTXG's correction the time for which it slept on
+// the accelerator is taken off the remaining runtime first; asleep is 0 when it wakes up for a new job.
 func (s *Server) Wake(now Time, asleep time.Duration) {
 	if asleep > 0 {
 		s.Remaining = max(s.Remaining-asleep, min(s.Remaining, correctedLeast))
@@ -34,7 +32,7 @@ func (s *Server) Wake(now Time, asleep time.Duration) {
 	}
 }
 
-// exceeds says whether what remains is more than the granted part of the time left.
+// exceeds reports whether the remaining runtime is more than the granted part of the time left.
 func (s *Server) exceeds(now Time) bool {
 	left := s.Deadline.Sub(now)
 	if left <= 0 {
@@ -45,17 +43,15 @@ func (s *Server) exceeds(now Time) bool {
 	return hi > hi2 || hi == hi2 && lo > lo2
 }
 
-// Job is what a task does again and again: it costs so much of the accelerator, its
-// longest request so much, and it is to end so long after its release.
+// Job is a periodic task's job: its accelerator time, the time of its longest request, and its deadline
+// relative to the release.
 type Job struct {
 	Cost, Longest, Deadline time.Duration
 }
 
-// Feasible returns nil if all these jobs meet their deadlines when they are served
-// in the order of their deadlines (EDF), and otherwise names the first, by deadline,
-// for which that is not certain. Requests are not preempted, so each job may have to
-// wait for the longest of one that is due later. The test is sufficient, not
-// necessary.
+// Feasible returns nil if all these jobs meet their deadlines under EDF, and otherwise an error that names
+// the first, by deadline, for which that is not certain. Requests are not preempted, so each job may have to
+// wait for the longest request of one that is due later. The test is sufficient, not necessary.
 func Feasible(jobs []Job) error {
 	for i, j := range jobs {
 		if j.Cost < 0 || j.Longest < 0 || j.Deadline <= 0 {
@@ -76,8 +72,8 @@ func Feasible(jobs []Job) error {
 		worst, jobs[worst].Deadline, need/10_000, need/1000%10)
 }
 
-// load is the part of the accelerator, in ppm, that those due within a time may
-// need, and who blocks them.
+// load returns the part of the accelerator, in ppm, that the jobs due within a time may need, including their
+// blocking by one later job.
 func load(jobs []Job, within time.Duration) uint64 {
 	var sum uint64
 	var block time.Duration

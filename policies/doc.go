@@ -1,46 +1,42 @@
-// Package policies says who may submit work to an accelerator next, and for how
-// long.
+// Package policies decides which domain may submit work to an accelerator next, and for how long.
 //
-// A Scheduler drives one accelerator. Events go in (a domain came, has work, has
-// none, used so much time), and what the domains' gates must do comes out. In
-// between sits a Policy, a state machine that knows neither clock nor goroutine:
-// the daemon and a simulator drive the same code, and the same events give the
-// same decisions. Both trust their driver, which checks what guests say.
+// A Scheduler drives one accelerator. Its input is events (a domain attached, has work, has no work, used
+// some accelerator time); its output is the actions that the domains' gates must take. Between them is a
+// Policy, a state machine without clock or goroutine: the daemon and the simulator drive the same code, and
+// the same events produce the same decisions. Scheduler and policies trust their driver, which validates the
+// values that guests report.
 //
-// What a policy lends is a lease of the gate: the right to submit. Accelerators
-// do not preempt, so what was submitted ends when it ends, overlapping the next
-// lease. The policies:
+// A policy lends leases of the gate: the right to submit. Accelerators do not preempt, so submitted work runs
+// to its end and can overlap the next lease. The policies:
 //
-//	none     everyone may always submit; first come, first served
+//	none     every domain may always submit; first come, first served
 //	rr       one domain after the other, windows of equal length
 //	accc     one after the other, windows in proportion to accelerator credits
 //	xc       the same, in proportion to CPU credits
-//	slaf     xc, and more for those who miss their objective
-//	augc     tick by tick, by balances and the CPU credit of those whose vCPUs run
-//	cosched  tick by tick, by balances of those whose vCPUs run
+//	slaf     xc, with longer windows for domains that miss their objective
+//	augc     tick by tick, by balances and by the CPU credit of domains whose vCPUs run
+//	cosched  tick by tick, by balances of domains whose vCPUs run
 //	fifo     one after the other, request by request (Gdev)
-//	credit   the first in the list; who has used up its credit goes to its end (Gdev)
-//	band     credit, but who used more than its part is held back for others (Gdev)
-//	drr      rounds of quanta, with costs estimated (GERM)
-//	prt      the most urgent one, request by request (TimeGraph)
+//	credit   the first in the list; a domain that has used up its credit goes to the end (Gdev)
+//	band     credit, but a domain that used more than its part is held back for others (Gdev)
+//	drr      rounds of quanta, with estimated costs (GERM)
+//	prt      the most urgent domain, request by request (TimeGraph)
 //	ht       the same, in runs of requests (TimeGraph)
-//	lag      the one that is furthest behind, measured use over credits
+//	lag      the domain that is furthest behind, by measured use over credits
 //
-// From fifo to ht they decide request by request. They are a frame (queue.go) with
-// three slots: reserves (reserve.go), a share and an order of a unit's domains
-// (unit.go). Refusal names the slot that refuses a request. lag lends budgets of
-// time.
+// The policies from fifo to ht decide request by request. They share a frame (queue.go) with three slots:
+// reserves (reserve.go), a share, and an order of a unit's domains (unit.go). Refusal names the slot that
+// refuses a request. lag lends budgets of time.
 //
-// rr, accc and xc differ in one function, a domain's share; newWindows makes them,
-// in one of two modes. Paper (ring.go) is the algorithm as published: whole ticks for
-// everyone, idle or not, and no look at what was used. Production (fair.go) is
-// deficit round robin over those with work: exact shares of measured time. slaf
-// lengthens their windows. augc and cosched are a frame (coordinated.go) with
-// different choices.
+// rr, accc and xc differ in one function, a domain's share; newWindows makes them, in one of two modes. Paper
+// (ring.go) is the algorithm as published: whole ticks for every domain, idle or not, without regard to
+// measured use. Production (fair.go) is deficit round robin over the domains with work: exact shares of
+// measured time. slaf lengthens their windows. augc and cosched share a frame (coordinated.go) and differ in
+// the choice function.
 //
-// Accounts of time belong to domains, present or not: see Ledger. The Scheduler keeps a
-// domain that has left and owes something as an absent member.
+// Accounts of time belong to domains, attached or not: see Ledger. The Scheduler keeps a domain that has left
+// with a debt as an absent member.
 //
-// To add a policy, write its file and name its constructor in table.go. What only
-// some policies can or need is an interface of its own, as Explainer is.
+// To add a policy, write its file and name its constructor in table.go. A capability that only some policies
+// have or need is an interface of its own, such as Explainer.
 package policies

@@ -7,51 +7,48 @@ import (
 	"pegasus/vcpu"
 )
 
-// newDRR is GERM's deficit round robin: in every round each unit with requests gets
-// a quantum, in proportion to its credits, and may submit as long as the next
-// request is expected to cost less than it has left. What it has left it keeps as
-// long as it has requests; what it overdrew it always owes. (Dwarakinath, "A
-// Fair-Share Scheduler for the Graphics Processing Unit", Stony Brook 2008.)
+// newDRR returns GERM's deficit round robin: in every round each unit with requests gets a quantum, in
+// proportion to its credits, and may submit as long as the next request is expected to cost less than the
+// unit has left. The unit keeps the rest as long as it has requests; an overdraft it always owes.
+// (Dwarakinath, "A Fair-Share Scheduler for the Graphics Processing Unit", Stony Brook 2008.)
 //
-// What a request costs is estimated from what it copies or how many threads it
-// starts, by coefficients of its domain that follow what was measured; failing
-// that it is as predicted, or a quantum.
+// The cost of a request is estimated from the bytes that it copies or the threads that it starts, by
+// coefficients of its domain that follow the measured costs; without these the prediction is used, or a
+// quantum.
 //
-// Requests that follow each other come a moment after the ones before ended: a unit
-// has requests all the time if it never has none for longer than roundsRest. As
-// published there is no such moment.
+// Consecutive requests of a program come a short time after the ones before ended: a unit counts as having
+// requests as long as no gap exceeds roundsRest. As published there is no such grace.
 func newDRR(o Options) Policy {
 	return newQueue("drr", o, newRounds(o), o.Order.or(byArrival))
 }
 
-// roundsRest is how long a unit may have no requests and keep what it has left.
+// roundsRest is how long a unit without requests keeps its rest.
 const roundsRest = 2 * time.Millisecond
 
-// rounds is the share slot of drr. Nobody is visited in vain: how often a unit has
-// to be visited until it can pay for its first request is computed, and the rounds
-// in which nobody can are skipped.
+// rounds is the share slot of drr. It makes no fruitless visits: it computes how often a unit has to be
+// visited until it can pay for its first request, and skips the rounds in which no unit can.
 type rounds struct {
 	opt     Options
-	rest    time.Duration // for which what is left is kept
+	rest    time.Duration // for which a unit without requests keeps its rest
 	waiting heap[unit]    // by round, then by place
 	places  int64
-	round   int64 // that goes on
+	round   int64 // the current one
 	place   int64 // of the unit visited last
-	turn    *unit // that unit, as long as it may go on
+	turn    *unit // that unit, while its turn continues
 
 	lent  chunk   // the request that was lent
-	ended []chunk // those that ended since tick, if a clock is to measure them
+	ended []chunk // requests that ended since tick, if a clock is to measure them
 	tick  Time
 }
 
-// deficit is what DRR knows of a unit.
+// deficit is a unit's account under DRR.
 type deficit struct {
-	quantum time.Duration // what a visit brings
-	left    time.Duration // what it may use
+	quantum time.Duration // added at each visit
+	left    time.Duration // time that it may use
 	rested  Time          // since when it has no requests, waiting or lent
 	visited int64         // the round of its last visit
 	first   int64         // while it waits: the round of its next visit,
-	round   int64         // and that in which it can pay
+	round   int64         // and the round in which it can pay
 }
 
 // chunk is a request that was lent.
@@ -112,8 +109,8 @@ func (d *rounds) waits(now Time, u *unit) {
 	d.waiting.push(u)
 }
 
-// repay takes off what a unit overdrew the quanta of the rounds that went by while it
-// had no requests. As published it owes until it has.
+// repay reduces a unit's overdraft by the quanta of the rounds that passed while it had no requests. As
+// published the overdraft stays until it has some.
 func (d *rounds) repay(u *unit) {
 	r := &u.rounds
 	by := d.coming(u) - 1
@@ -123,7 +120,7 @@ func (d *rounds) repay(u *unit) {
 	r.left, r.visited = d.repaid(u), by
 }
 
-// repaid is what a unit has left after the rounds that went by.
+// repaid returns a unit's rest after the rounds that have passed.
 func (d *rounds) repaid(u *unit) time.Duration {
 	r := &u.rounds
 	by := d.coming(u) - 1 - r.visited
@@ -136,8 +133,8 @@ func (d *rounds) repaid(u *unit) time.Duration {
 	return r.left + time.Duration(by)*r.quantum
 }
 
-// balance is in relation to a unit that has just come, and is visited in this round. What
-// a unit has left is soon lost.
+// balance returns the balance relative to a unit that has just come and is visited in this round. A positive
+// rest is soon lost.
 func (d *rounds) balance(u *unit) time.Duration {
 	balance := u.rounds.left
 	if !d.waiting.has(u) {
@@ -154,7 +151,7 @@ func (d *rounds) restore(_ Time, u *unit, balance time.Duration) {
 	d.reckon(u)
 }
 
-// coming is the round in which a unit's next turn comes, from where the rounds are.
+// coming returns the round of a unit's next turn, seen from the current position.
 func (d *rounds) coming(u *unit) int64 {
 	if u.place <= d.place {
 		return d.round + 1
@@ -162,12 +159,12 @@ func (d *rounds) coming(u *unit) int64 {
 	return d.round
 }
 
-// pays is the round in which a waiting unit can pay for its first request.
+// pays returns the round in which a waiting unit can pay for its first request.
 func (d *rounds) pays(u *unit) int64 {
 	return max(u.rounds.first+d.visits(u)-1, d.coming(u))
 }
 
-// reckon is told that what a unit has left, or its first request, is another.
+// reckon repositions a waiting unit whose rest or first request has changed.
 func (d *rounds) reckon(u *unit) {
 	if !d.waiting.has(u) {
 		return
@@ -176,15 +173,13 @@ func (d *rounds) reckon(u *unit) {
 	d.waiting.fix(u)
 }
 
-// visits is how often a unit has to be visited until it has more than its first
-// request costs.
+// visits returns how often a unit has to be visited until its rest exceeds the cost of its first request.
 func (d *rounds) visits(u *unit) int64 {
 	short := d.estimate(u.first()) - u.rounds.left
 	return int64(max(short, 0)/u.rounds.quantum) + 1
 }
 
-// rests is told that a unit's request was lent, or is none any more: then what it
-// had left is lost if no other comes soon.
+// rests removes a unit whose request was lent or withdrawn; its rest is lost if no other request comes soon.
 func (d *rounds) rests(now Time, u *unit) {
 	d.waiting.remove(u)
 	u.rounds.rested = now
@@ -193,7 +188,7 @@ func (d *rounds) rests(now Time, u *unit) {
 	}
 }
 
-// estimate is what a tenant's request is expected to cost.
+// estimate returns the expected cost of a tenant's request.
 func (d *rounds) estimate(c *tenant) time.Duration {
 	r := c.request()
 	switch {
@@ -218,7 +213,8 @@ func (d *rounds) peek() *unit {
 	return d.waiting.top()
 }
 
-// waitsFor: what a unit overdrew and the rounds since have not repaid. The rounds that are skipped for it would repay it at once.
+// waitsFor returns roundsRest while the rounds that have passed have not repaid u's overdraft, otherwise 0. The
+// rounds that are skipped for u would repay it at once.
 func (d *rounds) waitsFor(u, _ *unit) time.Duration {
 	r := &u.rounds
 	if r.left+time.Duration(max(d.coming(u)-r.first, 0))*r.quantum < 0 {
@@ -250,11 +246,11 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 	return nil, 0, Forever
 }
 
-// visit gives a unit its quanta of all rounds up to that in which it can pay.
+// visit gives a unit its quanta of all rounds up to the one in which it can pay.
 func (d *rounds) visit(u *unit) {
 	r := &u.rounds
 	r.left += time.Duration(r.round-r.first+1) * r.quantum
-	r.visited, r.first = r.round, r.round+1 // others of it may go on waiting
+	r.visited, r.first = r.round, r.round+1 // other requests of it may still wait
 	d.round, d.place, d.turn = r.round, u.place, u
 }
 
@@ -275,9 +271,9 @@ func (d *rounds) used(now Time, u *unit, t time.Duration) {
 	}
 }
 
-// done takes what a request cost from what its unit has left: at once as measured,
-// or, if a clock is to measure it, as estimated until that ticks. A unit to which none
-// was lent had the accelerator to itself: nobody is owed what it used.
+// done charges the cost of a request to its unit: at once as measured or, if a clock is to measure it, as
+// estimated until that clock ticks. A unit without a lent request had the accelerator to itself and is not
+// charged.
 func (d *rounds) done(now Time, u *unit) {
 	d.measure(now)
 	u.rounds.rested = now
@@ -297,9 +293,8 @@ func (d *rounds) done(now Time, u *unit) {
 	}
 }
 
-// measure is told that it is now. If a clock ticked since, each request that ended
-// before is taken to have cost the same part of what passed between two ticks,
-// whoever's it was.
+// measure advances the clock to now. If the clock has ticked since, each request that ended before is taken
+// to have cost the same part of the time between two ticks, regardless of its unit.
 func (d *rounds) measure(now Time) {
 	if d.opt.Jiffy <= 0 || now < d.tick.Add(d.opt.Jiffy) {
 		return
@@ -319,8 +314,7 @@ func (d *rounds) says(u *unit) string {
 	return fmt.Sprintf("it has %v left, a quantum is %v", u.rounds.left, u.rounds.quantum)
 }
 
-// rates are what a domain's requests cost, as far as that is in proportion to what
-// is known of them beforehand.
+// rates are the coefficients of a domain's request costs, per byte and per thread.
 type rates struct{ perByte, perThread rate }
 
 // rate is a cost per unit in 2⁻¹⁶ ns; 0: unknown.
@@ -328,7 +322,7 @@ type rate uint64
 
 const rateBits = 16
 
-// learn takes in what a request cost: a running mean over 8.
+// learn adds the cost of a request to a running mean over 8.
 func (r *rates) learn(q Request, cost time.Duration) {
 	switch {
 	case cost <= 0:
@@ -348,7 +342,7 @@ func (r *rate) learn(units uint64, cost time.Duration) {
 	*r = max(*r-*r/8+seen/8, 1)
 }
 
-// cost is what so many units cost, at most an hour.
+// cost returns the cost of that many units, at most an hour.
 func (r rate) cost(units uint64) time.Duration {
 	return time.Duration(min(muldiv(units, uint64(r), 1<<rateBits, false), uint64(time.Hour)))
 }

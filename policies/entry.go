@@ -8,7 +8,7 @@ import (
 // entry is a domain's account under a fair window policy.
 type entry struct {
 	id      ID
-	credits int64 // what its share is in proportion to; at least 1
+	credits int64 // weight of its share; at least 1
 	active  bool  // has work, or holds the window
 	fresh   bool  // had no work before, and no turn since
 
@@ -20,20 +20,19 @@ type entry struct {
 	balance time.Duration
 	idling  idling
 
-	rest uint64 // of the division that made the balance, in 1/scale ns
+	rest uint64 // remainder of the division that made the balance, in 1/scale ns
 	pot  uint64 // value of the common pot when the balance was last settled
 
 	inTurns, inPoorest int // positions in the heaps
 }
 
-// scale is how many units of the pot make a nanosecond per credit.
+// scale is the number of units of the pot that make a nanosecond per credit.
 const (
 	scaleBits = 10
 	scale     = 1 << scaleBits
 )
 
-// settle adds to the balance what each credit has earned since the last time,
-// up to most.
+// settle adds to the balance the gain of its credits since the last settlement, up to most.
 func (e *entry) settle(pot uint64, most time.Duration) {
 	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
 	lo, carry := bits.Add64(lo, e.rest, 0)
@@ -52,8 +51,8 @@ func (e *entry) settle(pot uint64, most time.Duration) {
 // spend takes d off the balance.
 func (e *entry) spend(d time.Duration) { e.balance = max(e.balance-min(d, 2*maxDebt), -maxDebt) }
 
-// rotations is how many rotations it takes until the balance has reached want,
-// when each adds unit per credit.
+// rotations returns the number of rotations until the balance has reached want, when each adds unit per
+// credit.
 func (e *entry) rotations(want time.Duration, unit uint64) int64 {
 	if e.balance >= want {
 		return 0

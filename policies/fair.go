@@ -7,32 +7,31 @@ import (
 
 // Limits of an account.
 const (
-	// maxCarry is what a domain can keep, beyond one quantum, of windows that were
-	// shortened by what its predecessors had still in flight.
+	// maxCarry is the most that a domain keeps, beyond one quantum, of windows that were shortened by work
+	// that its predecessors had still in flight.
 	maxCarry = mostOwed
-	// minWindow is the shortest window worth a switch. A domain that is owed less
-	// waits until it is owed as much.
+	// minWindow is the shortest window worth a switch. A domain that is owed less waits until it is owed as
+	// much.
 	minWindow = time.Millisecond
-	// tolerance is the part of a window, one in so many, that may go unused without
-	// being charged: handing over and submitting take time.
+	// tolerance: 1/tolerance of a window may go unused without being charged, because handing over and
+	// submitting take time.
 	tolerance = 4
-	// maxUnseen is how much of its windows, beyond the tolerance, nobody need have
-	// reported to have used: it may be that the report is still to come.
+	// maxUnseen is how much of its windows, beyond the tolerance, may go without reported use, because the
+	// report may still be pending.
 	maxUnseen = 100 * time.Millisecond
 )
 
-// fair gives windows that make the measured accelerator time proportional to
-// the credits: deficit round robin over domains in credit order.
+// fair gives windows that make the measured accelerator time proportional to the credits: deficit round robin
+// over domains in credit order.
 //
-// With every rotation a common pot grows by unit, in time per credit; a domain's
-// balance is its credits' part of the pot less what it used. In each rotation
-// every domain with work gets one window as long as its balance. Work still in
-// flight at the end of a window is charged when it is reported, so the next
-// window is shorter, and that of the neighbour whom it delayed longer. A domain
-// that owes time is passed over until the pot has made up for it.
+// With every rotation a common pot grows by unit, in time per credit; a domain's balance is its credits' part
+// of the pot less the time it used. In each rotation every domain with work gets one window as long as its
+// balance. Work still in flight at the end of a window is charged when it is reported, so the domain's next
+// window is shorter, and the next window of the neighbour that it delayed longer. A domain that owes time is
+// passed over until the pot has made up for it.
 //
-// A domain without work is in no rotation. What it had left of this one it finds
-// again if it comes back before the rotation ends, later at most one quantum.
+// A domain without work is in no rotation. It keeps the rest of its balance if it comes back before the
+// rotation ends, and at most one quantum later.
 type fair struct {
 	name  string
 	opt   Options
@@ -41,30 +40,30 @@ type fair struct {
 	extra func(ID) int // ticks in addition to a domain's next window; nil: none
 
 	members map[ID]*entry
-	turns   heap[entry] // active domains but the holder, the next one in front
+	turns   heap[entry] // active domains except the holder, the next one in front
 	poorest heap[entry] // active domains, the one with the least credits in front
 	total   int64       // credits of the active domains
 
-	round int64  // the rotation that is going on
-	unit  uint64 // what it added to the pot
+	round int64  // the current rotation
+	unit  uint64 // growth of the pot in it
 	pot   uint64
 
 	holder  *entry
 	waiting *entry // chosen, but its predecessor's gate must be closed first
-	planned Time   // end of the holder's window, as its balance was at the start
+	planned Time   // end of the holder's window by its balance at the start
 	until   Time   // its end, as granted
 	idle    bool   // the holder has no work
-	idleEnd Time   // the end of its window because of that
-	alone   bool   // at the last Pick nobody but the holder was active
+	idleEnd Time   // end of its window for that reason
+	alone   bool   // at the last Pick only the holder was active
 
-	// What happened since the window began, or since the holder was last alone.
+	// State since the window began, or since the holder was last alone.
 	start  Time
 	others time.Duration // used by others, whose work was still in flight
 
 	why reason
 }
 
-// reason is what Explain tells about the last choice.
+// reason is the data of the last choice, for Explain.
 type reason struct {
 	id      ID
 	round   int64
@@ -127,7 +126,7 @@ func (p *fair) Leave(_ Time, id ID) {
 	p.leave(e)
 }
 
-// Balance is in relation to a domain that has just come, and has this rotation before it.
+// Balance returns the balance relative to a domain that has just come and has this rotation before it.
 func (p *fair) Balance(_ Time, id ID) time.Duration {
 	e := *p.members[id]
 	p.settle(&e)
@@ -140,7 +139,7 @@ func (p *fair) Restore(_ Time, id ID, balance time.Duration) {
 	e.balance, e.rest = max(min(balance, 0)+p.begins(e), -maxDebt), 0
 }
 
-// begins is the balance that e would have if it had just come.
+// begins returns the balance that e would have if it had just come.
 func (p *fair) begins(e *entry) time.Duration {
 	return min(time.Duration(p.unit*uint64(e.credits)>>scaleBits), max(p.quantum(e), p.least))
 }
@@ -157,7 +156,7 @@ func (p *fair) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// notice is told what happened to the holder.
+// notice processes a signal of the holder.
 func (p *fair) notice(since Time, s Signal) {
 	switch {
 	case s == Arrived:
@@ -217,8 +216,7 @@ func (p *fair) decide(now Time) (Decision, bool) {
 	return Decision{}, false
 }
 
-// turn ends the holder's window. When its next one follows at once, its gate
-// stays open.
+// turn ends the holder's window. If its next window follows at once, its gate stays open.
 func (p *fair) turn(now Time) Decision {
 	h := p.holder
 	p.finish(h, now)
@@ -254,8 +252,8 @@ func (p *fair) open(now Time, e *entry) Decision {
 	return Decision{Grant, Lease{Domain: e.id, Until: p.until}}
 }
 
-// end is when the holder's window ends: never while it is alone; later than
-// planned when nobody else is owed anything in the rotations that follow.
+// end returns when the holder's window ends: never while it is alone; later than planned if no other domain
+// is owed time in the rotations that follow.
 func (p *fair) end() Time {
 	next := p.turns.top()
 	if next == nil {
@@ -272,8 +270,8 @@ func (p *fair) end() Time {
 	return p.planned.Add(room)
 }
 
-// finish puts the holder back in line, or out of it when it has no work. What is
-// left of a window that ran to its end belongs to the next rotation.
+// finish puts the holder back in line, or out of it if it has no work. The rest of a window that ran to its
+// end belongs to the next rotation.
 func (p *fair) finish(h *entry, now Time) {
 	p.settle(h)
 	window := max(min(now, p.until).Sub(p.start), 0)
@@ -288,7 +286,7 @@ func (p *fair) finish(h *entry, now Time) {
 	p.turns.push(h)
 }
 
-// next takes the domain whose turn it is out of the line; nil if there is none.
+// next takes the next domain out of the line; nil if there is none.
 func (p *fair) next() *entry {
 	for {
 		e := p.turns.top()
@@ -310,9 +308,9 @@ func (p *fair) next() *entry {
 	}
 }
 
-// advance begins e's rotation: the poorest active domain is to get a tick in each,
-// and all together no more than the rotation cap. Rotations that e doesn't need are
-// skipped: their number was computed when other domains were active.
+// advance begins e's rotation: in each, the poorest active domain gets a tick, and all together no more than
+// the rotation cap. Rotations that e does not need are skipped: their number was computed when other domains
+// were active.
 func (p *fair) advance(e *entry) {
 	p.unit = 1
 	if poorest := p.poorest.top(); poorest != nil {
@@ -326,8 +324,8 @@ func (p *fair) advance(e *entry) {
 	p.settle(e)
 }
 
-// forgive lets the pot grow by what the holder used while nobody else wanted the
-// accelerator: it owes nobody for that.
+// forgive grows the pot by the time that the holder used while no other domain had work: the holder owes
+// nothing for it.
 func (p *fair) forgive(h *entry) {
 	p.settle(h)
 	if h.balance >= 0 {
@@ -338,8 +336,8 @@ func (p *fair) forgive(h *entry) {
 	p.settle(h)
 }
 
-// come puts a domain that has work again in line. It may bring no more than one
-// quantum, whatever the pot gains until its turn.
+// come puts a domain that has work again in line. It may bring at most one quantum, regardless of the growth
+// of the pot until its turn.
 func (p *fair) come(e *entry) {
 	p.count(e)
 	e.fresh = true
@@ -354,7 +352,7 @@ func (p *fair) come(e *entry) {
 
 // due returns the rotation in which e's next window may begin.
 func (p *fair) due(e *entry) int64 {
-	if p.unit == 0 { // there was none yet
+	if p.unit == 0 { // no rotation has begun yet
 		return p.round + 1
 	}
 	return p.round + max(1, e.rotations(p.least, p.unit))
@@ -380,7 +378,7 @@ func (p *fair) leave(e *entry) {
 	}
 }
 
-// settle brings e's balance up to date.
+// settle updates e's balance to the current pot.
 func (p *fair) settle(e *entry) {
 	most := max(p.quantum(e), p.least)
 	if !e.fresh {
@@ -389,8 +387,8 @@ func (p *fair) settle(e *entry) {
 	e.settle(p.pot, most)
 }
 
-// quantum is what e gets in the rotation that is going on, or would get: unit may
-// be from before e came, so the rotation cap is applied anew.
+// quantum returns e's gain in the current rotation, actual or hypothetical: unit may be from before e came,
+// so the rotation cap is applied anew.
 func (p *fair) quantum(e *entry) time.Duration {
 	total := p.total
 	if !e.active {
@@ -400,9 +398,10 @@ func (p *fair) quantum(e *entry) time.Duration {
 	return time.Duration(min(p.unit, most) * uint64(e.credits) >> scaleBits)
 }
 
-// window returns how long e's window is to be: its balance. Work that was in flight in earlier windows may have left e, and others
-// in line, windows that they could not use. What they are all owed, in proportion to their credits, comes with the windows that
-// follow, each up to half a window longer, or one would wait until another had caught up.
+// window returns the length of e's window: its balance. Work that was in flight in earlier windows may have
+// left e, and others in line, windows that they could not use. The sum owed to them, in proportion to their
+// credits, comes with the windows that follow, each at most half a window longer; otherwise one would wait
+// until another had caught up.
 func (p *fair) window(e *entry) time.Duration {
 	usual := max(p.quantum(e), p.least) * 3 / 2
 	if e.balance <= usual {

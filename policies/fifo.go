@@ -2,14 +2,13 @@ package policies
 
 import "time"
 
-// newFIFO is Gdev's FIFO: the units take turns, request by request. The one that
-// was served goes to the end of the list; a unit without requests keeps its place.
-// (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
-// System", USENIX ATC 2012; what is published under this name rotates, it does not
-// serve by arrival.)
+// newFIFO returns Gdev's FIFO: the units take turns, request by request. The unit that was served goes to the
+// end of the list; a unit without requests keeps its place. (Kato et al., "Gdev: First-Class GPU Resource
+// Management in the Operating System", USENIX ATC 2012; the algorithm published under this name rotates, it
+// does not serve by arrival.)
 //
-// By arrival it serves requests in the order in which they came, whoever's they
-// are. Neither keeps an account of time.
+// With Arrival it serves requests in order of arrival, regardless of their domain. Neither keeps an account
+// of time.
 func newFIFO(o Options) Policy {
 	if o.Arrival {
 		return newCommonQueue("fifo", o, func(*tenant) int { return 1 }, o.Order.or(byArrival))
@@ -17,7 +16,7 @@ func newFIFO(o Options) Policy {
 	return newQueue("fifo", o, newRotation(), o.Order.or(byPriority))
 }
 
-// rotation is a list of units of which the first that has requests is next.
+// rotation is a list of units; the first unit in it that has requests is next.
 type rotation struct {
 	waiting heap[unit] // by place in the list
 	end     int64      // place behind the last one
@@ -36,7 +35,7 @@ func (r *rotation) changed(_ Time, u *unit) {
 	}
 }
 
-// toEnd puts a unit at the end of the list.
+// toEnd moves a unit to the end of the list.
 func (r *rotation) toEnd(u *unit) {
 	r.end++
 	u.place = r.end

@@ -1,8 +1,7 @@
 package policies
 
-// heap keeps items with the least in front, and knows where each one is, so that
-// any can be taken out. at says where an item keeps its position, counted from 1;
-// 0: it is not in this heap.
+// heap is a binary heap that keeps the least item in front and the position of each item, so that any can be
+// removed. at returns the address of an item's position, counted from 1; 0: it is not in this heap.
 type heap[T any] struct {
 	items []*T
 	at    func(*T) *int
@@ -38,10 +37,10 @@ func (h *heap[T]) remove(e *T) {
 	}
 }
 
-// fix puts e, whose order changed, in its place.
+// fix moves e, whose order changed, to its place.
 func (h *heap[T]) fix(e *T) { h.up(h.down(*h.at(e)-1, e), e) }
 
-// up puts e at i, or nearer to the front.
+// up places e at i, or nearer to the front.
 func (h *heap[T]) up(i int, e *T) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -55,7 +54,7 @@ func (h *heap[T]) up(i int, e *T) {
 	h.put(i, e)
 }
 
-// down finds where e belongs that may not stay at i, and makes room there.
+// down returns the place for e, which may not stay at i, and makes room there.
 func (h *heap[T]) down(i int, e *T) int {
 	for {
 		child := 2*i + 1

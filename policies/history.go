@@ -2,19 +2,18 @@ package policies
 
 import "time"
 
-// History predicts what a request costs from what the like of it cost before
-// (TimeGraph's command profiler). It has room for so many keys; the one that was
-// not used for longest makes room for another. A request that follows one of
-// another context costs more: by how much is learned apart from the means.
+// History predicts the cost of a request from the costs of earlier requests with the same key (TimeGraph's
+// command profiler). It has room for size keys; a new key replaces the least recently used one. A request
+// that follows one of another context costs more: this impact is learned separately from the means.
 type History struct {
 	size   int
 	index  map[uint64]*record
 	worst  heap[record] // the greatest mean in front
-	recent *record      // used last; the others follow in a ring
+	recent *record      // most recently used; the others follow in a ring
 	impact time.Duration
 }
 
-// record is what is known of one key.
+// record is the statistics of one key.
 type record struct {
 	key          uint64
 	mean         time.Duration
@@ -23,11 +22,11 @@ type record struct {
 	at           int
 }
 
-// steady is how many samples make a mean that follows slowly from then on.
+// steady is the number of samples after which a mean follows slowly.
 const steady = 8
 
-// NewHistory returns an empty table for so many keys, at least one. A change of
-// context is taken to cost impact until it has been seen.
+// NewHistory returns an empty table for size keys, at least one. impact is the assumed cost of a change of
+// context until one has been measured.
 func NewHistory(size int, impact time.Duration) *History {
 	return &History{
 		size:   max(size, 1),
@@ -40,10 +39,9 @@ func NewHistory(size int, impact time.Duration) *History {
 	}
 }
 
-// Predict returns what a request with this key will cost: the mean of its like
-// and, if it follows another context's, the impact of that. What was never seen
-// is expected to cost as much as the worst that was (known is false then); with an
-// empty table nothing.
+// Predict returns the expected cost of a request with this key: the mean of its key plus, if the request
+// follows one of another context, the impact. A key without a record is expected to cost as much as the worst
+// known key (known is false then); with an empty table the result is 0.
 func (h *History) Predict(key uint64, switches bool) (cost time.Duration, known bool) {
 	r := h.index[key]
 	if r != nil {
@@ -62,8 +60,8 @@ func (h *History) Predict(key uint64, switches bool) (cost time.Duration, known 
 	return r.mean, known
 }
 
-// Learn takes in what a request cost. What followed another context's says nothing
-// about the like of it where that is known, but about the impact.
+// Learn adds the cost of a request. If the request followed one of another context and its key is known, the
+// cost updates only the impact.
 func (h *History) Learn(key uint64, cost time.Duration, switched bool) {
 	r := h.index[key]
 	switch cost = max(cost, 0); {
@@ -82,10 +80,10 @@ func (h *History) Learn(key uint64, cost time.Duration, switched bool) {
 	}
 }
 
-// Impact is what a change of context adds to a request's cost.
+// Impact returns the additional cost of a request after a change of context.
 func (h *History) Impact() time.Duration { return h.impact }
 
-// insert makes a record, in the place of the oldest if there is no room.
+// insert adds a record, in the place of the oldest if there is no room.
 func (h *History) insert(key uint64, cost time.Duration) {
 	r := h.vacant()
 	r.key, r.mean, r.samples = key, cost, 1
@@ -105,7 +103,7 @@ func (h *History) vacant() *record {
 	return r
 }
 
-// use makes r the most recent.
+// use makes r the most recently used record.
 func (h *History) use(r *record) {
 	if r != h.recent {
 		h.unlink(r)

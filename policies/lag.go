@@ -6,96 +6,91 @@ import (
 	"time"
 )
 
-// LAG's constants. What a site may want to change is in Options.
+// LAG's constants. The parameters that a site may want to change are in Options.
 const (
-	// lagIdle is how long a domain keeps what it lags behind the others while it
-	// has no work. Whoever rests for longer begins with the others.
+	// lagIdle is how long a domain without work keeps its lag behind the others. A domain that rests for
+	// longer starts level with them.
 	lagIdle = 20 * time.Millisecond
-	// lagSaved is what a domain may lag behind the others, or two of their requests
-	// more, when it has work again: less than its share it may have asked for long.
+	// lagSaved, or two requests of the others if that is longer, is the most that a domain may lag behind
+	// when it has work again: it may have used less than its share for long.
 	lagSaved = 250 * time.Millisecond
-	// lagFactor times the cost of a context switch is what a domain may run ahead
-	// before another gets the accelerator, within lagLeast and lagMost.
+	// lagFactor times the cost of a context switch, within lagLeast and lagMost, is how far a domain may run
+	// ahead before another gets the accelerator.
 	lagFactor = 8
 	lagLeast  = 2 * time.Millisecond
 	lagMost   = 30 * time.Millisecond
-	// lagRotation is for how long a domain that has work is passed over at most, or for
-	// lagPassed times as long as the others' part of a rotation is in which it has its
-	// shortest turn, if that is longer: then it has a turn although it is ahead.
+	// A domain that has work is passed over for lagRotation at most, or for lagPassed times the others' part
+	// of a rotation in which it has its shortest turn, if that is longer: then it has a turn although it is
+	// ahead.
 	lagRotation = 25 * time.Millisecond
 	lagPassed   = 3
-	// lagCosts is over how many switches their cost is averaged. One may take ten times
-	// as long as another: a shorter mean is mostly chance.
+	// lagCosts is the number of switches over which their cost is averaged. One switch may take ten times as
+	// long as another, so a mean over fewer is mostly noise.
 	lagCosts = 32
-	// lagTurns is over how many longer turns the length of the shortest is forgotten.
+	// lagTurns is the number of longer turns after which the length of the shortest turn is forgotten.
 	lagTurns = 16
-	// lagSamples is how many pauses must have been seen before one is foretold.
+	// lagSamples is the number of pauses that must have been measured before the next one is predicted.
 	lagSamples = 4
-	// lagPart of a rival's request, one in so many, is always waited for.
+	// The scheduler always waits for 1/lagPart of a rival's request.
 	lagPart = 12
-	// lagRests is the most of its pauses, in ‰, that may have been too long to wait for
-	// in a domain that is waited for.
+	// lagRests is the greatest part of a domain's pauses, in ‰, that may have been too long to wait for if
+	// the accelerator is still to be kept for the domain.
 	lagRests = 250
 )
 
-// lag is the project's own fair policy: weighted virtual time of measured use, a
-// bounded lead, and patience with domains that are about to come back.
+// lag is the project's own fair policy: weighted virtual time of measured use, a bounded lead, and short
+// waits for domains whose next request is expected soon.
 //
-// Each domain has a virtual time, which grows by what it used over its credits.
-// The holder of the accelerator keeps it until it is ahead of the domain with the
-// least virtual time that has work by Ahead, a few context switches' worth, so
-// that switching costs little; then that domain gets it. Until then it keeps the
-// accelerator across its pauses, too, if they are shorter than a switch. A domain that asks for
-// one short request after another has no work at the moment when its last one
-// ends. If most of its pauses are short, and it is behind, the accelerator is
-// kept for it until it is due: at most Wait, of which less is lost than by
-// serving a long request of another first.
+// Each domain has a virtual time, which grows by the time that it used over its credits. The holder keeps the
+// accelerator until it is ahead, by Ahead, of the domain with work that has the least virtual time; then that
+// domain gets it. Ahead is a few context switches' worth, so that switching costs little. Until then the
+// holder keeps the accelerator across its pauses, too, if they are shorter than a switch. A domain that
+// submits one short request after another has no work at the moment when its last one ends. If most of its
+// pauses are short, and it is behind, the accelerator is kept for it until its next request is due: at most
+// Wait, which loses less than serving a long request of another domain first.
 //
-// A backlogged domain is never ahead of another by more than Ahead and its own
-// longest request, divided by its credits. Where a domain is behind by more, since it
-// came back with saved time, or the other's work ran on, it catches up over
-// several rotations: a domain that has been passed over for lagRotation has a short turn,
-// of Ahead, which it pays for like any other. Short turns are so rare that they come to
-// half of a share at most. A domain that is ahead by more than another can save up is in
-// debt, and has none.
+// A backlogged domain is never ahead of another by more than Ahead and its own longest request, divided by
+// its credits. A domain that is behind by more, since it came back with saved time or the other's work ran
+// on, catches up over several rotations: a domain that has been passed over for lagRotation has a short turn,
+// of Ahead, and is charged for it like for any other. Short turns are so rare that they come to half of a
+// share at most. A domain that is ahead by more than another can save up is in debt, and has none.
 type lag struct {
 	opt     Options
 	members map[ID]*runner
-	queued  heap[runner] // those with work, but the holder
+	queued  heap[runner] // domains with work, except the holder
 	passed  heap[runner] // the same, by when each has been passed over for long enough
-	credits int64        // of those
-	due     heap[runner] // those without, who will be back soon
-	floor   uint64       // no domain begins with a smaller virtual time
+	credits int64        // of the queued domains
+	due     heap[runner] // domains without work that are expected back soon
+	floor   uint64       // least virtual time that a domain begins with
 
 	holder  *runner
 	granted Lease
-	began   Time          // of its turn
+	began   Time          // start of the holder's turn
 	short   bool          // the holder was passed over, and is ahead: this turn ends after Ahead
 	closing *runner       // its gate has to be closed before another's opens
-	cost    time.Duration // of a context switch, running mean
+	cost    time.Duration // of a context switch; running mean
 
 	why reason
 }
 
-// runner is a domain under LAG.
+// runner is a domain's account under LAG.
 type runner struct {
 	id      ID
 	credits int64
-	time    uint64 // virtual: used time per credit, in 1/scale ns; wraps
-	rest    uint64 // of the division, in 1/scale ns
+	time    uint64 // virtual time: used time per credit, in 1/scale ns; wraps
+	rest    uint64 // remainder of the division, in 1/scale ns
 	work    bool
-	since   Time // since when it has none
+	since   Time // since when it has no work
 
-	// Its pauses: how long, how much that varies, and how many were seen. And how
-	// long its requests are.
+	// Its pauses: mean length, mean deviation and number seen; and the length of its requests.
 	pause, varies time.Duration
 	pauses        int
-	rests         int // ‰ of its pauses that were longer than anybody waits, running mean
+	rests         int // ‰ of its pauses that were longer than the longest wait; running mean
 	request       time.Duration
 	part          time.Duration // used since a request ended
 
 	turn  time.Duration // used since its last turn began
-	least time.Duration // of its shortest turns lately; 0: it had none yet
+	least time.Duration // the shortest of its recent turns; 0: it had none yet
 	late  Time          // while it is queued: when it has been passed over for long enough
 
 	inQueued, inDue, inPassed int
@@ -123,10 +118,10 @@ func newLAG(o Options) Policy {
 	}
 }
 
-// ahead compares virtual times, which wrap.
+// ahead reports whether virtual time a is ahead of b; virtual times wrap.
 func ahead(a, b uint64) bool { return int64(a-b) > 0 }
 
-// lead is how much accelerator time r is ahead of o, in terms of its own share.
+// lead returns how much accelerator time r is ahead of o, in terms of r's own share.
 func (r *runner) lead(o *runner) time.Duration {
 	d := int64(r.time - o.time)
 	if d < 0 {
@@ -135,10 +130,10 @@ func (r *runner) lead(o *runner) time.Duration {
 	return time.Duration(product(uint64(d), r.credits))
 }
 
-// behind says whether r is so far behind o that the accelerator is kept for it.
+// behind reports whether r is so far behind o that the accelerator is kept for it.
 func (r *runner) behind(o *runner) bool { return -r.lead(o) > r.request/2 }
 
-// product is d·credits in whole nanoseconds, at most maxDebt.
+// product returns d·credits in whole nanoseconds, at most maxDebt.
 func product(d uint64, credits int64) uint64 {
 	hi, lo := bits.Mul64(d, uint64(credits))
 	if hi != 0 || lo>>scaleBits > uint64(maxDebt) {
@@ -147,16 +142,15 @@ func product(d uint64, credits int64) uint64 {
 	return lo >> scaleBits
 }
 
-// dueAt is until when a domain without work is waited for in place of another, if at
-// all: as long as it mostly pauses, or for a part of what a request of the other
-// takes, since one pause in a dozen may be longer than the rest: that at the end of a
-// run of requests.
+// dueAt returns until when a domain without work is waited for in place of rival, and whether it is at all.
+// The wait lasts as long as most of its pauses, or for a part of rival's request: one pause in a dozen, at
+// the end of a run of requests, may be longer than the rest.
 func (p *lag) dueAt(r, rival *runner) (Time, bool) {
 	span := max(r.pause+4*r.varies, rival.request/lagPart)
 	return r.since.Add(min(span, p.opt.Wait)), p.waitsFor(r)
 }
 
-// waitsFor says whether r's pauses are such that it is waited for.
+// waitsFor reports whether r's pauses are regular enough for the accelerator to be kept for it.
 func (p *lag) waitsFor(r *runner) bool { return r.pauses >= lagSamples && r.rests <= lagRests }
 
 func (p *lag) Attach(_ Time, d Domain) {
@@ -181,7 +175,7 @@ func (p *lag) Keeps() bool { return true }
 
 func (p *lag) Leave(now Time, id ID) {
 	r := p.members[id]
-	p.raise(now) // while it still takes part: a domain that is alone owes nothing
+	p.raise(now) // while it still takes part: a domain that is alone has no debt
 	p.out(r)
 	if p.holder == r {
 		p.holder = nil
@@ -196,7 +190,7 @@ func (p *lag) Leave(now Time, id ID) {
 
 func (p *lag) Balance(_ Time, id ID) time.Duration {
 	r := p.members[id]
-	return min(-r.lead(&runner{time: p.raised()}), 0) // what it lags behind is soon lost
+	return min(-r.lead(&runner{time: p.raised()}), 0) // the lag behind the others is soon lost
 }
 
 func (p *lag) Restore(_ Time, id ID, balance time.Duration) {
@@ -205,7 +199,7 @@ func (p *lag) Restore(_ Time, id ID, balance time.Duration) {
 	r.spend(max(-balance, 0))
 }
 
-// line puts r, which has work, in line.
+// line adds r, which has work, to the queued domains.
 func (p *lag) line(now Time, r *runner) {
 	p.queued.push(r)
 	p.credits += r.credits
@@ -213,8 +207,8 @@ func (p *lag) line(now Time, r *runner) {
 	p.passed.push(r)
 }
 
-// patience is for how long r is passed over at most: so long that its short turns come to
-// no more than a part of its share.
+// patience returns the longest time for which r is passed over, chosen so that its short turns come to no
+// more than a part of its share.
 func (p *lag) patience(r *runner) time.Duration {
 	total := p.credits
 	if p.holder != nil {
@@ -227,7 +221,8 @@ func (p *lag) patience(r *runner) time.Duration {
 	return max(lagRotation, min(scaleTime(lagPassed*(turn+p.most()), max(total-r.credits, 0), r.credits), maxDebt))
 }
 
-// overdue returns the domain that has been passed over for the longest, if it is due. A domain in debt waits on.
+// overdue returns the domain that has been passed over for the longest, if its patience has ended. A domain
+// in debt waits on.
 func (p *lag) overdue(now Time) *runner {
 	for {
 		r := p.passed.top()
@@ -246,10 +241,10 @@ func (p *lag) overdue(now Time) *runner {
 	}
 }
 
-// saves returns by how much a domain may lag behind o when it has work again.
+// saves returns how far a domain may lag behind o when it has work again.
 func (p *lag) saves(o *runner) time.Duration { return max(lagSaved, p.most()) + 2*o.request }
 
-// out takes r out of the heaps.
+// out removes r from the heaps.
 func (p *lag) out(r *runner) {
 	if p.queued.has(r) {
 		p.queued.remove(r)
@@ -273,7 +268,7 @@ func (p *lag) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// come notes that r has work again.
+// come records that r has work again.
 func (p *lag) come(now Time, r *runner) {
 	p.raise(now)
 	if away := now.Sub(r.since); (away > lagIdle || r.since == 0) && ahead(p.floor, r.time) {
@@ -287,8 +282,8 @@ func (p *lag) come(now Time, r *runner) {
 	}
 }
 
-// bound limits what r lags behind those who take part: whoever asks for less than its
-// share saves up nothing.
+// bound limits the lag of r behind the domains that take part: using less than a share saves up nothing
+// beyond that.
 func (p *lag) bound(r *runner) {
 	var least *runner
 	for _, o := range [...]*runner{p.queued.top(), p.holder} {
@@ -305,7 +300,7 @@ func (p *lag) bound(r *runner) {
 	}
 }
 
-// rest notes that r has no work.
+// rest records that r has no work.
 func (p *lag) rest(now Time, r *runner) {
 	r.work, r.since = false, now
 	p.out(r)
@@ -314,15 +309,15 @@ func (p *lag) rest(now Time, r *runner) {
 	}
 }
 
-// expect puts r, which has no work, among those who will be back soon, if it will.
+// expect adds r, which has no work, to the domains expected back soon, if its pauses qualify.
 func (p *lag) expect(now Time, r *runner) {
 	if p.waitsFor(r) && r.since.Add(p.opt.Wait) > now {
 		p.due.push(r)
 	}
 }
 
-// learn takes in a pause. One that is too long to wait for says nothing of those
-// between two requests of a run; but whoever rests often is not waited for.
+// learn adds a pause to the statistics. A pause that is too long to wait for is no sample of the pauses
+// within a run of requests; it only counts as a rest, and a domain that rests often is not waited for.
 func (r *runner) learn(pause, wait time.Duration) {
 	if pause > wait {
 		r.rests += (1000 - r.rests) / 8
@@ -340,8 +335,8 @@ func (r *runner) learn(pause, wait time.Duration) {
 	r.varies += (max(off, -off) - r.varies) / 8
 }
 
-// raise lifts the floor to the least virtual time of those who take part. Who was to be
-// back and isn't takes no part: nobody need have looked since.
+// raise lifts the floor to the least virtual time of the domains that take part. A domain that was expected
+// back and is overdue takes no part: the driver need not have read its gate page since.
 func (p *lag) raise(now Time) {
 	for b := p.due.top(); b != nil && b.since.Add(p.opt.Wait) <= now; b = p.due.top() {
 		p.due.remove(b)
@@ -349,7 +344,7 @@ func (p *lag) raise(now Time) {
 	p.floor = p.raised()
 }
 
-// raised returns the floor, or the least virtual time of the domains that take part if that is more.
+// raised returns the floor, or the least virtual time of the domains that take part if that is greater.
 func (p *lag) raised() uint64 {
 	least, any := p.floor, false
 	for _, r := range [...]*runner{p.queued.top(), p.due.top(), p.holder} {
@@ -387,14 +382,14 @@ func (p *lag) Charge(_ Time, id ID, u Usage) {
 	}
 }
 
-// spend lets r's virtual time grow by what it used.
+// spend advances r's virtual time by the time that it used.
 func (r *runner) spend(used time.Duration) {
 	spent := uint64(used)<<scaleBits + r.rest
 	r.time += spent / uint64(r.credits)
 	r.rest = spent % uint64(r.credits)
 }
 
-// most is what the holder may be ahead of the next domain.
+// most returns how far the holder may be ahead of the next domain.
 func (p *lag) most() time.Duration {
 	if p.opt.Ahead > 0 {
 		return p.opt.Ahead
@@ -430,7 +425,7 @@ func (p *lag) Pick(now Time) (Decision, bool, Time) {
 	return Decision{Grant, lease}, true, p.wake(now, lease)
 }
 
-// begin notes that a turn of r begins.
+// begin records that a turn of r begins.
 func (p *lag) begin(r *runner) {
 	if r.turn > 0 {
 		if r.least == 0 || r.turn < r.least {
@@ -441,8 +436,9 @@ func (p *lag) begin(r *runner) {
 	r.turn = 0
 }
 
-// wake is when to look again at a lease: at its end, when its budget may have been used, or when another domain has been passed
-// over for long enough. Requests that go on for long report their use only at a look.
+// wake returns when to re-evaluate a lease: at its end, when its budget may have been used, or when another
+// domain has been passed over for long enough. The use of a long request is reported only when its gate page
+// is read.
 func (p *lag) wake(now Time, l Lease) Time {
 	at := l.Until
 	if l.Kind != Window {
@@ -465,9 +461,9 @@ func (p *lag) release(now Time) {
 	}
 }
 
-// keep says whether the holder stays, and on what terms. Where it has no work the
-// accelerator idles for its pause: that is worth it if changing contexts takes longer,
-// or if it is behind, for which it would get it back at once.
+// keep reports whether the holder stays, and returns the terms. While the holder has no work the accelerator
+// idles during its pause: that pays if a context switch takes longer, or if the holder is behind and would
+// get the accelerator back at once.
 func (p *lag) keep(now Time) (Lease, bool) {
 	h, rival := p.holder, p.queued.top()
 	if rival == nil {
@@ -484,8 +480,8 @@ func (p *lag) keep(now Time) (Lease, bool) {
 	return Lease{Domain: h.id, Until: at}, soon && at > now && (h.pause <= p.cost || h.behind(rival))
 }
 
-// safe is until when the turn of the holder goes on although another domain has been passed over for long enough. A short turn may
-// begin while the other's work runs on.
+// safe returns until when the holder's turn continues although another domain has been passed over for long
+// enough. A short turn may begin while the other's work runs on.
 func (p *lag) safe() Time {
 	if p.short {
 		return p.began.Add(max(lagRotation, p.most()))
@@ -507,7 +503,7 @@ func (p *lag) budget(h *runner, left time.Duration) Lease {
 	return Lease{Domain: h.id, Kind: Budget, Amount: int64(left), Until: Forever}
 }
 
-// choose returns the domain that is next, on what terms, and whether its turn is short.
+// choose returns the next domain, the terms of its lease, and whether its turn is short.
 func (p *lag) choose(now Time) (next *runner, l Lease, short bool) {
 	q := p.queued.top()
 	if q == nil {
@@ -519,7 +515,7 @@ func (p *lag) choose(now Time) (next *runner, l Lease, short bool) {
 	for b := p.due.top(); b != nil; b = p.due.top() {
 		at, _ := p.dueAt(b, q)
 		if at <= now {
-			p.due.remove(b) // it did not come
+			p.due.remove(b) // its request did not come
 			continue
 		}
 		if b.behind(q) {

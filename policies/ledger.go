@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Ledger is a policy that keeps an account of accelerator time for each domain. A
-// domain's account outlives its presence: debt is repaid by what the other domains
-// get, whether the debtor has left or only has no work.
+// Ledger is a policy that keeps an account of accelerator time for each domain. A domain's account outlives
+// its presence: debt is repaid by the time that the other domains get, whether the debtor has left or only
+// has no work.
 //
-// none, fifo, prt and ht keep no accounts: what they lend doesn't depend on what was
-// used before. In paper mode no policy does.
+// none, fifo, prt and ht keep no accounts: their leases do not depend on earlier use. In paper mode no policy
+// keeps any.
 type Ledger interface {
 	Policy
 	// Keeps reports whether the policy keeps accounts. If not, the other methods
 	// must not be called.
 	Keeps() bool
-	// Leave is Detach for a domain whose account stays. Until the next Attach of
-	// its ID the domain takes part in nothing but its account.
+	// Leave is Detach for a domain whose account stays. Until the next Attach of its ID the domain takes part
+	// only by its account.
 	Leave(now Time, id ID)
 	// Balance returns the accelerator time that the domain is owed (positive) or
 	// owes (negative), in relation to the others. It changes nothing.
@@ -26,17 +26,16 @@ type Ledger interface {
 	Restore(now Time, id ID, balance time.Duration)
 }
 
-// maxDebt bounds an account on both sides, only so that arithmetic can't overflow:
-// 13 days, longer than a kernel or a queue of kernels may run.
+// maxDebt bounds an account on both sides, only so that arithmetic can't overflow: 13 days, longer than a
+// kernel or a queue of kernels may run.
 const maxDebt time.Duration = 1 << 50
 
-// mostOwed is what a domain without work is owed at most by policies that let it keep
-// a claim.
+// mostOwed is the greatest claim of a domain without work under policies that preserve claims.
 const mostOwed = 10 * time.Second
 
 // Limits of the accounts kept of domains that have left.
 const (
-	// sweepEvery is how often settled accounts of absent domains are looked for.
+	// sweepEvery is the interval at which settled accounts of absent domains are dropped.
 	sweepEvery = time.Second
 	// leastClaim is the smallest positive balance that an absent domain keeps, and
 	// claimKept for how long it does. Debt has neither limit.
@@ -44,8 +43,7 @@ const (
 	claimKept  = time.Hour
 )
 
-// Balances has a domain's balance in each account of an accelerator; with a single
-// account the second is 0.
+// Balances is a domain's balance in each account of an accelerator; with a single account the second is 0.
 type Balances [2]time.Duration
 
 // bounded returns d within the limits of an account.
@@ -84,8 +82,8 @@ func (a *account) ledger() Ledger {
 	return nil
 }
 
-// balances asks the policies, or returns what is kept for the next policy where the
-// one in force keeps no accounts.
+// balances returns a domain's balances from the policies or, where the current policy keeps no accounts, the
+// ones kept for the next policy.
 func (s *Scheduler) balances(m *member) (b Balances) {
 	for i := range s.accounts {
 		if l := s.accounts[i].ledger(); l != nil {
@@ -109,8 +107,8 @@ func (s *Scheduler) restore(now Time, i int, m *member, balance time.Duration) {
 	}
 }
 
-// leaves takes a domain off and reports whether its account is kept. If it isn't, the
-// caller takes it out of order.
+// leaves removes a domain and reports whether its account is kept. If not, the caller removes the domain from
+// order.
 func (s *Scheduler) leaves(now Time, m *member) bool {
 	for i := range s.accounts {
 		if l := s.accounts[i].ledger(); l != nil {
@@ -131,7 +129,7 @@ func (s *Scheduler) leaves(now Time, m *member) bool {
 	return true
 }
 
-// settled reports whether nothing in an absent domain's account matters any more.
+// settled reports whether an absent domain's account has no effect any more.
 func (s *Scheduler) settled(now Time, m *member) bool {
 	for _, b := range s.balances(m) {
 		if b < 0 || b >= leastClaim && now.Sub(m.left) < claimKept {
@@ -141,7 +139,7 @@ func (s *Scheduler) settled(now Time, m *member) bool {
 	return true
 }
 
-// sweep forgets the absent domains whose accounts are settled.
+// sweep drops the absent domains whose accounts are settled.
 func (s *Scheduler) sweep(now Time) {
 	if s.absent == 0 || now < s.sweepAt {
 		return
@@ -159,7 +157,7 @@ func (s *Scheduler) sweep(now Time) {
 	s.order = kept
 }
 
-// forget drops an absent domain, but for its place in order.
+// forget drops an absent domain, but leaves its place in order.
 func (s *Scheduler) forget(now Time, m *member) {
 	for i := range s.accounts {
 		if l := s.accounts[i].ledger(); l != nil {
@@ -170,9 +168,8 @@ func (s *Scheduler) forget(now Time, m *member) {
 	s.absent--
 }
 
-// carried returns balances of as many accounts as given as those of one or two
-// accounts. A single account's balance becomes that of the compute engine, whose time
-// most of it is; two become their sum.
+// carried converts balances from one number of accounts to another. A single account's balance becomes that
+// of the compute engine, to which most of its time belongs; two balances become their sum.
 func (b Balances) carried(from, to int) Balances {
 	if from == 2 && to == 1 {
 		return Balances{bounded(b[0] + b[1])}

@@ -2,8 +2,8 @@ package policies
 
 import "fmt"
 
-// none lends the accelerator to everyone at once: the order is whatever reaches
-// the driver first. It keeps no account of time. It is the baseline for the others.
+// none lends the accelerator to all domains at once: work runs in the order in which it reaches the driver.
+// It keeps no account of time. It is the baseline for the others.
 type none struct {
 	fresh []ID // attached, not yet granted; in order of attachment
 	known map[ID]bool

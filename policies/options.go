@@ -2,13 +2,13 @@ package policies
 
 import "time"
 
-// Mode is how a window policy keeps its promises.
+// Mode is the way in which a window policy keeps its promises.
 type Mode uint8
 
 const (
-	// Production corrects every overrun and gives idle time away.
+	// Production corrects every overrun and distributes idle time.
 	Production Mode = iota
-	// Paper does as the published algorithm: whole ticks, nothing corrected.
+	// Paper follows the published algorithm: whole ticks, without corrections.
 	Paper
 )
 
@@ -23,26 +23,24 @@ func (m Mode) String() string {
 type Options struct {
 	Mode        Mode
 	Tick        time.Duration // window of the domain with the least credits; 0: 30 ms
-	RotationCap time.Duration // no rotation is meant to be longer; 0: 1 s
-	IdleYield   time.Duration // a window idle for so long is given up; 0: never
+	RotationCap time.Duration // intended limit of a rotation's length; 0: 1 s
+	IdleYield   time.Duration // a window that is idle for this long is given up; 0: never
 
-	// DebtAF makes domains repay what they overran, in paper mode: one part in so
-	// many of it in each of their windows; 0: never.
+	// DebtAF makes domains repay their overruns, in paper mode: 1/DebtAF of the debt in each of their
+	// windows; 0: never.
 	DebtAF int
-	// Boost is how many times CPU credit counts under augc, up to 16; 0: 4 times, if
-	// negative: not at all.
+	// Boost is the factor of CPU credit under augc, up to 16; 0: 4; negative: no boost.
 	Boost   int
 	MaxSkip int // cosched: ticks for which a domain with work is passed over; 0: 4
 
-	// ByCredits lets slaf, augc and cosched count by accelerator credits even if CPU
-	// credits are known.
+	// ByCredits makes slaf, augc and cosched use accelerator credits even if CPU credits are known.
 	ByCredits bool
-	Scan      time.Duration // slaf: how often objectives are looked at; 0: 1 s
+	Scan      time.Duration // slaf: interval of the evaluation of objectives; 0: 1 s
 
-	// Of lag:
+	// Options of lag:
 	Wait       time.Duration // longest pause for which the accelerator is kept; 0: 2 ms
-	Ahead      time.Duration // how far one may get ahead of another; 0: from what a switch costs
-	SwitchCost time.Duration // of a change of contexts, until it has been measured; 0: 250 µs
+	Ahead      time.Duration // greatest lead of one domain over another; 0: from the cost of a switch
+	SwitchCost time.Duration // of a change of contexts, until one has been measured; 0: 250 µs
 
 	RequestOptions
 }

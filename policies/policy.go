@@ -15,85 +15,82 @@ type (
 	Credits = vcpu.Credits
 )
 
-// Forever as a lease's end means: until the policy says otherwise.
+// Forever as a lease's end means: until the policy decides otherwise.
 const Forever = vcpu.Forever
 
-// Policy decides who may submit work to one accelerator, and for how long. It
-// is a state machine: no clock, goroutine, floating point or map order within;
-// the same calls give the same answers, byte for byte. The Scheduler is its only
-// caller and guarantees that time never runs backwards, that every ID but
-// Attach's is attached, and that usage is reported before the Pick it bears on.
+// Policy decides which domain may submit work to one accelerator, and for how long. It is a state machine
+// without clock, goroutine, floating point or map order: the same calls give the same answers, byte for byte.
+// The Scheduler is its only caller and guarantees that time never runs backwards, that every ID except
+// Attach's is attached, and that usage is reported before the Pick that depends on it.
 type Policy interface {
-	// Attach adds a domain; for one that is attached already it changes its
-	// parameters, which take effect at the next turn. A new domain has no work.
+	// Attach adds a domain, initially without work. For a domain that is attached already it changes the
+	// parameters, which take effect at the domain's next turn.
 	Attach(now Time, d Domain)
-	// Detach forgets a domain and whatever lease it had.
+	// Detach removes a domain and its lease, if it has one.
 	Detach(now Time, id ID)
-	// Wake tells what happened to a domain, and since when it is so, which may be
-	// a little before the last Pick.
+	// Wake reports a change of a domain's state and the time since when it holds, which may be slightly
+	// before the last Pick.
 	Wake(since Time, id ID, s Signal)
-	// Charge reports accelerator time used. It may come in several parts, and
-	// after the end of the lease under which the work was submitted.
+	// Charge reports accelerator time used. The use of one lease may be reported in several parts, and after
+	// that lease has ended.
 	Charge(now Time, id ID, u Usage)
-	// Pick returns the next decision that is due at now, or ok=false when there
-	// is none left; then wakeAt says when to ask again if nothing happens before.
+	// Pick returns the next decision that is due at now, or ok=false when none is left; then wakeAt is the
+	// time of the next call if no event comes before.
 	Pick(now Time) (d Decision, ok bool, wakeAt Time)
 }
 
-// Queue is a policy that decides about single requests, and so wants to know
-// which one a domain would submit next. What it lends are leases of the kind
-// Requests; Charge tells how many ended.
+// Queue is a policy that decides about single requests and needs the next request of each domain. It lends
+// leases of the kind Requests; Charge reports the number of requests that ended.
 type Queue interface {
-	// Head tells which request of a class waits at a domain's gate now; a zero
-	// Request: none. It is told of changes, and again of what still waits after the
-	// domain's gate was closed: work from before its lease may have ended under it.
+	// Head reports the request of a class that waits at a domain's gate now; a zero Request: none. The
+	// Scheduler calls it on a change, and again for a request that still waits after the domain's gate was
+	// closed: work from before the lease may have ended under it.
 	Head(now Time, id ID, c Class, r Request)
 }
 
-// Observer is a policy that looks at the hypervisor's schedule.
+// Observer is a policy that uses samples of the hypervisor's schedule.
 type Observer interface {
-	// Observe gives the newest sample, which nobody changes any more.
+	// Observe passes the newest sample, which is immutable from now on.
 	Observe(now Time, s *vcpu.Sample)
 }
 
-// Loaded is a policy that keeps watch over more promises than shares.
+// Loaded is a policy that monitors more promises than shares.
 type Loaded interface {
-	// Overloaded says that the accelerator doesn't do what was promised, so that
-	// new domains should rather go elsewhere: placement is to halve its weight.
+	// Overloaded reports whether the accelerator misses its promises, so that new domains are better placed
+	// elsewhere: placement halves its weight.
 	Overloaded() bool
 }
 
-// Request is what a policy knows of a request that waits at a gate.
+// Request describes a request that waits at a gate.
 type Request struct {
-	Seq uint64 // of the domain's requests, from 1 on
-	// Predicted is how long it will hold its engine; Known says that the like was
-	// measured before.
+	Seq uint64 // number among the domain's requests, from 1 on
+	// Predicted is the time for which it is expected to hold its engine; Known reports whether a request with
+	// its key was measured before.
 	Predicted time.Duration
 	Known     bool
-	Key       uint64 // the same for requests that cost about the same
-	Context   uint32 // of which of the domain's contexts
+	Key       uint64 // the same for requests of about the same cost
+	Context   uint32 // the context among the domain's that it belongs to
 	Release   Time   // of the job that it belongs to; 0: unknown
 	Bytes     uint64 // that it copies; 0: none, or unknown
 	Threads   uint64 // that it starts; 0: none, or unknown
 }
 
-// Signal is what can happen to a domain.
+// Signal is a change of a domain's state.
 type Signal uint8
 
 const (
-	// Arrived: the domain has work. Sent when work comes while the gate is
-	// closed, and whenever a look at the gate page finds pending or submitted work.
+	// Arrived: the domain has work. Sent when work arrives while the gate is closed, and whenever a read of
+	// the gate page finds pending or submitted work.
 	Arrived Signal = iota
-	// Drained: nothing is pending and nothing in flight. Sent again when a look at
-	// the gate page finds that it was busy in between.
+	// Drained: no work is pending or in flight. Sent again when a read of the gate page finds that the domain
+	// was busy in between.
 	Drained
-	// ContextOpened and ContextClosed: the first context or allocation came, the
-	// last one went.
+	// ContextOpened and ContextClosed: the first context or allocation was created, the last one destroyed.
 	ContextOpened
 	ContextClosed
 )
 
-// Decision is one thing for the accelerator's gates to do.
+// Decision is one operation on the accelerator's gates.
 type Decision struct {
 	Op    Op
 	Lease Lease // for Revoke only Domain and Class are set
@@ -103,26 +100,26 @@ type Decision struct {
 type Op uint8
 
 const (
-	// Grant opens the domain's gate under these terms; when it is open already,
-	// the terms replace the old ones and the gate stays open throughout.
+	// Grant opens the domain's gate under the terms of the lease. If it is open already, the terms replace
+	// the old ones and the gate stays open throughout.
 	Grant Op = iota
-	// Revoke closes it. Submitted work runs to its end.
+	// Revoke closes the domain's gate. Submitted work runs to its end.
 	Revoke
 )
 
-// Kind says what bounds a lease besides Until.
+// Kind is the bound of a lease besides Until.
 type Kind uint8
 
 const (
 	// Window: submission is open until Until.
 	Window Kind = iota
-	// Budget: and at most Amount nanoseconds of predicted accelerator time.
+	// Budget: as Window, and at most Amount nanoseconds of predicted accelerator time.
 	Budget
-	// Requests: and at most Amount requests.
+	// Requests: as Window, and at most Amount requests.
 	Requests
 )
 
-// Class says which engines a lease is for.
+// Class is the class of engines that a lease is for.
 type Class uint8
 
 const (
@@ -132,9 +129,8 @@ const (
 	numClasses
 )
 
-// Lease is a domain's right to submit work. Accelerators do not preempt, so the
-// work submitted under a lease may end after it. A domain has one for any class,
-// or one for each.
+// Lease is a domain's right to submit work. Accelerators do not preempt, so work submitted under a lease may
+// end after it. A domain has one lease for any class, or one for each class.
 type Lease struct {
 	Domain ID
 	Class  Class
@@ -143,15 +139,15 @@ type Lease struct {
 	Until  Time
 }
 
-// Explainer is a policy that can say in one line why it last decided as it did. It
-// writes a domain as "domain" and its ID.
+// Explainer is a policy that can explain its last decision in one line. It writes a domain as "domain" and
+// its ID.
 type Explainer interface {
 	Explain() string
 }
 
-// Refuser is a policy that can say which of its slots refuses a domain's request.
+// Refuser is a policy that can name the slot that refuses a domain's request.
 type Refuser interface {
-	// Refusal begins with the name of the slot (reserve, share, order) and says why;
-	// "": none waits.
+	// Refusal begins with the name of the slot (reserve, share, order) and gives the reason; "": no request
+	// waits.
 	Refusal(id ID) string
 }

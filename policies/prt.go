@@ -2,10 +2,9 @@ package policies
 
 import "time"
 
-// newPRT is TimeGraph's scheduling by priority: one request at a time is on the
-// accelerator, and when it has ended the most urgent of those that wait follows.
-// Domains that were promised throughput are scheduled by HT. Neither keeps an account
-// of time.
+// newPRT returns TimeGraph's scheduling by priority: one request at a time is on the accelerator, and when it
+// has ended the most urgent waiting one follows. Domains that were promised throughput are scheduled by HT.
+// Neither keeps an account of time.
 func newPRT(o Options) Policy {
 	return newRuns("prt", o, func(c *tenant) int {
 		if c.domain.Promise.Throughput {
@@ -15,10 +14,9 @@ func newPRT(o Options) Policy {
 	})
 }
 
-// newHT is TimeGraph's scheduling for throughput: the requests of a domain follow
-// one another without asking until it has none, or a more urgent one has. As
-// published a domain could keep the accelerator from its equals for ever: here a
-// run is limited.
+// newHT returns TimeGraph's scheduling for throughput: the requests of a domain follow one another without a
+// new decision until it has none, or a more urgent domain has one. As published a domain could keep the
+// accelerator from its equals for ever: here a run is limited.
 func newHT(o Options) Policy {
 	return newRuns("ht", o, func(c *tenant) int { return run(c, o) })
 }
@@ -29,13 +27,12 @@ func newRuns(name string, o Options, run func(*tenant) int) Policy {
 	return q
 }
 
-// run is how many requests c may submit one after the other.
+// run returns how many requests c may submit one after the other.
 func run(c *tenant, o Options) int {
 	return atMost(o.RunRequests, o.RunTime, c.request().Predicted)
 }
 
-// atMost is how many requests of a length fit into a time, at least one and at
-// most n.
+// atMost returns how many requests of a length fit into a time, at least one and at most n.
 func atMost(n int, span, each time.Duration) int {
 	if each <= 0 {
 		return n
@@ -43,10 +40,10 @@ func atMost(n int, span, each time.Duration) int {
 	return min(int(max(span/each, 1)), n)
 }
 
-// everyone is where no shares are: all domains are of one unit.
+// everyone is the share slot of a queue without shares: all domains belong to one unit.
 type everyone struct {
 	unit *unit
-	run  func(first *tenant) int // requests that it may submit
+	run  func(first *tenant) int // number of requests that it may submit
 }
 
 func (e *everyone) changed(Time, *unit)             {}

@@ -9,12 +9,11 @@ import (
 	"pegasus/vcpu"
 )
 
-// queue is the frame of policies that decide about single requests: one domain at
-// a time is lent so many requests, and the next decision is made when they have
-// ended. Domains belong to units: those of a group share one, others have one to
-// themselves. Three slots make a policy of it, looked at in this order: reserves
-// say who may be served at all, share which unit is next, order which of its
-// domains.
+// queue is the frame of policies that decide about single requests: one domain at a time is lent a number of
+// requests, and the next decision follows when they have ended. Domains belong to units: the domains of a
+// group share one unit, each other domain has its own. Three slots complete the policy, evaluated in this
+// order: reserves decide which domains may be served at all, share selects the next unit, order selects the
+// domain within it.
 //
 // A domain that is alone on the accelerator has its gate open.
 type queue struct {
@@ -22,86 +21,84 @@ type queue struct {
 	share    share
 	before   order
 	reserves reserves
-	strict   bool // reserves count even for a domain that is alone
-	// longest is what may be used under a lease of several requests; 0: whatever
-	// they take.
+	strict   bool // reserves also limit a domain that is alone
+	// longest is the accelerator time that may be used under a lease of several requests; 0: no limit.
 	longest time.Duration
 
-	// most is what may be used under a lease while others wait; 0: whatever it takes. A
-	// request that is charged while it goes on, as the software accelerator and graphs
-	// have it, goes on when its domain is in turn again.
+	// most is the accelerator time that may be used under a lease while others wait; 0: no limit. A request
+	// that is charged while it runs (software accelerator, graphs) continues when its domain is in turn
+	// again.
 	most time.Duration
-	cap  time.Duration // the same under the lease in force, which may be a brief one
-	// patience is for how long nothing may end under a lease while others wait; 0:
-	// for ever.
+	cap  time.Duration // most for the lease in force, which may be a brief one
+	// patience is the time without any completion after which a lease is taken back while others wait; 0: for
+	// ever.
 	patience time.Duration
 
 	tenants  map[ID]*tenant
 	groups   map[string]*unit
-	books    books        // of a share that keeps accounts; nil: there are none
-	absent   map[ID]*unit // where the accounts of domains are that have left
-	common   *unit        // of all domains, where there are no shares; otherwise nil
-	arrivals uint64       // numbers them
+	books    books        // the share, if it keeps accounts; otherwise nil
+	absent   map[ID]*unit // units that hold the accounts of domains that have left
+	common   *unit        // the unit of all domains, for a queue without shares; otherwise nil
+	arrivals uint64       // numbers the arrivals of requests
 	inLine   int          // tenants with a request
 
-	holder  *tenant // whose lease is out
-	amount  int     // of requests in that lease
-	key     uint64  // of the only one; 0: there are several, or it is unknown
-	left    int     // those that have not ended
+	holder  *tenant // tenant whose lease is in force
+	amount  int     // requests in that lease
+	key     uint64  // Key of its only request; 0: several requests, or unknown
+	left    int     // requests of the lease that have not ended
 	spent   time.Duration
-	heard   Time    // when the lease began, or something was last reported of it
-	hush    Time    // until then the domain whose lease was taken back is waited for
-	alone   bool    // the holder's gate is open, since there is no other domain
+	heard   Time    // when the lease began, or use under it was last reported
+	hush    Time    // until then the queue waits for the domain whose lease was taken back
+	alone   bool    // the holder's gate is open because there is no other domain
 	closing *tenant // its gate has to be closed before another's opens
-	chosen  *tenant // will get the lease then
-	last    *tenant // whose lease was out last
-	rested  Time    // when that ended
+	chosen  *tenant // tenant that gets the next lease, after that
+	last    *tenant // holder of the previous lease
+	rested  Time    // when that lease ended
 	lapsed  bool    // that lease was not used up: its holder seemed to have no work
-	history int     // keys that a domain's history has room for
+	history int     // number of keys in a domain's history
 	missed  uint64  // requests that ended after they were due
 	why     reason
 }
 
-// share is the slot of a queue that says which unit is served next. It is told of
-// units that have requests waiting which their reserves admit, and of what was
-// used.
+// share is the slot of a queue that selects the unit to serve next. The queue reports to it the units with
+// waiting requests that their reserves admit, and the time used.
 type share interface {
-	// waits tells that a unit has requests waiting, and had none.
+	// waits reports that a unit has requests waiting, and had none before.
 	waits(now Time, u *unit)
-	// rests tells that it has none any more: they were lent, or vanished.
+	// rests reports that a unit has no waiting requests any more: they were lent, or withdrawn.
 	rests(now Time, u *unit)
-	// used tells what a unit used; done that its lease has ended, however much of
-	// it was used.
+	// used reports accelerator time used by a unit; done reports that the unit's lease has ended, whether or
+	// not it was used up.
 	used(now Time, u *unit, d time.Duration)
 	done(now Time, u *unit)
-	// next says which of the waiting units is next, and how many requests it may
-	// submit; nil: none before wakeAt. It is asked when the accelerator is free,
-	// and the unit that it names gets it.
+	// next returns the waiting unit to serve next and the number of requests it may submit; nil: none before
+	// wakeAt. The queue calls it when the accelerator is free, and the returned unit gets the lease.
 	next(now Time) (u *unit, requests int, wakeAt Time)
-	// changed tells that a unit came, or that its credits did; left that it went.
+	// changed reports that a unit was added or its credits changed; left that it was removed.
 	changed(now Time, u *unit)
 	left(now Time, u *unit)
-	// says tells in a few words how a unit stands.
+	// says returns a short description of a unit's standing.
 	says(u *unit) string
 }
 
 // books is a share that keeps accounts (see Ledger).
 type books interface {
 	balance(u *unit) time.Duration
-	// vacated tells that a unit has no domains left, only accounts of absent ones.
+	// vacated reports that a unit has no domains left, only accounts of absent ones.
 	vacated(u *unit)
-	// peek returns the unit that is next among those that wait, or nil.
+	// peek returns the unit that is next among the waiting ones, or nil.
 	peek() *unit
-	// waitsFor returns for how long u waits for o, which has had no requests since, because u owes time.
+	// waitsFor returns how long u, which owes time, waits for o, which has had no requests since its lease
+	// ended.
 	waitsFor(u, o *unit) time.Duration
 	restore(now Time, u *unit, balance time.Duration)
-	// lasts returns the time that the unit named by next may use under its lease while others wait.
+	// lasts returns the time that the unit returned by next may use under its lease while others wait.
 	lasts(now Time) time.Duration
 }
 
-// A lease may last this long in production mode without a sign of life,
-// beyond some times what its first request was expected to take: it may wait for
-// its program, which nobody else is to wait for.
+// In production mode a lease may last this long without a sign of progress, plus patienceTimes the expected
+// time of its first request (at most mostPatience): its work may depend on its own program, and the other
+// domains must not wait for that program.
 const (
 	patience      = 100 * time.Millisecond
 	patienceTimes = 4
@@ -127,7 +124,7 @@ func newQueue(name string, o Options, s share, before order) *queue {
 	return q
 }
 
-// newCommonQueue is a queue without shares: all domains are of one unit.
+// newCommonQueue returns a queue without shares: all domains belong to one unit.
 func newCommonQueue(name string, o Options, run func(*tenant) int, before order) *queue {
 	u := newUnit("", before)
 	q := newQueue(name, o, &everyone{u, run}, before)
@@ -182,7 +179,7 @@ func (q *queue) Attach(now Time, d Domain) {
 	q.readmit(now)
 }
 
-// join puts c into its unit.
+// join adds c to its unit.
 func (q *queue) join(now Time, c *tenant) {
 	if c.unit = q.common; c.unit != nil {
 		return
@@ -205,7 +202,7 @@ func (q *queue) join(now Time, c *tenant) {
 	if was == nil {
 		return
 	}
-	if u != was { // it is of another group now
+	if u != was { // c is of another group now
 		q.Restore(now, c.domain.ID, q.books.balance(was))
 	}
 	q.close(now, c.domain.ID)
@@ -219,7 +216,7 @@ func (q *queue) close(now Time, id ID) {
 	q.dissolve(now, u)
 }
 
-// dissolve forgets a unit that has neither members nor accounts of absent ones.
+// dissolve removes a unit that has neither members nor accounts of absent ones.
 func (q *queue) dissolve(now Time, u *unit) {
 	if len(u.members) > 0 || u.absent > 0 {
 		return
@@ -230,7 +227,7 @@ func (q *queue) dissolve(now Time, u *unit) {
 	q.share.left(now, u)
 }
 
-// weigh computes anew what a unit is entitled to.
+// weigh recomputes the entitlement of a unit from its members.
 func (q *queue) weigh(now Time, u *unit) {
 	if u == q.common {
 		return
@@ -244,7 +241,7 @@ func (q *queue) weigh(now Time, u *unit) {
 	q.share.changed(now, u)
 }
 
-// part takes c out of its unit.
+// part removes c from its unit.
 func (q *queue) part(now Time, c *tenant) {
 	u := c.unit
 	if u == q.common {
@@ -260,7 +257,7 @@ func (q *queue) part(now Time, c *tenant) {
 	q.dissolve(now, u)
 }
 
-// limit puts c under the reserve that it was promised, if any.
+// limit assigns c to the reserve that it was promised, if any.
 func (q *queue) limit(now Time, c *tenant) {
 	c.lane = q.reserves.join(now, c, q.before)
 	if r := c.lane.reserve; q.history == 0 || r == nil || r.kind != vcpu.Apriori {
@@ -275,7 +272,7 @@ func (q *queue) unlimit(c *tenant) {
 	c.lane = nil
 }
 
-// readmit gives those whose reserves were refused what has become free since.
+// readmit admits refused reserves to capacity that has become free since.
 func (q *queue) readmit(now Time) {
 	for c := q.reserves.fits(); c != nil; c = q.reserves.fits() {
 		waits := c.waits()
@@ -296,7 +293,7 @@ func (q *queue) Detach(now Time, id ID) {
 	q.depart(now, q.tenants[id])
 }
 
-// Keeps is true for the shares that count time, in production mode.
+// Keeps returns true for shares that count time, in production mode.
 func (q *queue) Keeps() bool { return q.books != nil }
 
 func (q *queue) Leave(now Time, id ID) {
@@ -306,7 +303,7 @@ func (q *queue) Leave(now Time, id ID) {
 	q.depart(now, c)
 }
 
-// Balance is that of the domain's unit.
+// Balance returns the balance of the domain's unit.
 func (q *queue) Balance(_ Time, id ID) time.Duration {
 	if c := q.tenants[id]; c != nil {
 		return q.books.balance(c.unit)
@@ -314,7 +311,8 @@ func (q *queue) Balance(_ Time, id ID) time.Duration {
 	return q.books.balance(q.absent[id])
 }
 
-// Restore leaves a unit of several domains what it has, unless it owes more by that.
+// Restore sets the balance of the domain's unit. A unit of several domains keeps its own balance if that is
+// the lower one.
 func (q *queue) Restore(now Time, id ID, balance time.Duration) {
 	u := q.tenants[id].unit
 	if len(u.members)+u.absent > 1 {
@@ -323,7 +321,7 @@ func (q *queue) Restore(now Time, id ID, balance time.Duration) {
 	q.books.restore(now, u, balance)
 }
 
-// depart takes c out of everything but the accounts.
+// depart removes c from all structures except the accounts.
 func (q *queue) depart(now Time, c *tenant) {
 	id := c.domain.ID
 	c.heads, c.due = [numClasses]Request{}, Forever
@@ -343,9 +341,9 @@ func (q *queue) depart(now Time, c *tenant) {
 	q.readmit(now)
 }
 
-// Wake ends the lease of a holder that has no work: what was to come does not. Where
-// it does come, submitted just before the gate closed, and nobody has got the
-// accelerator, its lease had better go on: it is in line again.
+// Wake ends the lease of a holder that has no work, since the lent request was not submitted. If the request
+// does arrive (submitted just before the gate closed) while the accelerator is still free, the domain enters
+// the line again.
 func (q *queue) Wake(since Time, id ID, s Signal) {
 	c := q.tenants[id]
 	c.busy = s == Arrived || c.busy && s == ContextOpened
@@ -360,8 +358,8 @@ func (q *queue) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// Head puts a domain in line, or takes it out. What waits at the gate of the
-// holder may be of its lease: that is settled when the lease ends.
+// Head puts a domain in line, or takes it out. A request that waits at the holder's gate may belong to the
+// lease in force; that is settled when the lease ends.
 func (q *queue) Head(now Time, id ID, class Class, r Request) {
 	c := q.tenants[id]
 	if c.history != nil && r.Key != 0 {
@@ -374,7 +372,7 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 	had := c.pending()
 	c.heads[class] = r
 	if c != q.holder && r.Seq > 0 && r.Seq <= c.lent[class] {
-		c.lent[class] = r.Seq - 1 // earlier ones ended under its lease, and it still waits
+		c.lent[class] = r.Seq - 1 // earlier requests ended under its lease, and this one still waits
 	}
 	switch {
 	case c == q.holder:
@@ -394,13 +392,13 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 	}
 }
 
-// number notes that a request of c came.
+// number records the arrival of a request of c.
 func (q *queue) number(now Time, c *tenant) {
 	q.arrivals++
 	c.arrived, c.since = q.arrivals, now
 }
 
-// line puts c in line, as what came when its request did.
+// line puts c in line, at the position given by its request's arrival.
 func (q *queue) line(now Time, c *tenant) {
 	c.lane.settle(now)
 	c.due = c.deadline()
@@ -425,8 +423,8 @@ func (q *queue) withdraw(now Time, c *tenant) {
 	}
 }
 
-// place puts a lane, in which something changed, where it belongs: in its unit's
-// line if somebody waits in it whom the reserve admits.
+// place restores the position of a lane that has changed: the lane is in its unit's line if a request that
+// the reserve admits waits in it.
 func (q *queue) place(now Time, l *lane) {
 	u := l.unit
 	had := u.line.len() > 0
@@ -479,15 +477,14 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 	}
 }
 
-// replace looks anew at the lanes of a reserve whose budget changed.
+// replace repositions the lanes of a reserve whose budget changed.
 func (q *queue) replace(now Time, r *reserve) {
 	for _, l := range r.lanes {
 		q.place(now, l)
 	}
 }
 
-// release ends the holder's lease. Its gate stays as it is until it is known who
-// is next.
+// release ends the holder's lease. The holder's gate stays open until the next domain is chosen.
 func (q *queue) release(now Time) {
 	c := q.holder
 	if now > c.due {
@@ -506,8 +503,8 @@ func (q *queue) release(now Time) {
 	}
 }
 
-// learn takes in what the holder's request cost, if that is known: it had a lease
-// for itself, and ended under it.
+// learn records the cost of the holder's request in its history, if the request had a lease to itself and
+// ended under it.
 func (q *queue) learn(c *tenant) {
 	if c.history != nil && q.key != 0 && c.ended && !q.alone {
 		c.history.Learn(q.key, c.unended, c != q.last)
@@ -547,7 +544,8 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	return Decision{}, false, min(wakeAt, q.reserves.next())
 }
 
-// usedUpAt is when the holder may have used as much as it may while others wait: what it uses need not be reported before.
+// usedUpAt returns when the holder may have used its limit while others wait. Its use need not be reported
+// before then.
 func (q *queue) usedUpAt(now Time) Time {
 	if q.most == 0 || q.inLine == 0 {
 		return Forever
@@ -555,11 +553,12 @@ func (q *queue) usedUpAt(now Time) Time {
 	return max(q.heard.Add(q.cap-q.spent), now.Add(lookEvery))
 }
 
-// lookEvery is how often a lease is looked at that may be used up and isn't, as far as is known.
+// lookEvery is the poll interval of a lease that may be used up, although reported use does not show it.
 const lookEvery = time.Millisecond
 
-// heldUntil is until when the accelerator is kept for the domain that was served last and is expected back, since the domain that
-// waits owes time: pauses between the requests of others don't repay that.
+// heldUntil returns until when the accelerator is kept for the last domain served, whose next request is
+// expected, because the waiting domain owes time: pauses between the requests of others do not repay that
+// debt.
 func (q *queue) heldUntil() Time {
 	if q.books == nil || q.last == nil || q.last.waits() {
 		return 0
@@ -571,7 +570,7 @@ func (q *queue) heldUntil() Time {
 	return q.rested.Add(q.books.waitsFor(next, q.last.unit))
 }
 
-// refill adds to the reserves what is due.
+// refill adds to the reserves the budgets that are due.
 func (q *queue) refill(now Time) {
 	for q.reserves.next() <= now {
 		r := q.reserves.timers.top()
@@ -580,8 +579,8 @@ func (q *queue) refill(now Time) {
 	}
 }
 
-// solitude opens the gate of the only domain, and takes that back when another
-// comes: a request that it was lent before may still wait.
+// solitude opens the gate of the only domain. When another domain attaches it takes the lease back, because a
+// request lent before may still wait.
 func (q *queue) solitude(now Time) (Decision, bool) {
 	only := q.only()
 	switch {
@@ -597,11 +596,11 @@ func (q *queue) solitude(now Time) (Decision, bool) {
 	return Decision{}, false
 }
 
-// moment is the longest time from closing a domain's gate to the report of a request that
-// waits there. Without that delay another domain would be next, however much it owes.
+// moment is the longest time from closing a domain's gate to the report of a request that waits there.
+// Without this delay another domain would be next, regardless of its debt.
 const moment = 200 * time.Microsecond
 
-// only is the domain that has the accelerator to itself, if there is one.
+// only returns the domain that has the accelerator to itself, or nil.
 func (q *queue) only() *tenant {
 	if len(q.tenants) != 1 {
 		return nil
@@ -614,7 +613,7 @@ func (q *queue) only() *tenant {
 	return nil
 }
 
-// cut ends a lease of several requests when somebody more urgent waits.
+// cut ends a lease of several requests when a more urgent domain waits.
 func (q *queue) cut(now Time) {
 	if !q.cuttable() {
 		return
@@ -624,8 +623,8 @@ func (q *queue) cut(now Time) {
 	}
 }
 
-// takeBack ends a lease before its time. What was submitted runs before whatever
-// is submitted next; what still waits at the gate has not been lent.
+// takeBack ends a lease early. Submitted work runs before later submissions; requests that still wait at the
+// gate count as not lent.
 func (q *queue) takeBack(now Time) {
 	c := q.holder
 	for i, h := range c.heads {
@@ -640,7 +639,7 @@ func (q *queue) takeBack(now Time) {
 
 func (q *queue) cuttable() bool { return q.common != nil && q.holder != nil && q.amount > 1 }
 
-// cutAt is when a reserve may let somebody in who cuts the holder's lease.
+// cutAt returns when a reserve may admit a domain that cuts the holder's lease.
 func (q *queue) cutAt() Time {
 	if q.cuttable() {
 		return q.reserves.next()
@@ -648,8 +647,8 @@ func (q *queue) cutAt() Time {
 	return Forever
 }
 
-// stall takes a lease back under which nothing ends. The accelerator was the
-// holder's all that time, so it is charged for it.
+// stall takes back a lease under which no request ends. The holder occupied the accelerator all that time and
+// is charged for it.
 func (q *queue) stall(now Time) {
 	if now < q.stallAt() {
 		return
@@ -658,7 +657,7 @@ func (q *queue) stall(now Time) {
 	q.takeBack(now)
 }
 
-// stallAt is when the holder's lease is taken back if nothing is heard of it.
+// stallAt returns when the holder's lease is taken back if no use is reported.
 func (q *queue) stallAt() Time {
 	if q.patience == 0 || q.holder == nil || q.inLine == 0 {
 		return Forever
@@ -666,19 +665,19 @@ func (q *queue) stallAt() Time {
 	return q.heard.Add(q.forbearance())
 }
 
-// forbearance is how long others wait for the holder's request.
+// forbearance returns how long others wait for the holder's request.
 func (q *queue) forbearance() time.Duration {
 	return q.patience + min(patienceTimes*q.why.window, mostPatience)
 }
 
-// turn is how long the requests are together that a domain of a unit of several gets
-// at a time, in production.
+// turn is the total time of the requests that a domain in a unit of several gets at a time, in production
+// mode.
 const turn = time.Millisecond
 
-// choose asks the slots who is next. A reserve is looked at before each request,
-// and so is the order of a unit of several domains; but of requests that are short
-// against what a lease costs several go together, or the accelerator would be idle
-// for much of the time, and who is in turn would have to stay for long to use its part.
+// choose evaluates the slots and sets the next domain. Reserves are checked before each request, and so is
+// the order of a unit of several domains. But requests that are short compared to the cost of a lease are
+// lent several at a time; otherwise the accelerator would be idle for much of the time, and a domain would
+// need a long turn to use its part.
 func (q *queue) choose(now Time) Time {
 	u, n, wakeAt := q.share.next(now)
 	if u == nil {
@@ -735,7 +734,7 @@ func (q *queue) Explain() string {
 	return s
 }
 
-// idle says why nobody has a lease.
+// idle returns why no lease is in force.
 func (q *queue) idle() string {
 	refused := ""
 	for _, id := range slices.Sorted(maps.Keys(q.tenants)) {
@@ -749,8 +748,7 @@ func (q *queue) idle() string {
 	return refused
 }
 
-// Refusal names the slot that refuses the domain's request, and why; "": none
-// waits.
+// Refusal returns the slot that refuses the domain's request, and the reason; "": no request waits.
 func (q *queue) Refusal(id ID) string {
 	c := q.tenants[id]
 	switch {

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// RequestOptions are the parameters of the policies that decide about single
-// requests. Check says whether they are in their ranges.
+// RequestOptions are the parameters of the policies that decide about single requests. check returns an error
+// if one is out of its range.
 type RequestOptions struct {
-	Accounts Accounts // how many of them an accelerator has
+	Accounts Accounts // number of accounts of an accelerator
 	Order    Order    // of the domains of a unit (fifo, credit, band, drr); 0: as published
-	Arrival  bool     // fifo: in the order in which requests came, not in turn
+	Arrival  bool     // fifo: in order of the requests' arrival, not in turn
 
-	// Of credit and band:
+	// Options of credit and band:
 	Launches int           // requests lent to one domain at a time, at most; 0: 32; up to 1024
-	Period   time.Duration // a unit's credit is refilled so often; 0: 30 ms; 1 ms to 1 s
-	Window   time.Duration // over which it is measured what a unit used; 0: 1 s; 0.1 to 10 s
+	Period   time.Duration // interval of the refills of a unit's credit; 0: 30 ms; 1 ms to 1 s
+	Window   time.Duration // over which a unit's use is measured; 0: 1 s; 0.1 to 10 s
 	// Mean, if not 0, replaces the window by a running mean over this time; 250 ms
 	// is a good value; 30 ms to 10 s.
 	Mean time.Duration
-	// HoldBack is how long a unit that used more than its part is held back, so that
-	// others may come (band); 0: 500 µs; 10 µs to 30 ms.
+	// HoldBack is how long a unit that used more than its part is held back in favour of others (band); 0:
+	// 500 µs; 10 µs to 30 ms.
 	HoldBack time.Duration
 
-	// Of prt and ht:
+	// Options of prt and ht:
 	RunRequests int           // requests of a run (HT), at most; 0: 8; up to 1024
-	RunTime     time.Duration // and what they are predicted to take; 0: 10 ms; 0.1 ms to 1 s
+	RunTime     time.Duration // their predicted total time; 0: 10 ms; 0.1 ms to 1 s
 
-	// History is how many keys an a-priori reserve (AE) remembers the cost of, for
-	// each domain, to predict by; 0: as whoever submits predicts; up to 65536.
+	// History is the number of keys per domain whose cost an a-priori reserve (AE) remembers for its
+	// predictions; 0: the submitter's predictions are used; up to 65536.
 	History int
-	// Of reserves:
-	BackgroundCost   time.Duration // of the reserve for all without a promise; 0: 2.5 ms; 0.01 ms to 1 s
+	// Options of reserves:
+	BackgroundCost   time.Duration // of the reserve of all domains without a promise; 0: 2.5 ms; 0.01 ms to 1 s
 	BackgroundPeriod time.Duration // 0: 25 ms; 1 ms to 10 s
 	ReserveLimit     int           // of all reserves together, in %; 0: 90; 1 to 100
 
-	// Of drr:
+	// Options of drr:
 	Quantum time.Duration // per turn of a domain with 256 credits; 0: 0.5 ms; 0.05 to 30 ms
-	// Jiffy, if not 0, measures by a clock that ticks so often, and not by when
-	// requests end, as was published; 0.1 to 100 ms.
+	// Jiffy, if not 0, is the period of the clock that measures use in place of the ends of requests, as
+	// published; 0.1 to 100 ms.
 	Jiffy time.Duration
 }
 
-// Accounts is how many accounts an accelerator has.
+// Accounts is the division of an accelerator's engines into accounts.
 type Accounts uint8
 
 const (
@@ -50,17 +50,17 @@ const (
 	MRQ                 // one for the compute engine, one for the copy engines
 )
 
-// Order is in which order the domains of a unit are served.
+// Order is the order in which the domains of a unit are served.
 type Order uint8
 
 const (
 	PolicyOrder   Order = iota
-	ArrivalOrder        // as the requests came
+	ArrivalOrder        // by arrival of the requests
 	PriorityOrder       // FP: the more urgent first
-	DeadlineOrder       // EDF: what is due first
+	DeadlineOrder       // EDF: the earliest deadline first
 )
 
-// or returns the order that is meant, which is by default as given.
+// or returns the selected order, by default the given one.
 func (o Order) or(published order) order {
 	switch o {
 	case ArrivalOrder:
@@ -89,7 +89,7 @@ func (o RequestOptions) filled() RequestOptions {
 	return o
 }
 
-// fill sets v to what it is if nobody said otherwise.
+// fill sets a zero v to the given default.
 func fill[T int | time.Duration](v *T, otherwise T) {
 	if *v == 0 {
 		*v = otherwise

@@ -9,24 +9,24 @@ import (
 	"pegasus/vcpu"
 )
 
-// reserves is the slot of a queue that says who may be served at all (TimeGraph's
-// reservation policies; Kato et al., "TimeGraph: GPU Scheduling for Real-Time
-// Multi-Tasking Environments", USENIX ATC 2011). A reserve has a budget, which what
-// its members use is taken from, and to which every period adds its cost.
+// reserves is the slot of a queue that decides which tenants may be served at all (TimeGraph's reservation
+// policies; Kato et al., "TimeGraph: GPU Scheduling for Real-Time Multi-Tasking Environments", USENIX ATC
+// 2011). A reserve has a budget, from which its members' use is taken, and to which every period adds its
+// cost.
 //
 //	PE  a request is admitted while the budget is positive; it may overrun
 //	AE  a request is admitted when its predicted cost is within the budget; for one
 //	    that costs more than the reserve the budget is saved up
 //
-// All that was promised together is at most the limit; a domain for whose reserve
-// there is no room is in the background, as are those that ask for that.
+// The sum of all promises is at most the limit. A domain whose reserve does not fit is in the background, as
+// are the domains that are configured so.
 type reserves struct {
 	limit      uint64 // of all parts, in ppm
 	taken      uint64
 	shared     map[string]*reserve
 	background *reserve
-	refused    []*tenant     // for want of room, the first in front
-	timers     heap[reserve] // those for which a lane waits, by refill
+	refused    []*tenant     // for lack of capacity, the first in front
+	timers     heap[reserve] // reserves with a waiting lane, by refill
 }
 
 // reserve limits its members to cost in every period.
@@ -40,7 +40,7 @@ type reserve struct {
 	lanes  []*lane
 
 	budget time.Duration // negative: overdrawn
-	from   Time          // the beginning of the period that budget is from
+	from   Time          // start of the period that budget belongs to
 	refill Time          // when a lane that is refused now may be admitted
 	at     int           // in timers
 }
@@ -89,7 +89,7 @@ func (rs *reserves) join(now Time, c *tenant, before order) *lane {
 	return &l
 }
 
-// of is the reserve that c belongs to; nil: none.
+// of returns the reserve that c belongs to; nil: none.
 func (rs *reserves) of(now Time, c *tenant) *reserve {
 	p := c.domain.Promise.Reserve
 	switch {
@@ -113,7 +113,7 @@ func (rs *reserves) of(now Time, c *tenant) *reserve {
 	return r
 }
 
-// part takes c, which is not in line, out of its reserve.
+// part removes c, which is not in line, from its reserve.
 func (rs *reserves) part(c *tenant) {
 	if c.refused {
 		c.refused = false
@@ -136,7 +136,7 @@ func (rs *reserves) part(c *tenant) {
 	}
 }
 
-// fits is who was refused first and has room now.
+// fits returns the first refused tenant whose reserve fits now, or nil.
 func (rs *reserves) fits() *tenant {
 	for _, c := range rs.refused {
 		p := c.domain.Promise.Reserve
@@ -147,8 +147,7 @@ func (rs *reserves) fits() *tenant {
 	return nil
 }
 
-// arm sets the timer of a reserve: to when the first of the lanes that it refuses
-// may be admitted.
+// arm sets a reserve's timer to the time when the first of the lanes that it refuses may be admitted.
 func (rs *reserves) arm(r *reserve) {
 	at := Forever
 	for _, l := range r.lanes {
@@ -164,7 +163,7 @@ func (rs *reserves) arm(r *reserve) {
 	}
 }
 
-// next is when the next refill lets somebody in.
+// next returns the time of the next refill that admits a request.
 func (rs *reserves) next() Time {
 	if r := rs.timers.top(); r != nil {
 		return r.refill
@@ -172,7 +171,7 @@ func (rs *reserves) next() Time {
 	return Forever
 }
 
-// admitted says whether somebody waits in the lane whom the reserve admits.
+// admitted reports whether the lane's first request may be served under its reserve.
 func (l *lane) admitted(now Time) bool {
 	c := l.waiting.top()
 	if c == nil || l.reserve == nil {
@@ -188,7 +187,7 @@ func (l *lane) settle(now Time) {
 	}
 }
 
-// wants is the least budget with which c's request is admitted.
+// wants returns the least budget with which c's request is admitted.
 func (r *reserve) wants(c *tenant) time.Duration {
 	if r.kind == vcpu.Apriori {
 		return max(c.request().Predicted, 1)
@@ -196,8 +195,8 @@ func (r *reserve) wants(c *tenant) time.Duration {
 	return 1
 }
 
-// settle adds what the periods that have begun since brought. The budget is at
-// most the cost, or what the first of a lane needs.
+// settle adds the costs of the periods that have begun since. The budget is at most the cost, or the need of
+// a lane's first request.
 func (r *reserve) settle(now Time) {
 	periods := now.Sub(r.from) / r.period
 	if periods <= 0 {
@@ -218,7 +217,7 @@ func (r *reserve) debit(now Time, d time.Duration) {
 	r.budget -= d
 }
 
-// enough is when the budget will be as much as want.
+// enough returns when the budget reaches want.
 func (r *reserve) enough(want time.Duration) Time {
 	n := (max(want-r.budget, 0) + r.cost - 1) / r.cost
 	if n > time.Duration(Forever)/r.period {
@@ -235,7 +234,7 @@ func (r *reserve) String() string {
 	return s
 }
 
-// muldiv is a·b/c, rounded up if so wanted, and at most the greatest uint64.
+// muldiv returns a·b/c, rounded up if up is set, and at most the greatest uint64.
 func muldiv(a, b, c uint64, up bool) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {
@@ -248,7 +247,7 @@ func muldiv(a, b, c uint64, up bool) uint64 {
 	return q
 }
 
-// inBackground says whether t has no more than the background reserve.
+// inBackground reports whether t has only the background reserve.
 func (t *tenant) inBackground() bool {
 	return t.refused || t.domain.Promise.Reserve.Kind == vcpu.Background
 }

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// ring gives windows as published: a walk round all domains in the order of their
-// credits, each getting as many whole ticks as its credits are multiples of the
-// smallest. Idle domains get theirs too, overruns are not corrected, and the next
-// window opens when one ends, whatever is still running.
+// ring gives windows as published: it walks round all domains in the order of their credits and gives each as
+// many whole ticks as its credits are multiples of the smallest. Idle domains get theirs too, overruns are
+// not corrected, and the next window opens when one ends, even if work is still running.
 //
-// Where the published text is silent: a walk serves every member once; when a
-// rotation would exceed its cap, all windows shrink by the same factor, to no less
-// than a tick; changes of membership and credits count from the next window on.
+// Where the published text is silent: a walk serves every member once; when a rotation would exceed its cap,
+// all windows shrink by the same factor, to no less than a tick; changes of membership and credits count from
+// the next window on.
 type ring struct {
 	name  string
 	opt   Options
@@ -23,7 +22,7 @@ type ring struct {
 
 	members map[ID]*seat
 	seats   []*seat // by credits, the richest first
-	current int     // index of the window's holder in seats; where it was, if it left
+	current int     // index of the holder's seat in seats; its former index, if it left
 	held    bool
 	stale   bool // credits or membership changed since lengths were computed
 
@@ -43,7 +42,7 @@ type seat struct {
 	credits int64
 	wanted  int64 // its credits from the next window on
 	context bool
-	idle    bool  // it has no work, as last told
+	idle    bool  // it has no work, as last reported
 	ticks   int64 // length of the window given last
 	overrun overrun
 }
@@ -103,7 +102,7 @@ func (p *ring) Wake(since Time, id ID, sig Signal) {
 	}
 }
 
-// yield is when a holder that is idle since then gives up its window.
+// yield returns when a holder that is idle since then gives up its window.
 func (p *ring) yield(since Time) Time {
 	if p.opt.IdleYield <= 0 {
 		return Forever
@@ -153,14 +152,14 @@ func (p *ring) decide(now Time) (Decision, bool) {
 	return Decision{Revoke, Lease{Domain: h.id}}, true
 }
 
-// bound ends the window of a domain that had the ring to itself where it would
-// have ended: each of its windows is followed by another.
+// bound sets the end of the window of a domain that had the ring to itself to where it would have been: each
+// of its windows is followed by another.
 func (p *ring) bound(now Time, h *seat) Time {
 	window := p.length(h)
 	return p.start.Add((now.Sub(p.start) + window - 1) / window * window)
 }
 
-// next moves on to the seat after the current one.
+// next advances to the seat after the current one.
 func (p *ring) next() *seat {
 	if p.stale {
 		p.recompute()
@@ -189,7 +188,7 @@ func (p *ring) open(now Time, s *seat) Decision {
 	return Decision{Grant, Lease{Domain: s.id, Until: p.until}}
 }
 
-// recompute takes over changed credits and computes the lengths anew.
+// recompute applies changed credits and recomputes the lengths.
 func (p *ring) recompute() {
 	var last *seat
 	if p.current >= 0 {
@@ -211,8 +210,8 @@ func (p *ring) recompute() {
 	p.stale = false
 }
 
-// entitled is a domain's window in ticks before the rotation is shrunk: Algorithm
-// 1's T. A domain without a context has one.
+// entitled returns a domain's window in ticks before the rotation is shrunk: Algorithm 1's T. A domain
+// without a context has one tick.
 func (p *ring) entitled(s *seat) int64 {
 	if !s.context {
 		return 1

@@ -9,42 +9,40 @@ import (
 	"pegasus/vcpu"
 )
 
-// Scheduler drives one accelerator's policy: events go in by Step, what the gates
-// shall do comes out by Ready, and Next says when to call Ready again at the
-// latest. It belongs to one goroutine. Nothing is allocated per decision.
+// Scheduler drives one accelerator's policy: Step takes events in, Ready returns the actions for the gates,
+// and Next returns the latest time of the next Ready. It belongs to one goroutine. It allocates nothing per
+// decision.
 //
-// A driver's loop is: sleep until Next or until something rings; look at the gate
-// pages of the domains whose gates are open or were just closed, and of those that
-// rang; Step what they used since the last look, then whether they have work
-// (Arrived, or Drained and since when); Ready; write its actions to the gate pages.
-// Work that comes while a gate is open need not ring, but is told at the next look.
+// A driver's loop is: sleep until Next or until a doorbell rings; read the gate pages of the domains whose
+// gates are open or were just closed, and of those that rang; Step the time they used since the last read,
+// then whether they have work (Arrived, or Drained and since when); Ready; write its actions to the gate
+// pages. Work that arrives while a gate is open need not ring; the driver reports it at the next read.
 type Scheduler struct {
 	accounts []account
 	members  map[ID]*member
 	order    []*member // all, by ID
 	absent   int       // members that have left, and whose accounts are kept
-	sweepAt  Time      // when settled ones among them are looked for
+	sweepAt  Time      // when settled accounts among them are dropped
 	actions  []Action
 	last     Time
 	strays   Usage
 	sample   *vcpu.Sample
-	tape     func(Record) // is told everything, if set
-	untold   int          // first actions of the next answer that it is not told
+	tape     func(Record) // receives every record, if set
+	untold   int          // leading actions of the next Ready that are not recorded
 }
 
-// busy says whether anything is pending or in flight.
+// busy reports whether any work is pending or in flight.
 func (m *member) busy() bool { return m.work != [numClasses]bool{} }
 
-// account is what one policy decides about: all of an accelerator's engines, or
-// those of one class.
+// account is the part of an accelerator that one policy decides about: all engines, or those of one class.
 type account struct {
 	policy Policy
 	class  Class
 	next   Time
 }
 
-// accountsOf gives each class of engines its own account, if there are policies
-// for each (Gdev's MRQ), or all the same (SDQ).
+// accountsOf gives each class of engines its own account if there are two policies (Gdev's MRQ), or one
+// account to all engines (SDQ).
 func accountsOf(all []Policy) []account {
 	switch len(all) {
 	case 1:
@@ -55,7 +53,7 @@ func accountsOf(all []Policy) []account {
 	panic(fmt.Sprintf("policies: %d policies for one accelerator", len(all)))
 }
 
-// concerns says whether what happened to a class of engines matters here.
+// concerns reports whether an event of class c affects the account.
 func (a *account) concerns(c Class) bool {
 	return c == AnyClass || a.class == AnyClass || c == a.class
 }
@@ -64,26 +62,26 @@ func (a *account) concerns(c Class) bool {
 type member struct {
 	stat    Stat
 	gen     uint64
-	open    [numClasses]bool // leases that are out
+	open    [numClasses]bool // leases in force
 	heads   [numClasses]Request
-	again   [numClasses]bool // its gate closed: what still waits there counts as news
+	again   [numClasses]bool // its gate closed: a request that still waits there counts as new
 	context bool
-	work    [numClasses]bool // pending or in flight, as last told
+	work    [numClasses]bool // pending or in flight, as last reported
 	arrived Time             // since when it waits at a closed gate
-	absent  bool             // it has left: only its account is kept,
-	left    Time             // since then
-	kept    Balances         // for the next policy, while the one in force keeps no account
+	absent  bool             // it has left: only its account is kept
+	left    Time             // when it left
+	kept    Balances         // for the next policy, while the current one keeps no account
 }
 
-// NewScheduler returns a Scheduler without domains. Two policies share an
-// accelerator: one lends the compute engine, the other the copy engines.
+// NewScheduler returns a Scheduler without domains. Two policies share an accelerator: the first lends the
+// compute engine, the second the copy engines.
 func NewScheduler(p ...Policy) *Scheduler {
 	return &Scheduler{accounts: accountsOf(p), members: make(map[ID]*member)}
 }
 
-// Step takes in one event. Events of domains that are not attached are ignored,
-// but for the time that they used: it is a stray, and is charged to the domain's
-// account if that is kept. The event stays the caller's.
+// Step processes one event. Events of domains that are not attached are ignored, except for the time that
+// they used: that is counted as stray, and charged to the domain's account if one is kept. The caller keeps
+// ownership of the event.
 func (s *Scheduler) Step(now Time, e *Event) {
 	now = s.clock(now)
 	if s.tape != nil {
@@ -124,7 +122,7 @@ func (s *Scheduler) Step(now Time, e *Event) {
 	}
 }
 
-// charge tells each account what was used of its engines.
+// charge reports to each account the use of its engines.
 func (s *Scheduler) charge(now Time, m *member, c Class, u *Usage) {
 	for i := range s.accounts {
 		a := &s.accounts[i]
@@ -142,8 +140,8 @@ func (s *Scheduler) charge(now Time, m *member, c Class, u *Usage) {
 	}
 }
 
-// Ready returns what the gates must do now, in this order. The slice is valid
-// until the next call.
+// Ready returns the actions that the gates must take now, in this order. The slice is valid until the next
+// call.
 func (s *Scheduler) Ready(now Time) []Action {
 	now = s.clock(now)
 	s.sweep(now)
@@ -169,8 +167,7 @@ func (s *Scheduler) Ready(now Time) []Action {
 	return out
 }
 
-// Next is when Ready must be called again if nothing happens before; Forever if
-// that is not needed.
+// Next returns when Ready must be called again if no event comes before; Forever if that is not needed.
 func (s *Scheduler) Next() Time {
 	next := Forever
 	for i := range s.accounts {
@@ -179,9 +176,8 @@ func (s *Scheduler) Next() Time {
 	return next
 }
 
-// Use replaces the policy, or the policies as for NewScheduler. What the domains
-// have used, are owed and owe, and what they were doing stays known; open gates close
-// with the next Ready unless the new policy opens them too.
+// Use replaces the policy, or the policies as for NewScheduler. The domains' usage, balances and work states
+// are preserved; open gates close with the next Ready unless the new policy opens them too.
 func (s *Scheduler) Use(now Time, p ...Policy) {
 	now = s.clock(now)
 	balances := make([]Balances, len(s.order))
@@ -255,7 +251,7 @@ func (s *Scheduler) observe(now Time, sample *vcpu.Sample) {
 	}
 }
 
-// Observes says whether anybody looks at the hypervisor's schedule.
+// Observes reports whether a policy uses samples of the hypervisor's schedule.
 func (s *Scheduler) Observes() bool {
 	return slices.ContainsFunc(s.accounts, func(a account) bool {
 		_, ok := a.policy.(Observer)
@@ -263,8 +259,8 @@ func (s *Scheduler) Observes() bool {
 	})
 }
 
-// Overloaded says that placement shall count the accelerator's weight by half, as
-// the policy does not keep its promises.
+// Overloaded reports whether the policy misses its promises, so that placement must halve the accelerator's
+// weight.
 func (s *Scheduler) Overloaded() bool {
 	return slices.ContainsFunc(s.accounts, func(a account) bool {
 		l, ok := a.policy.(Loaded)
@@ -272,7 +268,7 @@ func (s *Scheduler) Overloaded() bool {
 	})
 }
 
-// Explain says in one line why the policy last decided as it did.
+// Explain returns in one line why the policy last decided as it did.
 func (s *Scheduler) Explain() string {
 	var why []string
 	for i := range s.accounts {
@@ -283,8 +279,8 @@ func (s *Scheduler) Explain() string {
 	return strings.Join(why, " | ")
 }
 
-// Refusal says which slot of the policy refuses the request that waits at the
-// domain's gate, and why; "": none waits, or the policy does not tell.
+// Refusal returns the slot of the policy that refuses the request waiting at the domain's gate, and the
+// reason; "": none waits, or the policy does not report it.
 func (s *Scheduler) Refusal(id ID) string {
 	if m := s.members[id]; m == nil || m.absent {
 		return ""
@@ -302,7 +298,7 @@ func (s *Scheduler) Refusal(id ID) string {
 	return strings.Join(why, " | ")
 }
 
-// Stat returns what is known about a domain.
+// Stat returns the statistics of a domain.
 func (s *Scheduler) Stat(id ID) (Stat, bool) {
 	m := s.members[id]
 	if m == nil || m.absent {
@@ -311,7 +307,7 @@ func (s *Scheduler) Stat(id ID) (Stat, bool) {
 	return m.stat, true
 }
 
-// Stats appends what is known about every domain to dst, by ID.
+// Stats appends the statistics of every attached domain to dst, by ID.
 func (s *Scheduler) Stats(dst []Stat) []Stat {
 	for _, m := range s.order {
 		if !m.absent {
@@ -321,10 +317,10 @@ func (s *Scheduler) Stats(dst []Stat) []Stat {
 	return dst
 }
 
-// Strays is the time used by domains that had left when it was reported.
+// Strays returns the time used by domains that had left when it was reported.
 func (s *Scheduler) Strays() Usage { return s.strays }
 
-// clock makes sure that a policy never sees time run backwards.
+// clock ensures that a policy never sees time run backwards.
 func (s *Scheduler) clock(now Time) Time {
 	s.last = max(s.last, now)
 	return s.last
@@ -346,7 +342,7 @@ func (s *Scheduler) attach(now Time, e *Event) {
 	}
 	m.stat.Domain = d
 	balances := e.Balances
-	if len(s.accounts) == 1 { // they may be of a scheduler that had two
+	if len(s.accounts) == 1 { // the balances may come from a scheduler that had two accounts
 		balances = balances.carried(2, 1)
 	}
 	for i := range s.accounts {
@@ -357,7 +353,7 @@ func (s *Scheduler) attach(now Time, e *Event) {
 	}
 }
 
-// detach takes a domain off. Its account is kept until it is settled.
+// detach removes a domain. Its account is kept until it is settled.
 func (s *Scheduler) detach(now Time, m *member) {
 	s.closeAll(now, m)
 	at := s.index(m.stat.Domain.ID)
@@ -366,7 +362,7 @@ func (s *Scheduler) detach(now Time, m *member) {
 	}
 }
 
-// index is where a domain is, or belongs, in order.
+// index returns the position in order that a domain has or would have.
 func (s *Scheduler) index(id ID) int {
 	at, _ := slices.BinarySearchFunc(s.order, id, func(m *member, id ID) int {
 		return int(int64(m.stat.Domain.ID) - int64(id))
@@ -432,7 +428,7 @@ func (s *Scheduler) open(now Time, m *member, l Lease) {
 	s.actions = append(s.actions, Action{m.stat.Domain.ID, m.gen, true, l})
 }
 
-// close ends the lease of a class, which is one for any class or for one of them.
+// close ends the lease of a class: the lease for any class, or one for a single class.
 func (s *Scheduler) close(now Time, m *member, c Class) {
 	if !m.open[c] {
 		return
@@ -454,8 +450,8 @@ func (s *Scheduler) closeAll(now Time, m *member) {
 	}
 }
 
-// sane returns u with each time limited to 0 to maxDebt, which no account can exceed,
-// and each count to a million.
+// sane returns u with each time limited to 0 to maxDebt, which no account can exceed, and each count to a
+// million.
 func sane(u *Usage) *Usage {
 	if possible(u.Compute) && possible(u.Copy) && possible(u.Idle) && possible(u.Stalled) && possible(u.Switch) &&
 		several(u.Requests) == u.Requests && several(u.Pauses) == u.Pauses && possible(u.Paused) {

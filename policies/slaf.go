@@ -6,32 +6,30 @@ import (
 	"time"
 )
 
-// slaf is feedback on top of windows by credits: a domain may have an objective,
-// the least part of the accelerator's time that it expects. Every Scan it is seen
-// who got less although there was demand, and each of these gets a tick more in its
-// next windows, one a rotation, until what was missing is made up for. (Gupta et
-// al., "Pegasus: Coordinated Scheduling for Virtualized Accelerator-based Systems",
+// slaf adds feedback to windows by credits: a domain may have an objective, the least part of the
+// accelerator's time that it expects. Every Scan the policy finds the domains that got less although there
+// was demand; each of these gets a tick more in its next windows, one a rotation, until the missing time is
+// made up for. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized Accelerator-based Systems",
 // USENIX ATC 2011.)
 //
-// Windows are in proportion to CPU credits; for whom none are known, and with
-// ByCredits, to accelerator credits. As published, what counts for an objective is
-// how long a domain's windows were, and an extra tick counts like any other: so who
-// gets as much as it expects only by extra ticks gets none any more, and too little
-// after the next scan. In production mode what counts is what it used, and extra
-// ticks make up for what was missed before, not for what is missed since.
+// Windows are in proportion to CPU credits; for domains without known CPU credits, and with ByCredits, to
+// accelerator credits. As published, an objective is compared to the length of a domain's windows, and an
+// extra tick counts like any other: so a domain that meets its objective only by extra ticks gets none any
+// more, and too little after the next scan. In production mode an objective is compared to the use, and extra
+// ticks make up for time missed before, not for time missed since.
 type slaf struct {
 	windows Policy
 	opt     Options
 
 	members  map[ID]*objective
-	promised []*objective // those who have an objective
+	promised []*objective // the domains with an objective
 	sum      int64        // of the objectives, in ‰
 	next     Time         // scan
-	opened   *objective   // paper mode: who has the window
+	opened   *objective   // paper mode: the window's owner
 
-	missed     int // objectives, at the last scan
+	missed     int // objectives missed at the last scan
 	overloaded bool
-	clean      int // scans in a row at which nothing was missed
+	clean      int // consecutive scans without a missed objective
 }
 
 // objective is what a domain expects, and what it got since the last scan.
@@ -69,7 +67,7 @@ func newSLAF(o Options) Policy {
 	return p
 }
 
-// extra takes one of the ticks that a domain is to get in addition.
+// extra consumes one of a domain's additional ticks and returns it.
 func (p *slaf) extra(id ID) int {
 	o := p.members[id]
 	if o.extra == 0 {
@@ -110,7 +108,7 @@ func (p *slaf) promise(now Time, o *objective, slo int64) {
 	p.watch()
 }
 
-// watch notices at once that too much has been promised.
+// watch sets overloaded at once if too much has been promised.
 func (p *slaf) watch() {
 	if p.sum > sloMost {
 		p.overloaded, p.clean = true, 0
@@ -123,7 +121,7 @@ func (p *slaf) Detach(now Time, id ID) {
 	delete(p.members, id)
 }
 
-// dismiss takes note that a domain is there no more.
+// dismiss removes the objective and state of a domain that has left.
 func (p *slaf) dismiss(now Time, o *objective) {
 	p.promise(now, o, 0)
 	o.context, o.working = false, false
@@ -132,7 +130,7 @@ func (p *slaf) dismiss(now Time, o *objective) {
 	}
 }
 
-// Keeps is true in production mode: then the windows have accounts.
+// Keeps returns true in production mode: then the windows have accounts.
 func (p *slaf) Keeps() bool { return p.opt.Mode == Production }
 
 func (p *slaf) Leave(now Time, id ID) {
@@ -162,8 +160,7 @@ func (p *slaf) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// count adds what passed since it was last called to demand and, as published, to
-// the time served.
+// count adds the time since its last call to demand and, as published, to the time served.
 func (p *slaf) count(now Time, o *objective) {
 	passed := now.Sub(o.since)
 	if passed <= 0 {
@@ -200,7 +197,7 @@ func (p *slaf) Pick(now Time) (Decision, bool, Time) {
 	return d, ok, wakeAt
 }
 
-// follow keeps who has the window.
+// follow tracks the owner of the window.
 func (p *slaf) follow(now Time, d Decision) {
 	if p.opened != nil {
 		p.count(now, p.opened)
@@ -213,7 +210,7 @@ func (p *slaf) follow(now Time, d Decision) {
 	}
 }
 
-// scan looks at all objectives.
+// scan evaluates all objectives.
 func (p *slaf) scan(now Time) {
 	if p.next = p.next.Add(p.opt.Scan); p.next <= now {
 		p.next = now.Add(p.opt.Scan)
@@ -246,8 +243,8 @@ func (p *slaf) scan(now Time) {
 	p.watch()
 }
 
-// missing is by how much a domain has missed its objective. Who had no work for
-// half of the time missed nothing, nor needs it anything from now on.
+// missing returns by how much a domain has missed its objective. A domain without work for half of the time
+// has missed nothing and needs no extra ticks from now on.
 func (p *slaf) missing(now Time, o *objective) time.Duration {
 	passed := now.Sub(o.from)
 	if !o.context || o.demand < passed/2 {
@@ -257,7 +254,7 @@ func (p *slaf) missing(now Time, o *objective) time.Duration {
 	return passed*time.Duration(o.slo)/1000 - o.served
 }
 
-// begin counts anew.
+// begin resets the counts.
 func (p *slaf) begin(now Time, o *objective) {
 	o.from, o.since, o.served, o.repaid, o.demand = now, now, 0, 0, 0
 }

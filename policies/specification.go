@@ -9,18 +9,17 @@ import (
 	"pegasus/vcpu"
 )
 
-// Specification is what a list of entries promises to domains by name, as TimeGraph
-// has them. It is an import format; see ParseSpecification.
+// Specification is TimeGraph's list of promises to domains, by name. It is an import format; see
+// ParseSpecification.
 type Specification []Entry
 
-// Entry is a line of it.
+// Entry is a line of a Specification.
 type Entry struct {
 	Line    int // from 1 on
 	Name    string
 	Promise vcpu.Promise
-	// Foreground says that the entry's priority was *: among those of the same
-	// priority the domain that a person waits for goes first, which is for whoever
-	// knows that to say (Promise.Interactive).
+	// Foreground is set if the entry's priority was *: among domains of the same priority the interactive one
+	// goes first. The embedder sets Promise.Interactive.
 	Foreground bool
 }
 
@@ -31,12 +30,12 @@ const (
 	mostPeriod   = 10 * time.Second
 )
 
-// SpecificationError says what is wrong with a line.
+// SpecificationError is a fault in a line.
 type SpecificationError struct {
 	Line    int    // from 1 on
-	Field   string // which of name, sched, resv, prio, C and T; "entry": all of it
+	Field   string // name, sched, resv, prio, C or T; "entry": the whole entry
 	Value   string
-	Allowed string // what would be right
+	Allowed string // the allowed values
 }
 
 func (e *SpecificationError) Error() string {
@@ -50,10 +49,10 @@ func (e *SpecificationError) Error() string {
 //	sched  PRT: requests one by one; HT: one after the other without asking
 //	resv   none, PE or AE; PE@group or AE@group: a reserve that all of that name share
 //	prio   the larger the more urgent; *: 0, and the foreground first
-//	C, T   the reserve's cost and period in µs; of none they don't matter
+//	C, T   the reserve's cost and period in µs; with none they are ignored
 //
-// Empty lines and what follows a # are skipped. A line that is wrong promises
-// nothing and is reported, by line; the others count.
+// Empty lines and text after a # are skipped. A faulty line promises nothing and is reported with its line
+// number; the others count.
 func ParseSpecification(text string) (Specification, []*SpecificationError) {
 	var s Specification
 	var errs []*SpecificationError
@@ -78,8 +77,7 @@ func ParseSpecification(text string) (Specification, []*SpecificationError) {
 	return s, errs
 }
 
-// Promise is what the first entry of that name promises; without one the domain is
-// in the background.
+// Promise returns the promise of the first entry of that name; without one the domain is in the background.
 func (s Specification) Promise(name string) vcpu.Promise {
 	for _, e := range s {
 		if e.Name == name {
@@ -167,7 +165,7 @@ func (e *Entry) reserve(fields []string) *SpecificationError {
 	return nil
 }
 
-// micros reads a number of microseconds.
+// micros parses a number of microseconds.
 func (e *Entry) micros(field, value string, least, most time.Duration) (time.Duration, *SpecificationError) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < least.Microseconds() || n > most.Microseconds() {
@@ -176,7 +174,7 @@ func (e *Entry) micros(field, value string, least, most time.Duration) (time.Dur
 	return time.Duration(n) * time.Microsecond, nil
 }
 
-// agrees reports an entry whose shared reserve another entry has otherwise.
+// agrees returns an error for an entry whose shared reserve differs in another entry.
 func (e *Entry) agrees(shared map[string]Entry) *SpecificationError {
 	r := e.Promise.Reserve
 	if r.Shared == "" {

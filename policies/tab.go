@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// tab counts the credit of units in production mode: the time that a unit uses is taken
-// off its credit and divided among the competing units, the user included, in proportion
-// to their incomes. A unit competes while it has requests or a lease, and while it owes
-// time. The sum of all credits stays constant: where one unit is overdrawn, another is
-// owed as much, and stays first in the list until it has used that.
+// tab counts the credit of units in production mode: the time that a unit uses is taken off its credit and
+// divided among the competing units, the user included, in proportion to their incomes. A unit competes while
+// it has requests or a lease, and while it owes time. The sum of all credits stays constant: where one unit
+// is overdrawn, another is owed as much, and stays first in the list until it has used that.
 type tab struct {
 	units map[*unit]bool // all of them
-	total int64          // weights of those that compete
+	total int64          // weights of the competing units
 	pot   uint64         // use per weight, in 1/finer ns
-	odd   uint64         // the rest of the division that made it
+	odd   uint64         // the remainder of the division that made it
 
-	debtors heap[unit] // without requests or a lease, by when they owe nothing
+	debtors heap[unit] // units without requests or a lease, by when their debt is repaid
 }
 
-// Incomes are great numbers, so the pot is finer than those of other policies, and what
-// is used is divided in parts that its arithmetic can hold.
+// Incomes are large numbers, so the pot is finer than those of other policies, and use is divided in parts
+// that its arithmetic can hold.
 const (
 	finerBits = 20
 	finer     = 1 << finerBits
@@ -32,9 +31,9 @@ type line struct {
 	weight  int64
 	busy    bool   // it has requests or a lease
 	since   Time   // since when it has neither
-	pot     uint64 // up to where its credit is settled
-	rest    uint64 // of that, in 1/finer ns
-	until   uint64 // value of the pot at which a debtor owes nothing
+	pot     uint64 // value of the pot up to which its credit is settled
+	rest    uint64 // remainder of that, in 1/finer ns
+	until   uint64 // value of the pot at which a debtor's debt is repaid
 	indebt  int
 	counted bool // in total
 }
@@ -53,7 +52,7 @@ func newTab() tab {
 	}
 }
 
-// earned is a unit's credit as of now, and the rest of the division.
+// earned returns a unit's credit as of now, and the remainder of the division.
 func (t *tab) earned(u *unit) (credit time.Duration, rest uint64) {
 	l := &u.purse.line
 	if !l.counted {
@@ -72,14 +71,14 @@ func (t *tab) balance(u *unit) time.Duration {
 	return credit
 }
 
-// settle brings a unit's credit up to date.
+// settle updates a unit's credit to the current pot.
 func (t *tab) settle(u *unit) {
 	l := &u.purse.line
 	u.purse.credit, l.rest = t.earned(u)
 	l.pot = t.pot
 }
 
-// set gives a unit a credit.
+// set sets a unit's credit.
 func (t *tab) set(u *unit, credit time.Duration) {
 	t.settle(u)
 	u.purse.credit, u.purse.line.rest = credit, 0
@@ -100,7 +99,7 @@ func (t *tab) weigh(u *unit, weight int64) {
 	t.reckon(u)
 }
 
-// reckon puts a settled unit where it belongs.
+// reckon adds a settled unit to the debtors and the total, or removes it, as its state requires.
 func (t *tab) reckon(u *unit) {
 	l := &u.purse.line
 	owes := !l.busy && u.purse.credit < 0
@@ -125,20 +124,20 @@ func (t *tab) reckon(u *unit) {
 	}
 }
 
-// even is the value of the pot at which a settled unit in debt owes nothing.
+// even returns the value of the pot at which the debt of a settled unit is repaid.
 func (t *tab) even(u *unit) uint64 {
 	l := &u.purse.line
 	hi, lo := bits.Mul64(uint64(-u.purse.credit), finer)
 	lo, borrow := bits.Sub64(lo, l.rest, 0)
 	lo, carry := bits.Add64(lo, uint64(l.weight)-1, 0)
-	if hi += carry - borrow; hi >= uint64(l.weight) { // in longer than anything lasts
+	if hi += carry - borrow; hi >= uint64(l.weight) { // that is, never
 		return t.pot + 1<<62
 	}
 	grows, _ := bits.Div64(hi, lo, uint64(l.weight))
 	return t.pot + min(grows, 1<<62)
 }
 
-// spend takes d off a unit's credit and divides it among those that compete.
+// spend takes d off a unit's credit and divides it among the competing units.
 func (t *tab) spend(u *unit, d time.Duration) {
 	t.settle(u)
 	u.purse.credit = max(u.purse.credit-d, -maxDebt)
@@ -148,7 +147,7 @@ func (t *tab) spend(u *unit, d time.Duration) {
 	t.reckon(u)
 }
 
-// share divides d among those that compete. Debtors do until they owe nothing.
+// share divides d among the competing units. Debtors take part until their debt is repaid.
 func (t *tab) share(d time.Duration) {
 	for ; d > mostShare; d -= mostShare {
 		t.share(mostShare)
@@ -174,8 +173,8 @@ func (t *tab) share(d time.Duration) {
 	t.odd = 0
 }
 
-// compete notes that a unit has requests. If it had none for more than a moment, the
-// others need not make up for more than a unit may be owed meanwhile.
+// compete records that a unit has requests. If it had none for more than a moment, its claim is limited to
+// the greatest one that a resting unit may have.
 func (t *tab) compete(now Time, u *unit) {
 	t.settle(u)
 	l := &u.purse.line
@@ -188,7 +187,7 @@ func (t *tab) compete(now Time, u *unit) {
 	t.reckon(u)
 }
 
-// rest notes that a unit has no requests, and perhaps a lease.
+// rest records that a unit has no requests, and whether it still has a lease.
 func (t *tab) rest(now Time, u *unit, leased bool) {
 	t.settle(u)
 	l := &u.purse.line
@@ -199,7 +198,7 @@ func (t *tab) rest(now Time, u *unit, leased bool) {
 	t.reckon(u)
 }
 
-// remove forgets a unit without requests.
+// remove drops a unit without requests.
 func (t *tab) remove(u *unit) {
 	l := &u.purse.line
 	if t.debtors.has(u) {

@@ -7,20 +7,20 @@ import (
 	"pegasus/vcpu"
 )
 
-// CPUSide is what a policy follows of the CPU side of domains.
+// CPUSide is the part of the domains' CPU state that a policy uses.
 type CPUSide uint8
 
 const (
 	Neither   CPUSide = iota
 	Weights           // CPU credits (Domain.CPU)
-	Schedules         // these and the hypervisor's schedule (Observer)
+	Schedules         // CPU credits and the hypervisor's schedule (Observer)
 )
 
-// table has every policy by the name that configuration uses.
+// table lists every policy by its configuration name.
 var table = []struct {
 	name string
 	make func(Options) Policy
-	cpus CPUSide // what it follows
+	cpus CPUSide // the CPU state that it uses
 }{
 	{"none", newNone, Neither},
 	{"rr", newRR, Neither},
@@ -38,9 +38,8 @@ var table = []struct {
 	{"lag", newLAG, Neither},
 }
 
-// NewAccounts returns what NewScheduler needs: the policy of that name, or two of
-// them where the options want one account for the compute engine and another for
-// the copy engines (Gdev's MRQ).
+// NewAccounts returns the argument of NewScheduler: the policy of that name, or two of them if the options
+// select separate accounts for the compute engine and the copy engines (Gdev's MRQ).
 func NewAccounts(name string, o Options) ([]Policy, error) {
 	first, err := New(name, o)
 	if err != nil || o.Accounts != MRQ {
@@ -50,7 +49,7 @@ func NewAccounts(name string, o Options) ([]Policy, error) {
 	return []Policy{first, second}, err
 }
 
-// New returns the policy of that name, in whatever case it is written.
+// New returns the policy of that name; case is ignored.
 func New(name string, o Options) (Policy, error) {
 	if err := o.RequestOptions.check(); err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func New(name string, o Options) (Policy, error) {
 	return nil, fmt.Errorf("unknown policy %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Follows says what the policy that was chosen follows of the CPU side.
+// Follows returns the part of the CPU state that the chosen policy uses.
 func (c Choice) Follows() CPUSide {
 	for _, t := range table {
 		if strings.EqualFold(t.name, c.Policy) {
@@ -73,8 +72,8 @@ func (c Choice) Follows() CPUSide {
 	return Neither
 }
 
-// Share is what a domain's part of the accelerator is in proportion to under the
-// policy that was chosen, as far as that goes by credits.
+// Share returns the credits to which a domain's part of the accelerator is in proportion under the chosen
+// policy, as far as it goes by credits.
 func (c Choice) Share(d Domain) Credits {
 	switch name := strings.ToLower(c.Policy); {
 	case name == "rr":
@@ -87,7 +86,7 @@ func (c Choice) Share(d Domain) Credits {
 	return d.Credits.OrDefault()
 }
 
-// Owes reports whether the policy that was chosen gives domains parts of the accelerator at all.
+// Owes reports whether the chosen policy gives domains parts of the accelerator at all.
 func (c Choice) Owes() bool {
 	switch strings.ToLower(c.Policy) {
 	case "none", "fifo", "prt", "ht":
@@ -96,7 +95,7 @@ func (c Choice) Owes() bool {
 	return true
 }
 
-// Names lists the policies, the simplest first.
+// Names returns the names of the policies, the simplest first.
 func Names() []string {
 	var names []string
 	for _, t := range table {

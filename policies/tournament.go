@@ -2,32 +2,32 @@ package policies
 
 import "math/bits"
 
-// tournament finds the greatest balance though all of them grow, each at its own
-// rate. Entrants play in pairs, the winners play each other, and so on. Each game
-// knows how large the pot can become before its loser may have overtaken the
-// winner, and is played again only then (a kinetic tournament): so the winner of
-// 10 000 is found without a look at all of them.
+// tournament finds the greatest balance although all balances grow, each at its own rate. Entrants play in
+// pairs, the winners play each other, and so on. Each game stores how large the pot can become before its
+// loser may have overtaken the winner, and is played again only then (a kinetic tournament): so the winner of
+// 10 000 is found without evaluating all of them.
 type tournament struct {
 	most  int64 // no balance grows beyond this, in 1/scale ns
 	games []game
-	free  []int // seats that nobody has
+	free  []int // seats without an entrant
 	in    int   // entrants
 }
 
-// few is how many seats there may be for it to be quicker to look at all balances.
+// few is the number of seats up to which comparing all balances is quicker.
 const few = 16
 
-// game i is between the winners of games 2i and 2i+1; the upper half are the seats.
+// game is a match of the tournament: game i is between the winners of games 2i and 2i+1; the upper half are
+// the seats.
 type game struct {
 	winner *partner
 	until  uint64 // value of the pot at which it has to be played again
 }
 
-// long is how much the pot may grow before a game is played again in any case.
-// Values of the pot wrap, so they are compared by their difference.
+// long is the growth of the pot after which a game is played again in any case. Values of the pot wrap, so
+// they are compared by their difference.
 const long = 1 << 62
 
-// enroll gives e a seat, which it takes with enter.
+// enroll reserves a seat for e; enter occupies it.
 func (t *tournament) enroll(e *partner, pot uint64) {
 	if len(t.free) == 0 {
 		t.grow(pot)
@@ -52,7 +52,7 @@ func (t *tournament) grow(pot uint64) {
 	}
 }
 
-// retire takes e's seat back.
+// retire frees e's seat.
 func (t *tournament) retire(e *partner) { t.free = append(t.free, e.seat) }
 
 func (t *tournament) len() int { return t.in }
@@ -69,7 +69,7 @@ func (t *tournament) remove(e *partner, pot uint64) {
 	t.set(e.seat, nil, pot)
 }
 
-// fix is called when e's balance changed other than by the pot.
+// fix updates e after a change of its balance other than by the pot.
 func (t *tournament) fix(e *partner, pot uint64) { t.set(e.seat, e, pot) }
 
 func (t *tournament) set(seat int, e *partner, pot uint64) {
@@ -95,7 +95,7 @@ func (t *tournament) top(pot uint64) *partner {
 	return t.games[1].winner
 }
 
-// greatest is what a tournament of all would say.
+// greatest returns the winner of a tournament of all seats.
 func (t *tournament) greatest(seats []game, pot uint64) *partner {
 	var best *partner
 	var most int64
@@ -111,7 +111,7 @@ func (t *tournament) greatest(seats []game, pot uint64) *partner {
 	return best
 }
 
-// repair plays again whatever may have changed among the games that lead to i.
+// repair replays the outdated games among those that lead to i.
 func (t *tournament) repair(i int, pot uint64) {
 	if i >= len(t.games)/2 || int64(t.games[i].until-pot) > 0 {
 		return
@@ -121,12 +121,12 @@ func (t *tournament) repair(i int, pot uint64) {
 	t.play(i, pot)
 }
 
-// play plays game i. Its result holds no longer than those that lead to it.
+// play plays game i. Its result is valid no longer than the results that lead to it.
 func (t *tournament) play(i int, pot uint64) {
 	a, b := t.games[2*i], t.games[2*i+1]
 	holds := uint64(long)
 	if 2*i < len(t.games)/2 {
-		// A result that is due already stays so.
+		// A result that is due already stays due.
 		holds = min(holds, remaining(a.until, pot), remaining(b.until, pot))
 	}
 	switch {
@@ -142,12 +142,11 @@ func (t *tournament) play(i int, pot uint64) {
 	t.games[i] = game{a.winner, pot + holds}
 }
 
-// remaining is how much the pot may grow until it reaches a value.
+// remaining returns how much the pot may grow until it reaches a value.
 func remaining(until, pot uint64) uint64 { return uint64(max(int64(until-pot), 0)) }
 
-// holds is by how much the pot may grow, at least 1, before l, which has y, is
-// level with w, which has x: where their lines meet, but at the latest when l has
-// all that one may have.
+// holds returns by how much the pot may grow, at least 1, before l, with balance y, is level with w, with
+// balance x: where their lines meet, at the latest when l has the greatest possible balance.
 func (t *tournament) holds(w, l *partner, x, y int64) uint64 {
 	if y >= t.most {
 		return long

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// Record is one line of a trace: what a Scheduler was told, or asked and
-// answered. A trace begins with a Choice; then the same policies, told the same,
-// answer the same.
+// Record is one line of a trace: an input of a Scheduler, or a call of Ready and its result. A trace begins
+// with a Choice; then the same policies with the same inputs give the same results.
 type Record struct {
 	At      Time     `json:"at"`
-	Name    string   `json:"name,omitempty"` // of the domain that an Attach is about, where somebody knows it
+	Name    string   `json:"name,omitempty"` // of the domain of an Attach, if it is known
 	Choice  *Choice  `json:"choice,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
 	Ready   bool     `json:"ready,omitempty"`
 	Actions []Action `json:"actions,omitempty"` // what Ready returned
 }
 
-// Choice is which policy was put in force.
+// Choice is the policy put in force, with its options.
 type Choice struct {
 	Policy  string  `json:"policy"`
 	Options Options `json:"options"`
@@ -45,13 +44,12 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// New makes the policies that were chosen, for NewScheduler or Use.
+// New returns new instances of the chosen policies, for NewScheduler or Use.
 func (c Choice) New() ([]Policy, error) { return NewAccounts(c.Policy, c.Options) }
 
-// Record has tape called with everything that the Scheduler is told and answers
-// from now on, until it is called with nil. So that a trace can be played again
-// from nothing it begins with the policies of c, made anew, and with what is known
-// of the domains. tape gets records of its own to keep; it must not block.
+// Record passes every input and output of the Scheduler to tape from now on, until Record is called with nil.
+// The trace begins with new instances of the policies of c and with the known state of the domains, so that
+// it can be replayed from an empty Scheduler. tape owns the records that it receives; it must not block.
 func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 	if s.tape = nil; tape == nil {
 		return nil
@@ -71,12 +69,12 @@ func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 		tape(Record{At: now, Event: &Event{Kind: Observe, Sample: s.sample}})
 	}
 	s.Use(now, p...)
-	s.untold = len(s.actions) // gates that close had been opened before the trace began
+	s.untold = len(s.actions) // gates about to close were opened before the trace began
 	s.tape = tape
 	return nil
 }
 
-// history is what a new Scheduler has to be told of a domain that is there.
+// history returns the events that give a new Scheduler the state of an existing domain.
 func (m *member) history(b Balances) []Event {
 	id := Domain{ID: m.stat.Domain.ID}
 	all := []Event{{Kind: Attach, Domain: m.stat.Domain, Balances: b}}
@@ -102,20 +100,20 @@ func (m *member) history(b Balances) []Event {
 // told records an event.
 func (s *Scheduler) told(now Time, e Event) { s.tape(Record{At: now, Event: &e}) }
 
-// answered records what Ready returns.
+// answered records the result of Ready.
 func (s *Scheduler) answered(now Time, all []Action) {
 	s.tape(Record{At: now, Ready: true, Actions: slices.Clone(all[s.untold:])})
 	s.untold = 0
 }
 
-// Replay is what came of playing a trace again.
+// Replay is the result of replaying a trace.
 type Replay struct {
 	Events    int       `json:"events"`
 	Decisions int       `json:"decisions"`
-	Differs   *Mismatch `json:"differs,omitempty"` // the first answer that was another
+	Differs   *Mismatch `json:"differs,omitempty"` // the first result that differs
 }
 
-// Mismatch is an answer that was not the recorded one.
+// Mismatch is a result that differs from the recorded one.
 type Mismatch struct {
 	Line int      `json:"line"` // of the trace, from 1
 	At   Time     `json:"at"`
@@ -123,8 +121,8 @@ type Mismatch struct {
 	Is   []Action `json:"is"`
 }
 
-// PlayAgain reads a trace, JSON records one after another, and compares each
-// answer with the recorded one. It ends at the first difference.
+// PlayAgain reads a trace, JSON records one after another, and compares each result with the recorded one. It
+// stops at the first difference.
 func PlayAgain(trace io.Reader) (r Replay, err error) {
 	var s *Scheduler
 	in := json.NewDecoder(trace)
@@ -165,8 +163,8 @@ func PlayAgain(trace io.Reader) (r Replay, err error) {
 	}
 }
 
-// Same compares what is decided. Generations count from when a domain was attached,
-// which may have been before a trace began.
+// Same compares decisions, ignoring generations: these count from a domain's attachment, which may precede a
+// trace.
 func (a Action) Same(b Action) bool {
 	a.Generation, b.Generation = 0, 0
 	return a == b

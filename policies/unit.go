@@ -2,50 +2,49 @@ package policies
 
 import "time"
 
-// unit is who gets a share: a domain, or a group of them (Gdev's virtual
-// accelerator).
+// unit is the entity that receives a share: a domain, or a group of domains (Gdev's virtual accelerator).
 type unit struct {
 	name    string
-	id      ID    // the lowest of its members'
-	credits int64 // the sum of its members'
-	bw      int64 // so is this, in ‰; 0: by credits
+	id      ID    // the lowest ID of its members
+	credits int64 // sum of its members' credits
+	bw      int64 // sum of its members' bandwidths, in ‰; 0: by credits
 	members []*tenant
-	absent  int        // domains that have left, and whose account this is
-	line    heap[lane] // those with a request that may be served, the first in front
-	free    lane       // of those without a reserve
-	waiting int        // those with a request, whether it may be served or not
+	absent  int        // domains that have left and whose account this unit keeps
+	line    heap[lane] // lanes with a request that may be served, the first in front
+	free    lane       // lane of members without a reserve
+	waiting int        // members with a request, whether or not it may be served
 
 	at     int     // position in the share's heap
 	place  int64   // in the share's list, from 1 on
-	purse  purse   // what Credit and BAND know of it
-	rounds deficit // what DRR knows of it
+	purse  purse   // account of Credit and BAND
+	rounds deficit // account of DRR
 }
 
-// lane is those of a unit whom the same reserve limits. They queue behind one
-// another: when the first may not be served, none of them may.
+// lane holds the members of a unit that the same reserve limits. Their requests queue behind one another:
+// while the first may not be served, none of them may.
 type lane struct {
 	unit    *unit
-	reserve *reserve // nil: they have none
+	reserve *reserve // nil: the members have no reserve
 	waiting heap[tenant]
-	users   int // where there is a reserve: its members that are of the unit
-	at      int // in the unit's line
+	users   int // with a reserve: its members that belong to the unit
+	at      int // position in the unit's line
 }
 
-// tenant is a domain, as far as its requests are concerned.
+// tenant is a domain's record of requests.
 type tenant struct {
 	domain  Domain
 	unit    *unit
 	lane    *lane
 	rates   rates
-	history *History // what its requests cost; nil: they are as predicted
-	busy    bool     // it has work, as last told
+	history *History // cost history of its requests; nil: predictions are used as given
+	busy    bool     // it has work, as last reported
 	refused bool     // admission control refused the reserve that it was promised
 	heads   [numClasses]Request
-	lent    [numClasses]uint64 // the last request that it was lent
-	arrived uint64             // number of the arrival of what waits, or waited last
-	since   Time               // when that was
-	due     Time               // by when it is to have ended; Forever: there is no such time
-	at      int                // in its lane
+	lent    [numClasses]uint64 // Seq of the last request lent
+	arrived uint64             // number of the arrival of the waiting request, or of the last one that waited
+	since   Time               // time of that arrival
+	due     Time               // deadline of the waiting request; Forever: none
+	at      int                // position in its lane
 
 	unended time.Duration // used under leases that were taken back before a request ended
 	ended   bool          // its last lease ended with its last request
@@ -65,7 +64,7 @@ func newLane(u *unit, r *reserve, before order) lane {
 	return lane{unit: u, reserve: r, waiting: heap[tenant]{at: func(c *tenant) *int { return &c.at }, less: before}}
 }
 
-// first is the tenant of u that is served next; nil: nobody may be served.
+// first returns the tenant of u to serve next; nil: none may be served.
 func (u *unit) first() *tenant {
 	if l := u.line.top(); l != nil {
 		return l.waiting.top()
@@ -73,10 +72,10 @@ func (u *unit) first() *tenant {
 	return nil
 }
 
-// waits says whether c is in line.
+// waits reports whether c is in line.
 func (c *tenant) waits() bool { return c.at > 0 }
 
-// pending says whether a request waits that was not lent yet.
+// pending reports whether a request waits that has not been lent.
 func (c *tenant) pending() bool {
 	for i := range c.heads {
 		if c.heads[i].Seq > c.lent[i] {
@@ -86,8 +85,8 @@ func (c *tenant) pending() bool {
 	return false
 }
 
-// request is the request that waits; of several that which costs most. It is not
-// to be changed, and the tenant's.
+// request returns the waiting request; of several, the costliest. The tenant owns it; the caller must not
+// change it.
 func (c *tenant) request() *Request {
 	most := &noRequest
 	for i := range c.heads {
@@ -98,11 +97,11 @@ func (c *tenant) request() *Request {
 	return most
 }
 
-// noRequest is what waits where none does.
+// noRequest is the result of request if none waits.
 var noRequest Request
 
-// deadline is by when the request that waits is to have ended: the promised time
-// after the release of its job, or, where that is unknown, after it came.
+// deadline returns when the waiting request must have ended: the promised time after the release of its job
+// or, if that is unknown, after its arrival.
 func (c *tenant) deadline() Time {
 	span := c.domain.Promise.Deadline
 	if span <= 0 {
@@ -125,14 +124,14 @@ func (c *tenant) deadline() Time {
 	return due
 }
 
-// order says which of a unit's tenants is served before which; it is total.
+// order reports whether a is served before b, two tenants of a unit; it is total.
 type order func(a, b *tenant) bool
 
-// byArrival serves in the order in which requests came.
+// byArrival serves requests in order of arrival.
 func byArrival(a, b *tenant) bool { return a.arrived < b.arrived }
 
-// byPriority (FP) serves the more urgent first; among equals those for whom a
-// person waits (TimeGraph's AGPA), then as they came.
+// byPriority (FP) serves the more urgent tenant first; among equals interactive ones (TimeGraph's AGPA), then
+// by arrival.
 func byPriority(a, b *tenant) bool {
 	if c := urgency(a, b); c != 0 {
 		return c > 0
@@ -140,8 +139,8 @@ func byPriority(a, b *tenant) bool {
 	return a.arrived < b.arrived
 }
 
-// urgency compares what two tenants were promised: positive if a is the more
-// urgent. Those in the background are the least.
+// urgency compares the promises of two tenants: positive if a is the more urgent. Tenants in the background
+// are the least urgent.
 func urgency(a, b *tenant) int {
 	p, o := &a.domain.Promise, &b.domain.Promise
 	switch x, y := a.inBackground(), b.inBackground(); {
@@ -161,7 +160,7 @@ func urgency(a, b *tenant) int {
 	return 0
 }
 
-// byDeadline (EDF) serves first what is due first, then as it came.
+// byDeadline (EDF) serves the earliest deadline first, then by arrival.
 func byDeadline(a, b *tenant) bool {
 	if a.due != b.due {
 		return a.due < b.due

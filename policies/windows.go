@@ -2,8 +2,7 @@ package policies
 
 import "time"
 
-// newWindows makes a policy that gives one domain after the other a window, in
-// proportion to what share says.
+// newWindows returns a policy that gives one domain after the other a window, in proportion to its share.
 func newWindows(name string, o Options, share func(Domain) Credits) Policy {
 	if o.Mode == Paper {
 		return newRing(name, o, share)
@@ -11,18 +10,17 @@ func newWindows(name string, o Options, share func(Domain) Credits) Policy {
 	return newFair(name, o, share)
 }
 
-// idling finds out, in production mode, that a domain leaves its windows unused.
-// Of one that computes on its CPU in short pauses much goes unused without anybody
-// reporting it. If it weren't charged for that, its windows would grow until it had
-// its part of accelerator time, at the cost of all others.
+// idling detects, in production mode, that a domain leaves its windows unused. A domain that computes on its
+// CPU in short pauses leaves much unused without any report of it. If it weren't charged for that, its
+// windows would grow until it had its part of accelerator time, at the cost of all others.
 type idling struct {
-	// unseen is how much of its windows nobody has reported to have used, or, if
-	// negative, reported beyond; seen is what it reported since the last one.
+	// unseen is the part of its windows without reported use or, if negative, the reported use beyond them;
+	// seen is the use reported since the last window.
 	unseen, seen time.Duration
 }
 
-// ended is called at the end of a window, of which the domain had this much for
-// itself. It returns what is to be charged for nothing.
+// ended is called at the end of a window, with the time that the domain had for itself. It returns the unused
+// time to charge.
 func (i *idling) ended(window time.Duration) time.Duration {
 	i.unseen = max(i.unseen+window-i.seen, -maxUnseen)
 	i.seen = 0
@@ -31,14 +29,14 @@ func (i *idling) ended(window time.Duration) time.Duration {
 	return wasted
 }
 
-// overrun is what a domain used beyond its windows in paper mode, if it shall repay
-// that: a part of the debt each turn.
+// overrun is the time that a domain used beyond its windows in paper mode, if it must be repaid: a part of
+// the debt each turn.
 type overrun struct {
 	window, used, debt time.Duration
 }
 
-// begin returns how long a window is that should have this length and repays one
-// part in so many of the debt; 0: none.
+// begin returns the length of a window that was to have the given length and repays 1/parts of the debt; 0:
+// none.
 func (o *overrun) begin(window time.Duration, parts int) time.Duration {
 	if parts > 0 {
 		o.debt = min(o.debt+max(o.used-o.window, 0), maxDebt)
@@ -50,5 +48,5 @@ func (o *overrun) begin(window time.Duration, parts int) time.Duration {
 	return window
 }
 
-// unbound tells of a window without end, which nothing overruns.
+// unbound sets a window without end, which nothing overruns.
 func (o *overrun) unbound() { o.window, o.used = 1<<63-1, 0 }

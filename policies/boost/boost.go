@@ -1,11 +1,11 @@
-// Package boost has virtual machines' parts of the CPUs follow the accelerator: while a
-// machine has the accelerator's window its weight is raised, so that its vCPUs keep the
-// accelerator busy, and afterwards lowered until it has had no more of the CPUs than
-// without. So nothing has to be foretold of what vCPUs will do.
+// Package boost makes virtual machines' parts of the CPUs follow the accelerator. While a machine has the
+// accelerator's window its weight is raised, so that its vCPUs keep the accelerator busy; afterwards it is
+// lowered until the machine has had no more of the CPUs than without the boost. So no prediction of vCPU
+// activity is needed.
 //
-// The daemon calls it with what happens at the gates and writes what it answers into
-// the machines' cgroups; the simulator does the same with its model of the CPUs. Like a
-// policy it is pure and deterministic: time is passed in, and nothing is read or waited for.
+// The daemon feeds it events of the gates and writes the resulting weights into the machines' cgroups; the
+// simulator does the same with its model of the CPUs. Like a policy it is pure and deterministic: the caller
+// passes the time in, and the package does no I/O and never blocks.
 package boost
 
 import (
@@ -16,66 +16,67 @@ import (
 	"pegasus/vcpu"
 )
 
-// Factor is how many times its weight a machine has in its window; and what part of it
-// while it gives back what that gave it.
+// Factor multiplies the weight of a machine in its window, and divides it while the machine gives back the
+// CPU time gained by that.
 const Factor = 4
 
 const (
-	// MinWindow is the shortest window for which a weight is raised, and for so long,
-	// at least, each weight stays: writing them is not free.
+	// MinWindow is the shortest window for which a weight is raised, and the least time for which any weight
+	// stays, because writing one is not free.
 	MinWindow = 5 * time.Millisecond
-	// A machine's weight is raised for earns ‰ of the time and stock at most, so in
-	// no second for more than half of it.
+	// A machine's weight is raised for at most earns ‰ of the time plus stock, so for at most half of any
+	// second.
 	earns = 450
 	stock = 50 * time.Millisecond
-	// maxDebt is how much of a pool's CPU time its machines may owe, together. No second
-	// is off by more than twice that, and what a step of MinWindow adds.
+	// maxDebt is the CPU time that the machines of a pool may owe together. No second is off by more than
+	// twice that, plus the gain in one MinWindow.
 	maxDebt = 20 * time.Millisecond
-	// maxOff bounds what one of them has had too much, or too little: its part of so much.
+	// maxOff bounds a machine's surplus or deficit to its part of this time.
 	maxOff = 60 * time.Millisecond
-	// enough of a debt is worth a write: more than is given back in MinWindow, as a rule.
+	// enough is the least debt that is worth a write: as a rule more than is given back in MinWindow.
 	enough = 2 * time.Millisecond
-	// calm is for how long a weight is left alone that somebody else has changed.
+	// calm is the time for which a weight is left alone after a change by another program.
 	calm = time.Second
 )
 
-// Pool is where machines share CPUs by weight: cgroups with one parent.
+// Pool is a set of machines that share CPUs by weight: cgroups with one parent.
 type Pool struct {
 	Name     string
-	Others   int64 // weights of what else wants CPU time there
+	Others   int64 // weights of the other contenders for CPU time there
 	Machines []Machine
 }
 
-// MaxWeight is the greatest weight that there can be.
+// MaxWeight is the greatest possible weight.
 const MaxWeight = 1 << 18
 
-// Machine is one of a pool.
+// Machine is a member of a pool.
 type Machine struct {
 	Domain string
-	Weight int64 // that is set for it, Least to Most
-	Has    int64 // and that it has; if our last write didn't give it that, somebody else did
+	Weight int64 // the configured weight, Least to Most
+	Has    int64 // the current weight; if it differs from our last write, another program changed it
 	Least  int64 // at least 1
 	Most   int64 // at most MaxWeight
 }
 
-// Write is a weight that a machine has from now on.
+// Write is a machine's new weight.
 type Write struct {
 	Domain string
 	Weight int64
 }
 
-// Boosts knows who has a window, and what everybody owes. Its zero value knows nobody.
+// Boosts tracks the current window owner and each domain's outstanding boost debt. The zero value is empty
+// and ready to use.
 type Boosts struct {
 	pools []*pool
 	now   vcpu.Time
 }
 
 type pool struct {
-	Pool    // but its machines are these:
+	Pool    // its Machines are replaced by these:
 	members []*member
 }
 
-// level is what a member has of its weight.
+// level is a member's weight relative to the configured one.
 type level uint8
 
 const (
@@ -88,16 +89,16 @@ const (
 type member struct {
 	Machine
 	level   level
-	has     int64         // its weight by our last write
-	until   vcpu.Time     // its window's end, if it has one: later than now
-	left    time.Duration // for which it may be raised
-	debt    time.Duration // what it had of the pool's time beyond its part
-	settled vcpu.Time     // before which its weight stays
+	has     int64         // weight of our last write
+	until   vcpu.Time     // its window's end if later than now; otherwise it has no window
+	left    time.Duration // time for which it may still be raised
+	debt    time.Duration // CPU time that it had beyond its part of the pool
+	settled vcpu.Time     // earliest time of the next change of its weight
 	gone    bool
 }
 
-// Set tells of all pools, by name, and whose weights may be changed. Who isn't there any
-// more gets back its own.
+// Set replaces the pools and the machines whose weights may be changed. A machine that is missing from them
+// gets its configured weight back.
 func (b *Boosts) Set(now vcpu.Time, pools []Pool) {
 	b.pass(now)
 	var old []*member
@@ -127,7 +128,7 @@ func (b *Boosts) Set(now vcpu.Time, pools []Pool) {
 	}
 }
 
-// take is the account of a machine, which was among the old ones if it was known.
+// take returns the account of a machine: the existing one from old, or a new one.
 func (b *Boosts) take(old *[]*member, m Machine) *member {
 	i := slices.IndexFunc(*old, func(o *member) bool { return o.Domain == m.Domain })
 	if i < 0 {
@@ -144,7 +145,7 @@ func (b *Boosts) take(old *[]*member, m Machine) *member {
 	return o
 }
 
-// Open tells that a machine has the accelerator for so long, if it doesn't give it up before.
+// Open reports that a machine has the accelerator for the given length, unless Close comes earlier.
 func (b *Boosts) Open(now vcpu.Time, domain string, length time.Duration) {
 	b.pass(now)
 	if m := b.find(domain); m != nil {
@@ -152,7 +153,7 @@ func (b *Boosts) Open(now vcpu.Time, domain string, length time.Duration) {
 	}
 }
 
-// Close tells that a machine doesn't have the accelerator any more.
+// Close reports that a machine does not have the accelerator any more.
 func (b *Boosts) Close(now vcpu.Time, domain string) {
 	b.pass(now)
 	if m := b.find(domain); m != nil {
@@ -171,8 +172,8 @@ func (b *Boosts) find(domain string) *member {
 	return nil
 }
 
-// pass brings accounts up to date: each has had its part by the weights of the moment,
-// and should have had that by those that are set.
+// pass advances the accounts to now: each machine is credited its part by the current weights and debited its
+// part by the configured ones.
 func (b *Boosts) pass(now vcpu.Time) {
 	d := now.Sub(b.now)
 	if d <= 0 {
@@ -195,10 +196,10 @@ func (b *Boosts) pass(now vcpu.Time) {
 	}
 }
 
-// even has the members of a pool owe each other, and nobody who isn't there any more.
+// even makes the debts of a pool's members sum up to 0 by writing off the debts with machines that have left.
 func (p *pool) even(due int64) {
 	if p.Others > 0 {
-		return // they are the rest of the account
+		return // they absorb the remainder
 	}
 	var sum time.Duration
 	for _, m := range p.members {
@@ -209,12 +210,12 @@ func (p *pool) even(due int64) {
 	}
 }
 
-// part is d·n/of, for an n up to MaxWeight.
+// part returns d·n/of, for an n up to MaxWeight.
 func part(d time.Duration, n, of int64) time.Duration {
 	return min(d, time.Hour) * time.Duration(n) / time.Duration(of)
 }
 
-// Writes returns the weights that have to be written now, by pool and domain.
+// Writes returns the weights that must be written now, by pool and domain.
 func (b *Boosts) Writes(now vcpu.Time) (all []Write) {
 	b.pass(now)
 	for _, p := range b.pools {
@@ -237,7 +238,7 @@ func (b *Boosts) Writes(now vcpu.Time) (all []Write) {
 	return all
 }
 
-// weight is what a member has at a level.
+// weight returns a member's weight at a level.
 func (m *member) weight(l level) int64 {
 	switch l {
 	case raised:
@@ -248,8 +249,8 @@ func (m *member) weight(l level) int64 {
 	return m.Weight
 }
 
-// level is what a member shall have. In its window it is never lowered: what it owes it
-// gives back when it has to wait for the accelerator anyway.
+// level returns the level that a member must have. In its window it is never lowered: it gives back its debt
+// while it has to wait for the accelerator anyway.
 func (p *pool) level(m *member, now vcpu.Time) level {
 	window := m.until > now
 	switch {
@@ -265,17 +266,17 @@ func (p *pool) level(m *member, now vcpu.Time) level {
 	return plain
 }
 
-// may says whether a member's weight can be changed, and to some purpose: there is
-// another machine beside it, and what it gets it can give back.
+// may reports whether changing a member's weight has an effect: there is another machine in the pool, and the
+// member can give back its gain.
 func (p *pool) may(m *member) bool {
 	return !m.gone && len(p.members) > 1 && m.weight(raised) > m.Weight && m.weight(lowered) < m.Weight
 }
 
-// gives says whether a member owes so much that it has to give it back.
+// gives reports whether a member's debt is large enough to be given back.
 func (p *pool) gives(m *member) bool { return m.debt >= enough && p.may(m) }
 
-// payback is how long a lowered member needs to give back what it owes, at most, as
-// long as all weights are what they are.
+// payback returns the longest time that a lowered member needs to give back its debt, as long as all weights
+// stay the same.
 func (p *pool) payback(m *member) time.Duration {
 	had := p.Others
 	for _, o := range p.members {
@@ -289,7 +290,7 @@ func (p *pool) payback(m *member) time.Duration {
 	return max(m.debt, 0)*whole/rate + 1
 }
 
-// lends says whether a member may owe more, where all together may owe so much.
+// lends reports whether a member may owe more, given the limit most for the pool's total debt.
 func (p *pool) lends(m *member, most time.Duration) bool {
 	var sum time.Duration
 	due := p.due()
@@ -306,7 +307,7 @@ func (p *pool) lends(m *member, most time.Duration) bool {
 	return sum < most
 }
 
-// due is the sum of all weights, as they are set.
+// due returns the sum of all configured weights.
 func (p *pool) due() int64 {
 	sum := p.Others
 	for _, m := range p.members {
@@ -315,9 +316,8 @@ func (p *pool) due() int64 {
 	return sum
 }
 
-// Next is when Writes must be called again if nothing happens before; Forever if that is
-// not needed. Accounts are looked at again every MinWindow, as long as there is something
-// to raise or to give back.
+// Next returns when Writes must be called again if no event comes before; Forever if that is not needed.
+// While a weight is to be raised or a debt to be given back, that is every MinWindow.
 func (b *Boosts) Next() vcpu.Time {
 	next, soon := vcpu.Forever, b.now.Add(MinWindow)
 	for _, p := range b.pools {

@@ -7,9 +7,9 @@ import (
 	"pegasus/vcpu"
 )
 
-// Window is until when a decision of a policy gives its domain the accelerator, as far as
-// the CPUs should follow; 0: they shouldn't. Short leases aren't worth it, of requests
-// nobody knows how long they take, and where a lease has no end nobody else waits.
+// Window returns until when a policy's action gives its domain the accelerator, as far as the CPUs should
+// follow; 0: they shouldn't. Short leases aren't worth it, the duration of leases of requests is unknown, and
+// a lease without end means that no other domain waits.
 func Window(now vcpu.Time, a *policies.Action) vcpu.Time {
 	until := vcpu.Time(0)
 	switch l := &a.Lease; {

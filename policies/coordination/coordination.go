@@ -1,8 +1,9 @@
-// Package coordination judges by a trace how well an accelerator and the CPUs went together: whether those
-// who were chosen had a vCPU that ran, as the hypervisor says it did, and not as the policy was told.
+// Package coordination measures from a trace how well an accelerator and the CPUs are coordinated: whether
+// the chosen domains had a running vCPU, by the hypervisor's record and not by the samples that the policy
+// received.
 //
-// The pegasus command calls it with what `pegasus trace --cpus` has written, and tests with what a real
-// host did. It is pure, and trusts what it reads only to be JSON.
+// Callers: the pegasus command, with the output of `pegasus trace --cpus`, and tests, with records of a real
+// host. The package is pure, and requires of its input only that it is JSON.
 package coordination
 
 import (
@@ -14,7 +15,7 @@ import (
 	"pegasus/policies"
 )
 
-// Line is one of a trace: a record of a scheduler, or when a vCPU ran.
+// Line is one line of a trace: a record of a scheduler, or a time during which a vCPU ran.
 type Line struct {
 	policies.Record
 	Run *Run `json:"run,omitempty"`

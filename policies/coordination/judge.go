@@ -9,45 +9,46 @@ import (
 	"pegasus/vcpu"
 )
 
-// Verdict is how well an accelerator and the CPUs went together. Parts are of 1.
+// Verdict is the measured coordination of an accelerator and the CPUs. Parts are of 1.
 type Verdict struct {
 	Policy    string `json:"policy"`
-	Decisions int    `json:"decisions"` // who is next, where several domains had work
+	Decisions int    `json:"decisions"` // with several domains that had work
 
-	// At the moment of a decision.
+	// Now is measured at the moment of a decision.
 	Now Part `json:"now"`
-	// In the time for which it held: what part of that a vCPU ran.
+	// Window is measured over the time for which a decision held: the part of it during which a vCPU ran.
 	Window Part `json:"window"`
 
-	// Preferred is of those with work whom the policy boosts, at each decision: its newest sample says
-	// that their vCPU runs or will soon, under augc with credit left. Others is of all others with work. Of
-	// Preferred those were Taken that were chosen.
+	// Preferred are the domains with work that the policy boosts at each decision: its newest sample reports
+	// their vCPU as running or soon to run, under augc with credit left. Others are all other domains with
+	// work. Taken is the number of Preferred that were chosen.
 	Preferred Rivals `json:"preferred"`
 	Others    Rivals `json:"others"`
 	Taken     Rivals `json:"taken"`
-	// Age is how old that sample was, on average.
+	// Age is the mean age of that sample.
 	Age time.Duration `json:"age_ns"`
-	// Looks are how often a sample said of a domain whether it runs, and Right the part in which it did.
+	// Looks is the number of statements in samples on whether a domain runs, and Right the part of them that
+	// was correct.
 	Looks int     `json:"looks"`
 	Right float64 `json:"right"`
 
 	Domains []Share `json:"domains"`
 }
 
-// Part is how much vCPUs ran, on average.
+// Part is the mean part of the time during which vCPUs ran.
 type Part struct {
 	Chosen float64 `json:"chosen"` // of the domain that was chosen
-	Chance float64 `json:"chance"` // of any with work: what who chooses blindly comes to
-	Best   float64 `json:"best"`   // of the one with work for which it is most
+	Chance float64 `json:"chance"` // of any domain with work: the result of a blind choice
+	Best   float64 `json:"best"`   // of the domain with work for which it is greatest
 }
 
-// Rivals are some of those with work, each as often as there was a decision.
+// Rivals is a set of the domains with work, each counted once a decision.
 type Rivals struct {
 	Times int     `json:"times"`
-	Ran   float64 `json:"ran"` // the part of these in which a vCPU of it ran at that moment
+	Ran   float64 `json:"ran"` // the part of these during which a vCPU of the domain ran at that moment
 }
 
-// Share is what one domain got.
+// Share is the decisions for one domain.
 type Share struct {
 	Domain string        `json:"domain"`
 	Chosen int           `json:"chosen"` // among rivals
@@ -55,8 +56,8 @@ type Share struct {
 	CPU    time.Duration `json:"cpu_ns"`
 }
 
-// Judge judges a trace. Decisions count that are between rivals, and whose windows are within the time
-// of which it is known who ran.
+// Judge evaluates a trace. It counts the decisions between rivals whose windows lie within the time for which
+// the running vCPUs are known.
 func Judge(all []Line) Verdict {
 	j := judge{truth: truthOf(all), domains: make(map[policies.ID]*domain)}
 	for i := range all {
@@ -76,13 +77,13 @@ type judge struct {
 	truth   truth
 	verdict Verdict
 	domains map[policies.ID]*domain
-	order   []*domain // as they came
+	order   []*domain // in order of appearance
 	sample  *vcpu.Sample
 	pending []choice // whose windows haven't ended
 	aged    int      // decisions with a sample
 }
 
-// domain is what is known of one.
+// domain is the state of one domain.
 type domain struct {
 	id    policies.ID
 	name  string
@@ -103,7 +104,7 @@ type choice struct {
 	age    time.Duration // of the sample, if there was one
 }
 
-// rival is a domain that had work then.
+// rival is a domain that had work at a decision.
 type rival struct {
 	name      string
 	chosen    bool
@@ -136,7 +137,7 @@ func (j *judge) told(now policies.Time, name string, e *policies.Event) {
 	}
 }
 
-// observe looks how right a sample is.
+// observe compares a sample to the truth.
 func (j *judge) observe(s *vcpu.Sample) {
 	if j.sample = s; s == nil || s.Quality == vcpu.Unknown || !j.truth.knows(s.At, s.At+1) {
 		return
@@ -154,7 +155,7 @@ func (j *judge) observe(s *vcpu.Sample) {
 	}
 }
 
-// decided takes in what was decided at once.
+// decided records the decisions of one instant.
 func (j *judge) decided(now policies.Time, actions []policies.Action) {
 	for i := range actions {
 		a := &actions[i]
@@ -167,7 +168,7 @@ func (j *judge) decided(now policies.Time, actions []policies.Action) {
 		if d.lease[class], d.until[class] = a.Open, a.Lease.Until; !a.Open {
 			continue
 		}
-		if had && until == policies.Forever { // who had no rival has one from now on, and goes on
+		if had && until == policies.Forever { // a holder without rivals has one from now on, and continues
 			continue
 		}
 		j.chosen(now, d, class)
@@ -189,7 +190,8 @@ func (j *judge) chosen(now policies.Time, d *domain, class policies.Class) {
 	}
 }
 
-// prefers says whether the policy boosts a domain, since by the newest sample a vCPU of it runs or will soon.
+// prefers reports whether the policy boosts a domain, because by the newest sample a vCPU of it runs or will
+// soon.
 func (j *judge) prefers(id policies.ID) bool {
 	if j.sample == nil || j.sample.Quality == vcpu.Unknown || (policies.Choice{Policy: j.verdict.Policy}).Follows() != policies.Schedules {
 		return false
@@ -201,7 +203,7 @@ func (j *judge) prefers(id policies.ID) bool {
 	return j.sample.Scheduled(i) && (j.verdict.Policy != "augc" || j.sample.Domains[i].Remaining > 0)
 }
 
-// ended judges the choices whose windows end now.
+// ended evaluates the choices whose windows end now.
 func (j *judge) ended(now policies.Time, which func(*choice) bool) {
 	j.pending = slices.DeleteFunc(j.pending, func(c choice) bool {
 		if !which(&c) {
@@ -250,7 +252,7 @@ func (r *Rivals) add(ran float64) {
 	r.Ran += ran
 }
 
-// add adds what a choice came to.
+// add adds the outcome of a choice.
 func (p *Part) add(ran func(name string) float64, c *choice) {
 	var sum, most float64
 	for i := range c.rivals {
@@ -264,7 +266,7 @@ func (p *Part) add(ran func(name string) float64, c *choice) {
 
 func (v *Verdict) add(s *Share) { v.Domains = append(v.Domains, *s) }
 
-// end makes parts of sums.
+// end turns sums into parts.
 func (j *judge) end() Verdict {
 	v := &j.verdict
 	for _, d := range j.order {
