@@ -1,31 +1,28 @@
-// Package callbuf is the wire format between one guest process and its worker
-// on the host: a segment of shared memory with a header, one bounded
-// multi-producer ring of call packets, reply slots, completion words and an
-// arena for bulk data. It knows offsets and indices and nothing of CUDA.
+// Package callbuf is the wire format between one guest process and its worker on the host: a segment of
+// shared memory with a header, one bounded multi-producer ring of call packets, reply slots, completion words
+// and an arena for bulk data. It deals with offsets and indices and is independent of CUDA.
 //
-// Who calls it: the worker (Host), the Go frontend (Guest), and whoever makes
-// segments. The C library in guest/libcuda speaks the same bytes; both are held
-// to the golden files in testdata.
+// Callers: the worker (Host), the Go frontend (Guest), and the programs that make segments. The C library in
+// guest/libcuda uses the same format; both are tested against the golden files in testdata.
 //
-// Whom it trusts: nobody across the memory. A Host keeps its layout privately,
-// reads every shared word at most once into private memory, checks it there and
-// uses the copy. Whatever a guest writes, a Host answers with a packet that is
-// within bounds, or with an error after which the segment is to be dropped.
+// Trust boundary: the shared memory; neither side trusts the other. A Host keeps its layout privately, reads
+// every shared word at most once into private memory, checks it there and uses the copy. Whatever a guest
+// writes, a Host returns a packet that is within bounds, or an error after which the segment is to be
+// dropped.
 //
 //	0x000            header, one page: constants, then one mutable word per cache line
 //	RingOffset       RingSlots × 128 bytes
 //	ReplyOffset      ReplySlots × 256 bytes
-//	EventOffset      EventWords × 16 bytes: serial of the last completed record, and who waits for it
+//	EventOffset      EventWords × 16 bytes: serial of the last completed record, and the waiting thread
 //	ReleaseOffset    ReleaseWords × 4 bytes: 1 when a staging block was read
 //	ArenaOffset      ArenaBytes, 2 MiB aligned
 //
-// A packet takes one or more consecutive slots. Each slot is a sequence word of
-// 8 bytes and 120 bytes of body; the concatenated bodies are a 24-byte header
-// and the payload, which therefore starts 8-byte aligned. A slot with
-// free-running index i is published by storing i+1 in its sequence word: the
-// continuation slots first, the packet's first slot last. The ring's order is
-// the total order of the process's calls. One packet at a time may be put beside
-// it, where it is found also while the host can't take what the ring is full of.
+// A packet takes one or more consecutive slots. Each slot is a sequence word of 8 bytes and 120 bytes of
+// body; the concatenated bodies are a 24-byte header and the payload, which therefore starts 8-byte aligned.
+// A slot with free-running index i is published by storing i+1 in its sequence word: the continuation slots
+// first, the packet's first slot last. The ring's order is the total order of the process's calls. One packet
+// at a time may be put beside the ring, where the host finds it also while it can't take the packets that
+// fill the ring.
 package callbuf
 
 import (
@@ -36,7 +33,7 @@ import (
 const (
 	// Magic begins every segment: the bytes "PEGASU1\0".
 	Magic = 0x0031_5553_4147_4550
-	// Version of the layout; a guest refuses another one.
+	// Version of the layout; a guest refuses any other.
 	Version = 2
 	// HeaderBytes is the size of the header page.
 	HeaderBytes = 4096
@@ -45,12 +42,12 @@ const (
 	slotBody     = SlotBytes - 8
 	packetHeader = 24
 	firstPayload = slotBody - packetHeader
-	lineBody     = 64 - 8 // what a slot's first cache line has of it
-	// MaxPacketSlots is for a launch with 32764 bytes of parameters, the most that a kernel may have.
+	lineBody     = 64 - 8 // the part of a slot's body in its first cache line
+	// MaxPacketSlots is the size of a launch with 32764 bytes of parameters, the CUDA limit of a kernel.
 	MaxPacketSlots = 274
-	// plainPacketSlots is the most of a packet to a host that doesn't say what it takes.
+	// plainPacketSlots is the limit of a packet to a host that does not announce one.
 	plainPacketSlots = 64
-	// MaxPayload is the most that one packet can carry, in a ring of 2*MaxPacketSlots or more.
+	// MaxPayload is the limit of one packet's payload, in a ring of 2*MaxPacketSlots or more.
 	MaxPayload = firstPayload + (MaxPacketSlots-1)*slotBody
 
 	ReplyBytes   = 256
@@ -59,7 +56,7 @@ const (
 
 	eventBytes = 16
 
-	// MaxContexts bounds context ids; id 0 is no context.
+	// MaxContexts bounds context ids; id 0 stands for no context.
 	MaxContexts = 256
 )
 
@@ -99,15 +96,16 @@ const (
 	offWords            = 0xf04
 )
 
-// What the guest says beside the ring, in offReport. The zero of a fresh segment is a guest that doesn't know of it.
+// States of the packet beside the ring, in offReport. The zero of a fresh segment is a guest that does not
+// support it.
 const (
-	reportNone = 1 // it would
+	reportNone = 1 // the guest supports it; no packet waits
 	reportMade = 2 // a packet is in offReportBody, until the host sets reportNone
 
-	reportBytes = 64 // the most that such a packet takes
+	reportBytes = 64 // the limit of such a packet
 )
 
-// Geometry is what may vary between segments.
+// Geometry is the variable part of a segment's layout.
 type Geometry struct {
 	RingSlots    uint32 // power of two, at least 128; a packet takes half of them at most
 	ReplySlots   uint32 // at most 65536
@@ -116,13 +114,12 @@ type Geometry struct {
 	ArenaBytes   uint64 // multiple of 4096
 }
 
-// DefaultGeometry suits a process with hundreds of threads. Its memory is
-// committed only as it is touched.
+// DefaultGeometry suits a process with hundreds of threads. Its memory is committed only as it is touched.
 func DefaultGeometry() Geometry {
 	return Geometry{RingSlots: 4096, ReplySlots: 1024, EventWords: 65536, ReleaseWords: 4096, ArenaBytes: 256 << 20}
 }
 
-// Layout is a Geometry with its places worked out.
+// Layout is a Geometry with its computed offsets.
 type Layout struct {
 	Geometry
 	RingOffset, ReplyOffset    uint32
@@ -136,14 +133,14 @@ const (
 	maxArena   = 1 << 40
 )
 
-// packetSlots is the most that one packet takes of a ring.
+// packetSlots returns the limit of one packet's slots in the ring.
 func (g Geometry) packetSlots() uint32 { return min(MaxPacketSlots, g.RingSlots/2) }
 
 func powerOfTwo(n uint32) bool { return n != 0 && n&(n-1) == 0 }
 
 func alignUp(n, to uint64) uint64 { return (n + to - 1) &^ (to - 1) }
 
-// Layout places the parts one after the other, or says which number is wrong.
+// Layout places the parts one after the other, or returns an error that names the wrong number.
 func (g Geometry) Layout() (Layout, error) {
 	switch {
 	case !powerOfTwo(g.RingSlots) || g.RingSlots < 2*plainPacketSlots || g.RingSlots > 1<<20:
@@ -173,7 +170,7 @@ func (g Geometry) Layout() (Layout, error) {
 	return l, nil
 }
 
-// Header is what every packet begins with.
+// Header begins every packet.
 type Header struct {
 	Op        uint16
 	Flags     uint16
@@ -190,11 +187,11 @@ const FlagReply = 1
 type Packet struct {
 	Header
 	Payload []byte
-	Beside  bool // it came beside the ring, and so before its turn
+	Beside  bool // it came beside the ring, and so out of order
 	body    [MaxPacketSlots * slotBody]byte
 }
 
-// slotsFor is the number of slots that a payload of n bytes takes.
+// slotsFor returns the number of slots for a payload of n bytes.
 func slotsFor(n int) uint32 {
 	if n <= firstPayload {
 		return 1
@@ -205,10 +202,10 @@ func slotsFor(n int) uint32 {
 var (
 	// ErrProtocol is wrapped by every error that calls for dropping the segment.
 	ErrProtocol = errors.New("call buffer: guest broke the protocol")
-	// ErrTooLarge is a payload above what the host takes, which is MaxPayload at most.
+	// ErrTooLarge is returned for a payload above the host's limit, which is MaxPayload at most.
 	ErrTooLarge = errors.New("call buffer: payload too large for a packet")
-	// ErrBesideTaken is a packet beside the ring before the host has taken the last.
+	// ErrBesideTaken is returned for a packet beside the ring while the host has not taken the last one.
 	ErrBesideTaken = errors.New("call buffer: the place beside the ring is taken")
-	// ErrLayout is a segment header that does not describe a segment.
+	// ErrLayout is returned for a segment header that does not describe a segment.
 	ErrLayout = errors.New("call buffer: not a segment of this version")
 )

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// FeatureApart says that guest and host run under different kernels, as a VM's
-// processes do: a futex doesn't wake anybody over there. Who waits for the other side
-// sleeps in naps, and looks between them.
+// FeatureApart means that guest and host run under different kernels, like a VM's processes and the host: a
+// futex wakes no thread under the other kernel. A thread that waits for the other side polls, with sleeps in
+// between.
 const FeatureApart = 1
 
-// How long naps are: an eighth of the time waited so far, within bounds. Who has waited
-// for a second doesn't hurry any more, so that to wait costs nearly nothing.
+// The sleeps of a poll: an eighth of the time waited so far, within bounds. After a second of waiting they
+// are so long that waiting costs next to nothing.
 const (
 	firstNap   = 50 * time.Microsecond
 	longestNap = time.Millisecond
@@ -26,8 +26,8 @@ func napAfter(waited time.Duration) time.Duration {
 	return min(max(waited/8, firstNap), longestNap)
 }
 
-// doze waits until ready, at most for timeout, in naps; it has waited since then already.
-// own is a word that only this side has: who changes it from old ends the wait.
+// doze polls ready, with sleeps, for at most timeout; since is the start of the whole wait. own is a word
+// that only this side changes: a change from old ends the wait.
 func doze(own *atomic.Uint32, old uint32, since time.Time, timeout time.Duration, ready func() bool) {
 	start := time.Now()
 	for now := start; !ready() && own.Load() == old && now.Sub(start) < timeout; now = time.Now() {

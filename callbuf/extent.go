@@ -13,13 +13,13 @@ type Extent struct {
 	Bytes  uint64 `json:"n"`
 }
 
-// Extents are the parts of a file that make up a segment, one behind the other.
+// Extents are the parts of a file that make up a segment, in order.
 type Extents []Extent
 
-// Whole is a file from its beginning.
+// Whole returns the extents of a file from its beginning.
 func Whole(bytes uint64) Extents { return Extents{{0, bytes}} }
 
-// Bytes is their length together.
+// Bytes returns their total length.
 func (e Extents) Bytes() (sum uint64) {
 	for _, x := range e {
 		sum += x.Bytes
@@ -27,8 +27,8 @@ func (e Extents) Bytes() (sum uint64) {
 	return sum
 }
 
-// Check refuses extents that aren't pages of a file that long, or are more or
-// less than a segment.
+// Check returns an error if the extents are not pages of a file of that size, or do not add up to the
+// segment.
 func (e Extents) Check(segment, file uint64) error {
 	var sum uint64
 	for _, x := range e {
@@ -48,8 +48,8 @@ func (e Extents) Check(segment, file uint64) error {
 	return nil
 }
 
-// CheckFile is Check for the extents of an open file. A device has no size: what of it can't be
-// mapped shows then.
+// CheckFile is Check for the extents of an open file. A device has no size: mapping it fails if it is too
+// small.
 func (e Extents) CheckFile(segment uint64, f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -62,7 +62,7 @@ func (e Extents) CheckFile(segment uint64, f *os.File) error {
 	return e.Check(segment, bytes)
 }
 
-// Part is n bytes of them from off on; false if there aren't so many.
+// Part returns n bytes of the extents from off on; false if they are too short.
 func (e Extents) Part(off, n uint64) (part Extents, ok bool) {
 	for _, x := range e {
 		if off >= x.Bytes {

@@ -8,27 +8,25 @@ import (
 	"time"
 )
 
-// waitSlice bounds every sleep of a guest, after which it looks whether its
-// worker still lives.
+// waitSlice bounds every sleep of a guest, after which it checks whether its worker still lives.
 const waitSlice = 100 * time.Millisecond
 
-// Guest is the guest's side of a segment. All methods may be called from any
-// goroutine.
+// Guest is the guest's side of a segment. All methods may be called from any goroutine.
 type Guest struct {
 	mem   []byte
 	l     Layout
 	apart bool          // FeatureApart
 	ring  func()        // FeatureBell: wakes the poller; nil: a futex does
-	never atomic.Uint32 // apart: nobody changes it
+	never atomic.Uint32 // apart: constant word to sleep on
 
 	mu   sync.Mutex
-	free []uint16 // reply slots nobody waits in
+	free []uint16 // reply slots without a waiting caller
 	cond *sync.Cond
 	tag  atomic.Uint32
 }
 
-// Open reads the header of a segment that a host formatted. A host is trusted
-// not to be hostile, but a header that does not fit mem is refused.
+// Open reads the header of a segment that a host formatted. The host is trusted not to be hostile, but Open
+// refuses a header that does not fit mem.
 func Open(mem []byte) (*Guest, error) {
 	if len(mem) < HeaderBytes || word64(mem, offMagic).Load() != Magic || le.Uint32(mem[offVersion:]) != Version {
 		return nil, ErrLayout
@@ -55,11 +53,11 @@ func Open(mem []byte) (*Guest, error) {
 	return g, nil
 }
 
-// Layout is the segment's layout.
+// Layout returns the segment's layout.
 func (g *Guest) Layout() Layout { return g.l }
 
-// Send puts a packet into the ring. While the ring is full it waits, asking
-// alive every 100 ms at the latest; alive's error ends the wait.
+// Send puts a packet into the ring. While the ring is full it blocks, calling alive every 100 ms at the
+// latest; alive's error ends the wait.
 func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 	n := slotsFor(len(payload))
 	if n > plainPacketSlots && n > min(word32(g.mem, offPacketSlots).Load(), g.l.packetSlots()) {
@@ -83,7 +81,7 @@ func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 	return nil
 }
 
-// SendBeside puts a packet beside the ring. The one before must have been taken.
+// SendBeside puts a packet beside the ring. The host must have taken the one before.
 func (g *Guest) SendBeside(h Header, payload []byte) error {
 	if len(payload) > reportBytes-packetHeader {
 		return ErrTooLarge
@@ -100,7 +98,7 @@ func (g *Guest) SendBeside(h Header, payload []byte) error {
 	return nil
 }
 
-// bytes is the header of a packet with a payload of n bytes.
+// bytes returns the encoded header of a packet with a payload of n bytes.
 func (h *Header) bytes(n int) (head [packetHeader]byte) {
 	le.PutUint16(head[0:], h.Op)
 	le.PutUint16(head[2:], uint16(n))
@@ -122,8 +120,8 @@ func (g *Guest) wakePoller() {
 	}
 }
 
-// RingBy says how to wake the poller if the segment has FeatureBell: by a message to
-// the worker. It is called before the first Send.
+// RingBy sets the function that wakes the poller if the segment has FeatureBell: by a message to the worker.
+// It must be called before the first Send.
 func (g *Guest) RingBy(ring func()) {
 	if le.Uint64(g.mem[offFeatures:])&FeatureBell != 0 {
 		g.ring = ring
@@ -141,7 +139,7 @@ func (g *Guest) slot(i uint32) []byte {
 
 func (g *Guest) seq(i uint32) *atomic.Uint64 { return word64(g.mem, g.slotAt(i)) }
 
-// claim takes n consecutive slots.
+// claim reserves n consecutive slots.
 func (g *Guest) claim(n uint32, alive func() error) (uint32, error) {
 	tail, head := word32(g.mem, offTail), word32(g.mem, offHead)
 	for {
@@ -165,7 +163,7 @@ func (g *Guest) waitForSpace(head *atomic.Uint32, seen uint32, alive func() erro
 	return alive()
 }
 
-// sleep waits, not for long, until the host has changed a word.
+// sleep blocks for a short time, or until the host has changed a word.
 func (g *Guest) sleep(word *atomic.Uint32, old uint32) {
 	if g.apart {
 		doze(&g.never, 0, time.Now(), waitSlice, func() bool { return word.Load() != old })
@@ -174,7 +172,7 @@ func (g *Guest) sleep(word *atomic.Uint32, old uint32) {
 	FutexWait(word, old, waitSlice)
 }
 
-// Call sends a packet and waits for its reply, whose data is appended to out.
+// Call sends a packet and waits for its reply. It appends the reply's data to out.
 func (g *Guest) Call(h Header, payload, out []byte, alive func() error) (result int32, data []byte, err error) {
 	slot := g.takeSlot()
 	defer g.giveSlot(slot)
@@ -242,10 +240,10 @@ func (g *Guest) LastWords() string {
 	return string(text)
 }
 
-// Poison is the process's sticky result, 0 while all is well.
+// Poison returns the process's sticky result, 0 for none.
 func (g *Guest) Poison() int32 { return int32(word32(g.mem, offProcessPoison).Load()) }
 
-// ContextPoison is the sticky result of a context.
+// ContextPoison returns the sticky result of a context.
 func (g *Guest) ContextPoison(id uint32) int32 {
 	if id >= MaxContexts {
 		return 0
@@ -253,26 +251,26 @@ func (g *Guest) ContextPoison(id uint32) int32 {
 	return int32(word32(g.mem, offContextPoison+uint64(id)*4).Load())
 }
 
-// Held says whether the host is waiting with a call that it can't let through yet.
+// Held reports whether the host is holding a call that it can't let through yet.
 func (g *Guest) Held() bool { return word32(g.mem, offHeld).Load() != 0 }
 
-// TextWaits says whether a context has text for the program.
+// TextWaits reports whether a context has text for the program.
 func (g *Guest) TextWaits(id uint32) bool {
 	return id < MaxContexts && word32(g.mem, offContextText+uint64(id)*4).Load() != 0
 }
 
-// EventSerial is the serial of the last completed record of an event.
+// EventSerial returns the serial of the last completed record of an event.
 func (g *Guest) EventSerial(event uint64) uint64 {
 	return word64(g.mem, uint64(g.l.EventOffset)+(event&uint64(g.l.EventWords-1))*eventBytes).Load()
 }
 
-// ReleaseWord is the completion word of a staging block; n counts from 1 as
-// the packet's release field does. The guest sets it to 0 before use.
+// ReleaseWord returns the completion word of a staging block; n counts from 1 like the packet's release
+// field. The guest sets it to 0 before use.
 func (g *Guest) ReleaseWord(n uint32) *atomic.Uint32 {
 	return word32(g.mem, uint64(g.l.ReleaseOffset)+uint64(n-1)*4)
 }
 
-// Arena is the guest's view of the arena.
+// Arena returns the guest's view of the arena.
 func (g *Guest) Arena() []byte {
 	return g.mem[g.l.ArenaOffset : g.l.ArenaOffset+g.l.ArenaBytes]
 }

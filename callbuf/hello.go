@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// The rendezvous of a process guest: four messages, before the segment takes
-// over. Hello and Welcome pass over the domain's socket; Map and Mapped over
-// the worker's, which then carries nothing and tells each side of the other's
-// death by hanging up.
+// The rendezvous of a process guest: four messages, before the segment takes over. Hello and Welcome pass
+// over the domain's socket; Map and Mapped over the worker's. After that the worker's socket carries no data;
+// its hang-up signals each side's death to the other.
 const (
 	helloMagic   = 0x4c45_4850 // "PHEL"
 	welcomeMagic = 0x4c45_5750 // "PWEL"
@@ -16,9 +15,9 @@ const (
 	mappedMagic  = 0x4450_4d50 // "PMPD"
 
 	HelloBytes = 32
-	// WelcomeBytes is the size of a Welcome; one with HelloPlaced has 8 bytes more.
+	// WelcomeBytes is the size of a Welcome; with HelloPlaced it has 8 bytes more.
 	WelcomeBytes = 240
-	// MaxWelcomeBytes is that of the longest.
+	// MaxWelcomeBytes is the size of the longest Welcome.
 	MaxWelcomeBytes = WelcomeBytes + 8
 	MapBytes        = 16
 	MappedBytes     = 16
@@ -26,28 +25,28 @@ const (
 	// the segment, and the socket to the worker.
 	WelcomeFDs = 2
 
-	// NoWindow as an index says that no candidate base fitted.
+	// NoWindow as an index means that no candidate base fitted.
 	NoWindow = 0xffff_ffff
 	// NumBases is the number of candidates for each window.
 	NumBases = 4
 
 	// DeviceSliceBytes is the part of the device window that one worker owns.
 	DeviceSliceBytes = 64 << 30
-	// WideSliceBytes is how far the window of a worker goes beyond its slice where programs may want more addresses
-	// than that: into the next ones, which are another process's own.
+	// WideSliceBytes is the size of a worker's device window for programs that may need more addresses than a
+	// slice: it extends into the next slices, which belong to other processes' own address spaces.
 	WideSliceBytes = 4 << 40
 	// MaxDeviceSlices bounds the workers of a host that have device windows.
 	MaxDeviceSlices = 512
 )
 
-// ArenaBases are where an arena may lie, at the same address in guest and
-// worker. Address and thread sanitizers each forbid some; none forbids all.
+// ArenaBases are the candidate addresses of an arena, at the same address in guest and worker. Address and
+// thread sanitizers each exclude some; none excludes all.
 var ArenaBases = [NumBases]uint64{0x2000_0000_0000, 0x0040_0000_0000, 0x7eb0_0000_0000, 0x6000_0000_0000}
 
-// deviceBases are where device windows may begin, before a worker's slice is added.
+// deviceBases are the candidate addresses of device windows, before a worker's slice is added.
 var deviceBases = [NumBases]uint64{0x3000_0000_0000, 0x0100_0000_0000, 0x5800_0000_0000, 0x2100_0000_0000}
 
-// DeviceBases are the candidates for the device window of the worker that owns a slice.
+// DeviceBases returns the candidates for the device window of the worker that owns a slice.
 func DeviceBases(slice int) (b [NumBases]uint64) {
 	for i := range b {
 		b[i] = deviceBases[i] + uint64(slice)*DeviceSliceBytes
@@ -55,23 +54,23 @@ func DeviceBases(slice int) (b [NumBases]uint64) {
 	return b
 }
 
-// What a process of a virtual machine tells its agent by the features of a Hello.
+// Features of a Hello from a process of a virtual machine to its agent.
 const (
-	// HelloBack: it has a worker, which an agent before gave it. This connection takes the place
-	// of the one to the worker. The answer is a Welcome only if it has none any more.
+	// HelloBack: the process has a worker, assigned by an earlier agent. This connection replaces the one to
+	// the worker. The answer is a Welcome only if the worker has ended.
 	HelloBack = 1 << 32
-	// HelloAfresh: what an agent before gave it, it has not taken.
+	// HelloAfresh: the process has not taken the worker that an earlier agent assigned to it.
 	HelloAfresh = 1 << 33
-	// HelloPlaced: it knows segments that begin somewhere in their file. A Welcome with the same
-	// feature is of such a one, and says where.
+	// HelloPlaced: the process supports segments that begin at an offset of their file. A Welcome with the
+	// same feature is of such a segment, and contains the offset.
 	HelloPlaced = 1 << 34
 )
 
-// Hello opens the rendezvous. Who the guest is, the socket says, not the message.
+// Hello opens the rendezvous. The guest is identified by the socket, not by the message.
 type Hello struct {
 	Version  uint32
 	Features uint64
-	// MostBytes is the largest arena that there is memory for on the guest's side; 0: it doesn't say.
+	// MostBytes is the largest arena that there is memory for on the guest's side; 0: not specified.
 	MostBytes uint64
 }
 
@@ -86,15 +85,15 @@ type Welcome struct {
 	ArenaBases   [NumBases]uint64
 	DeviceBases  [NumBases]uint64
 	DeviceBytes  uint64
-	Message      string // why, when Result is not 0; cut at 128 bytes
-	// SegmentOffset is where in its file the segment begins: 0, but with HelloPlaced.
+	Message      string // the reason, if Result is not 0; cut at 128 bytes
+	// SegmentOffset is the offset of the segment in its file: 0, except with HelloPlaced.
 	SegmentOffset uint64
 }
 
-// MapRequest tells the worker which candidate of each window the guest could map.
+// MapRequest gives the candidates of each window that the guest could map.
 type MapRequest struct{ Arena, Device uint32 }
 
-// MapReply says whether the worker could map the same.
+// MapReply reports whether the worker could map the same candidates.
 type MapReply struct {
 	Result         int32
 	ArenaOK, DevOK bool

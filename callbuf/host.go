@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// Host is the host's side of a segment. Next, Park and Publish belong to one
-// goroutine, the poller; the rest may be called from any.
+// Host is the host's side of a segment. Next, Park and Publish belong to one goroutine, the poller; the other
+// methods may be called from any goroutine.
 type Host struct {
 	mem   []byte
 	arena []byte
 	l     Layout
 	next  uint32 // free-running index of the next slot to read
-	told  uint32 // head as the guest was last told
-	err   error  // the first protocol error; the ring is dead after it
+	told  uint32 // head as last published to the guest
+	err   error  // the first protocol error; after it the ring is dead
 
 	apart     bool          // FeatureApart
 	bell      bool          // FeatureBell
 	rouse     bool          // FeatureRouse
-	roused    atomic.Uint32 // apart: Unpark was called since the poller last parked
-	rung      atomic.Uint32 // bell without rouse: how often Rung was called
-	idleAt    uint32        // apart: next when the poller last parked
-	idleSince time.Time     // and since when that is so
+	roused    atomic.Uint32 // apart: set by Unpark, cleared when Park returns
+	rung      atomic.Uint32 // bell without rouse: number of calls of Rung
+	idleAt    uint32        // apart: next at the start of the idle time
+	idleSince time.Time     // apart: start of the idle time
 }
 
-// Format writes the header of a fresh segment, all zero before, and returns
-// the host's side of it. mem is page-aligned and l.SegmentBytes long.
+// Format writes the header of a fresh segment, which must be all zero, and returns the host's side of it. mem
+// is page-aligned and l.SegmentBytes long.
 func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 	if uint64(len(mem)) < l.SegmentBytes {
 		return nil, fmt.Errorf("segment of %d bytes: layout needs %d", len(mem), l.SegmentBytes)
@@ -36,7 +36,7 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 	return NewHost(mem, l, features), nil
 }
 
-// FormatHeader writes the header alone, of a segment whose first page mem is.
+// FormatHeader writes only the header; mem is the segment's first page.
 func FormatHeader(mem []byte, l Layout, generation, features uint64) {
 	le.PutUint32(mem[offVersion:], Version)
 	le.PutUint32(mem[offHeaderBytes:], HeaderBytes)
@@ -56,9 +56,9 @@ func FormatHeader(mem []byte, l Layout, generation, features uint64) {
 	word64(mem, offMagic).Store(Magic)
 }
 
-// NewHost is the host's side of a segment that Format prepared; l and features are
-// the host's own copies, never read back from the segment. mem is all of it, or all before
-// its arena; see UseArena.
+// NewHost returns the host's side of a segment that Format prepared; l and features are the host's own
+// copies, never read back from the segment. mem is the whole segment, or the part before its arena; see
+// UseArena.
 func NewHost(mem []byte, l Layout, features uint64) *Host {
 	h := &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: features&FeatureBell != 0, rouse: features&FeatureRouse != 0}
 	if uint64(len(mem)) >= l.SegmentBytes {
@@ -67,10 +67,11 @@ func NewHost(mem []byte, l Layout, features uint64) *Host {
 	return h
 }
 
-// UseArena says where the arena is, of l.ArenaBytes, if not behind the rest. There is none before.
+// UseArena sets the arena's memory, of l.ArenaBytes, if it does not follow the rest of the segment. Until
+// then there is none.
 func (h *Host) UseArena(mem []byte) { h.arena = mem }
 
-// Layout is the private layout.
+// Layout returns the host's private copy of the layout.
 func (h *Host) Layout() Layout { return h.l }
 
 func (h *Host) slot(i uint32) uint64 {
@@ -81,19 +82,19 @@ func (h *Host) published(i uint32) bool {
 	return word64(h.mem, h.slot(i)).Load() == uint64(i)+1
 }
 
-// Ready says whether a packet waits.
+// Ready reports whether a packet waits.
 func (h *Host) Ready() bool { return h.published(h.next) || h.reported() }
 
 func (h *Host) reported() bool { return word32(h.mem, offReport).Load() == reportMade }
 
-// TakeReports lets the guest put packets beside the ring. Next returns them before those
-// that are in it, and Report also while what is in it can't be taken.
+// TakeReports permits the guest to put packets beside the ring. Next returns them before the packets in the
+// ring, and Report returns them also while the packets in the ring cannot be taken.
 func (h *Host) TakeReports() { word32(h.mem, offReportTaken).Store(1) }
 
-// TakeLong lets the guest send packets of more than 64 slots.
+// TakeLong permits packets of more than 64 slots.
 func (h *Host) TakeLong() { word32(h.mem, offPacketSlots).Store(h.l.packetSlots()) }
 
-// Reports says that the guest puts beside the ring what must not wait for what is in it.
+// Reports reports whether the guest puts urgent packets beside the ring.
 func (h *Host) Reports() bool { return word32(h.mem, offReport).Load() != 0 }
 
 // Report is Next for a packet beside the ring.
@@ -114,16 +115,15 @@ func (h *Host) Report(p *Packet) (bool, error) {
 	return true, nil
 }
 
-// Next copies the next packet into p. It reports false when there is none, or
-// when the guest broke the protocol: then the error says how, and the same
-// error is returned for ever.
+// Next copies the next packet into p. It returns false if there is none, or if the guest broke the protocol:
+// then the error gives the reason, and every later call returns the same error.
 func (h *Host) Next(p *Packet) (bool, error) {
 	if ok, err := h.Report(p); ok || err != nil {
 		return ok, err
 	}
 	ready := h.published(h.next)
 	if !ready || h.next-h.told >= h.l.RingSlots/4 {
-		h.Publish() // of what was served: who finds its packet taken may look for what came of it
+		h.Publish() // head for the packets served: a guest that finds its packet taken may look for its effects
 	}
 	if !ready {
 		return false, nil
@@ -136,7 +136,7 @@ func (h *Host) Next(p *Packet) (bool, error) {
 	if slots > h.l.packetSlots() {
 		return false, h.fail("payload of %d bytes in slot %d", n, h.next)
 	}
-	if n > lineBody-packetHeader { // else the second line stays in the producer's cache
+	if n > lineBody-packetHeader { // otherwise the second line stays in the producer's cache
 		copy(p.body[lineBody:slotBody], first[8+lineBody:])
 	}
 	for i := uint32(1); i < slots; i++ {
@@ -153,7 +153,7 @@ func (h *Host) Next(p *Packet) (bool, error) {
 	return true, nil
 }
 
-// unpack reads a packet's header from its body, and checks it. It has a payload of n bytes.
+// unpack reads and checks a packet's header from its body. The packet has a payload of n bytes.
 func (h *Host) unpack(p *Packet, n int) error {
 	p.Header = Header{
 		Op:        le.Uint16(p.body[0:]),
@@ -175,9 +175,8 @@ func (h *Host) fail(format string, args ...any) error {
 	return h.err
 }
 
-// Publish tells the guest how far the ring was read. Next does it, for the packets
-// before, when the ring is empty and every quarter of it; a poller that is about to
-// wait for something else does it first.
+// Publish stores the ring's head for the guest. Next does it, for the packets before, when the ring is empty
+// and every quarter of it; a poller that is about to wait for something else calls it first.
 func (h *Host) Publish() {
 	if h.told == h.next {
 		return
@@ -186,7 +185,7 @@ func (h *Host) Publish() {
 	head, waiting := word32(h.mem, offHead), word32(h.mem, offProducersWaiting)
 	wake := waiting.Load() != 0
 	if wake {
-		waiting.Store(0) // before head moves: who says so later may wait for the next move
+		waiting.Store(0) // before head moves: a producer that sets it later may wait for the next move
 	}
 	head.Store(h.next)
 	if wake || waiting.Load() != 0 {
@@ -194,16 +193,15 @@ func (h *Host) Publish() {
 	}
 }
 
-// wake wakes up to n of the guest's threads that sleep on a word. Those of another
-// kernel look for themselves.
+// wake wakes up to n of the guest's threads that sleep on a word. Threads under another kernel poll.
 func (h *Host) wake(w *atomic.Uint32, n int) {
 	if !h.apart {
 		FutexWake(w, n)
 	}
 }
 
-// Park announces that the poller sleeps, looks once more, and sleeps until a
-// producer or Unpark wakes it, or timeout has passed.
+// Park announces that the poller sleeps, checks for packets once more, and blocks until a producer or Unpark
+// wakes it, or timeout has passed.
 func (h *Host) Park(timeout time.Duration) {
 	if h.apart {
 		if h.next != h.idleAt || h.idleSince.IsZero() {
@@ -240,9 +238,9 @@ func (h *Host) Unpark() {
 	}
 }
 
-// Reply answers the caller that waits in slot for tag. A slot out of range and
-// data above MaxReplyData are refused. That the caller sleeps is its own to take
-// back: it may see the answer, go on and announce the next sleep before we wake it.
+// Reply answers the caller that waits in slot for tag. It refuses a slot out of range and data above
+// MaxReplyData. The caller itself clears its sleep mark: it may see the answer, go on and announce the next
+// sleep before it is woken.
 func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	if uint32(slot) >= h.l.ReplySlots || len(data) > MaxReplyData {
 		return fmt.Errorf("reply of %d bytes to slot %d: out of range", len(data), slot)
@@ -259,9 +257,9 @@ func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	return nil
 }
 
-// CompleteEvent stores the serial of a completed record in the event's word, and
-// wakes the thread that waits there, as a reply would: its wait is not in the
-// ring, where it would come behind calls that the gate holds back.
+// CompleteEvent stores the serial of a completed record in the event's word, and wakes the thread that waits
+// there, as a reply would. That wait is not in the ring, where it would queue behind calls that the gate
+// holds back.
 func (h *Host) CompleteEvent(event, serial uint64) {
 	at := uint64(h.l.EventOffset) + (event&uint64(h.l.EventWords-1))*eventBytes
 	word64(h.mem, at).Store(serial)
@@ -275,8 +273,8 @@ func (h *Host) CompleteEvent(event, serial uint64) {
 	}
 }
 
-// Release tells the guest that a staging block was read; n is the packet's
-// release field: the word's index plus one, 0 for none. Out of range is ignored.
+// Release reports to the guest that a staging block was read; n is the packet's release field: the word's
+// index plus one, 0 for none. It ignores an n out of range.
 func (h *Host) Release(n uint32) {
 	if n-1 < h.l.ReleaseWords {
 		word32(h.mem, uint64(h.l.ReleaseOffset)+uint64(n-1)*4).Store(1)
@@ -289,14 +287,14 @@ func (h *Host) Poison(result int32) { word32(h.mem, offProcessPoison).Store(uint
 // resultUnknown is CUDA_ERROR_UNKNOWN.
 const resultUnknown = 999
 
-// Abandon makes every call of a process return an error whose worker has ended, unless that
-// has said why itself. It takes the segment's first page.
+// Abandon makes every call of a process whose worker has ended return an error, unless the worker set a
+// result itself. It takes the segment's first page.
 func Abandon(header []byte) {
 	word32(header, offProcessPoison).CompareAndSwap(0, resultUnknown)
 }
 
-// LastWords leaves a text for the program's stderr, which the guest prints when a call fails next. A text that waits
-// already stays: it is nearer to the cause.
+// LastWords leaves a text for the program's stderr, which the guest prints when a call fails next. A text
+// that waits already stays: it is nearer to the cause.
 func (h *Host) LastWords(text string) {
 	wait := word32(h.mem, offWordsWait)
 	if wait.Load() != 0 {
@@ -318,12 +316,10 @@ func (h *Host) PoisonContext(id uint32, result int32) {
 	}
 }
 
-// Owe tells whether a context owes the guest the error of a queued call: then a
-// call that synchronises has to come and fetch it.
+// Owe sets whether a context has a pending error of a queued call: then a synchronising call must fetch it.
 func (h *Host) Owe(id uint32, owes bool) { h.tell(offContextOwes, id, owes) }
 
-// TextWaits tells whether a context has text for the program: then a call that
-// synchronises has to come and fetch it.
+// TextWaits sets whether a context has text for the program: then a synchronising call must fetch it.
 func (h *Host) TextWaits(id uint32, waits bool) { h.tell(offContextText, id, waits) }
 
 // tell sets a context's word among those at off.
@@ -338,24 +334,24 @@ func (h *Host) tell(off uint64, id uint32, yes bool) {
 	word32(h.mem, off+uint64(id)*4).Store(v)
 }
 
-// SetHeld says whether the poller is waiting with a call that it can't let through
-// yet: then who only asks should not wait for it.
+// SetHeld sets whether the poller is holding a call that it can't let through yet: then a query should not
+// wait for it.
 func (h *Host) SetHeld(held bool) {
 	v := uint32(0)
 	if held {
 		v = 1
 	}
 	word32(h.mem, offHeld).Store(v)
-	if held && word32(h.mem, offProducersWaiting).Load() != 0 { // it stands until head moves
+	if held && word32(h.mem, offProducersWaiting).Load() != 0 { // the ring stands still until head moves
 		h.wake(word32(h.mem, offHead), 1<<30)
 	}
 }
 
-// SetSpin says how long the guest's threads may spin for a reply.
+// SetSpin sets how long the guest's threads may spin for a reply.
 func (h *Host) SetSpin(d time.Duration) { word32(h.mem, offSpin).Store(uint32(min(d, time.Second))) }
 
-// Arena is n bytes of the arena from off on, or false if they are not in it.
-// The guest may write them at any time.
+// Arena returns n bytes of the arena from off on, or false if they are not in it. The guest may write them at
+// any time.
 func (h *Host) Arena(off, n uint64) ([]byte, bool) {
 	if all := uint64(len(h.arena)); off > all || n > all-off {
 		return nil, false

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewFile makes the shared memory of a process guest's segment: a memfd of
-// l.SegmentBytes, sealed so that nobody can shrink it under the other side's
-// feet. Its pages are committed as they are touched.
+// NewFile makes the shared memory of a process guest's segment: a memfd of l.SegmentBytes, sealed so that
+// neither side can shrink it while the other uses it. Its pages are committed as they are touched.
 func NewFile(l Layout) (*os.File, error) {
 	fd, err := unix.MemfdCreate("pegasus-segment", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -27,7 +26,7 @@ func NewFile(l Layout) (*os.File, error) {
 	return f, nil
 }
 
-// Map maps a segment file whole, at any address.
+// Map maps a whole segment file, at any address.
 func Map(f *os.File, bytes uint64) ([]byte, error) {
 	mem, err := unix.Mmap(int(f.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -17,14 +17,14 @@ func MapParts(f *os.File, parts Extents) ([]byte, error) {
 	return mem, nil
 }
 
-// MapPartsAt maps them at an address, unless something is there already.
+// MapPartsAt maps the parts at an address, unless a mapping exists there already.
 func MapPartsAt(f *os.File, parts Extents, base uint64) ([]byte, bool) {
 	mem, err := mapParts(f, parts, uintptr(base))
 	return mem, err == nil
 }
 
-// mapParts reserves the addresses of all, and puts each part over its own. The
-// slice is right as long as nobody unmaps it: the mapping is made here and has that length.
+// mapParts reserves the addresses of all parts, and maps each part over its own. The slice is valid until it
+// is unmapped: the mapping is made here and has that length.
 func mapParts(f *os.File, parts Extents, base uintptr) ([]byte, error) {
 	total := uintptr(parts.Bytes())
 	flags := uintptr(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE)

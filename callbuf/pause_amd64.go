@@ -1,4 +1,4 @@
 package callbuf
 
-// pause tells the core that the caller spins.
+// pause executes the processor's spin-wait hint.
 func pause()

@@ -5,10 +5,9 @@ import "time"
 // greedy is how long Spin keeps the processor to itself.
 const greedy = 3 * time.Microsecond
 
-// Spin calls ready until it is true or d has passed, and says which. It is for
-// waits that are expected to be shorter than a wake-up by the kernel; d bounds
-// what is wasted when they are not. After the first microseconds it offers the
-// processor to others between looks: whoever is waited for may need this one.
+// Spin calls ready until it returns true or d has passed, and returns the last result. It is for waits that
+// are expected to be shorter than a wake-up by the kernel; d bounds the waste when they are not. After the
+// first microseconds it yields the processor between calls: the other side may need this one.
 func Spin(d time.Duration, ready func() bool) bool {
 	if ready() {
 		return true

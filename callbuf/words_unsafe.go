@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// word32 is the aligned 32-bit word at off. It is right because segments are
-// page-aligned mappings, every offset used is a multiple of four that was
-// checked against the layout, and the mapping outlives the Host or Guest.
+// word32 returns the aligned 32-bit word at off. It is safe because segments are page-aligned mappings, every
+// offset used is a multiple of four that was checked against the layout, and the mapping outlives the Host or
+// Guest.
 func word32(mem []byte, off uint64) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off : off+4 : off+4][0]))
 }

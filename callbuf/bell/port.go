@@ -1,13 +1,12 @@
-// Package bell is how a virtual machine's agent and its hub wake each other: by a
-// virtio-serial port, which is a character device there and a socket of QEMU's here, or by
-// an event channel of Xen. What
-// is to be done lies in the region (callbuf/region); a byte in the port only says that it
-// is time to look, and one that gets lost costs no more than that somebody looks later.
+// Package bell lets a virtual machine's agent and its hub wake each other: by a virtio-serial port, which is
+// a character device in the machine and a socket of QEMU's on the host, or by an event channel of Xen. The
+// data is in the region (callbuf/region); a byte in the port is only a hint to check it, and a lost byte only
+// delays that check.
 //
-// Who calls it: agent (guest/agent) and hub (hypervisor/hub), each with its end.
+// Callers: agent (guest/agent) and hub (hypervisor/hub), each with its end.
 //
-// Whom it trusts: nobody at the other end. What comes isn't looked at, and who rings all
-// the time is heard now and then.
+// Trust boundary: the port; the other end is not trusted. The contents of what it sends are ignored, and the
+// rate of its rings is limited.
 package bell
 
 import (
@@ -21,36 +20,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is by what a machine finds its port among others.
+// Name identifies the port among the machine's ports.
 const Name = "org.pegasus.0"
 
 const (
-	// openAgain is how often a port is looked for that isn't there, or that nobody holds
-	// at the other end.
+	// openAgain is the retry interval for a port that does not exist, or whose other end is not open.
 	openAgain = 500 * time.Millisecond
-	// patience is how long a port may take to come before that is worth a word: hub and agent
-	// are often there first.
+	// patience is how long a port may be missing before that is reported: hub and agent often start first.
 	patience = 2 * time.Second
-	// hearAgain is how often rings are heard in the long run, and atOnce how many more may
-	// come together: programs that don't know of each other ring.
+	// hearAgain is the interval at which rings are received in the long run, and atOnce the permitted burst
+	// beyond that: independent programs ring.
 	hearAgain = 5 * time.Millisecond
 	atOnce    = 2
 )
 
-// Conn is a port that is open, and never blocks.
+// Conn is an open, non-blocking port.
 type Conn interface {
 	io.Closer
 	syscall.Conn
 }
 
-// waker is a Conn at which to ring is not to write a byte, and to hear isn't all there is to
-// do with what was read: it has to be acknowledged.
+// waker is a Conn that rings by other means than a byte, and whose received data must be acknowledged.
 type waker interface {
 	Ring(fd uintptr)
 	Heard(fd uintptr, said []byte) error
 }
 
-// Port is one end of a port, whether there is one just now or not.
+// Port is one end of a port, connected or not.
 type Port struct {
 	open   func() (Conn, error)
 	again  bool // after an end of file the Conn is of no use
@@ -59,33 +55,33 @@ type Port struct {
 	rings chan struct{}
 	live  atomic.Bool
 
-	// Of keep.
+	// Fields of keep.
 	since time.Time // of the beginning
-	told  bool      // change was told whether the port lives
-	paced time.Time // until then nothing is heard, if that is to come; see pace
+	told  bool      // change was called with the port's state
+	paced time.Time // until then no rings are received, if later than now; see pace
 
 	mu   sync.Mutex
 	conn syscall.RawConn // nil while there is none
 	wake func(fd uintptr)
 }
 
-// Listen keeps a port until ctx ends: it is opened, and opened again after it was lost.
-// reopen says that an end of file is the end of a Conn, as a socket's is; a device only
-// says so while nobody has opened the other end. change is told when the port comes to
-// live (nil) or is found dead for a while, and why; never twice the same.
+// Listen keeps a port open until ctx ends, and reopens it when it was lost. reopen means that an end of file
+// ends a Conn, as a socket's does; a device returns it only while the other end is not open. change is called
+// with nil when the port becomes live, and with the reason when it has been dead for a while; never twice
+// with the same state.
 func Listen(ctx context.Context, open func() (Conn, error), reopen bool, change func(error)) *Port {
 	p := &Port{open: open, again: reopen, change: change, rings: make(chan struct{}, 1), since: time.Now()}
 	go p.keep(ctx)
 	return p
 }
 
-// Live says whether somebody holds the other end.
+// Live reports whether the other end is open.
 func (p *Port) Live() bool { return p.live.Load() }
 
-// Rings tells of rings, and of the port's life and death; several at once are one.
+// Rings receives an element after a ring and after a change of the port's liveness; pending ones are merged.
 func (p *Port) Rings() <-chan struct{} { return p.rings }
 
-// Ring rings at the other end. It never waits: what doesn't fit is lost.
+// Ring rings the other end. It never blocks: a byte that does not fit is dropped.
 func (p *Port) Ring() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +116,7 @@ func (p *Port) keep(ctx context.Context) {
 	}
 }
 
-// set takes down whether the port lives, and tells whoever wants to know.
+// set updates the port's liveness, and calls change.
 func (p *Port) set(err error) {
 	switch {
 	case p.told && p.live.Load() == (err == nil):
@@ -134,7 +130,7 @@ func (p *Port) set(err error) {
 	p.hint()
 }
 
-// use listens at a port until that is of no more use.
+// use listens at a port until the Conn fails.
 func (p *Port) use(ctx context.Context, c Conn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -172,7 +168,7 @@ func (p *Port) use(ctx context.Context, c Conn) error {
 	}
 }
 
-// pace counts a ring, and says for how long no other is heard.
+// pace counts a ring, and returns for how long no other is received.
 func (p *Port) pace(now time.Time) time.Duration {
 	if earliest := now.Add(-atOnce * hearAgain); p.paced.Before(earliest) {
 		p.paced = earliest
@@ -181,7 +177,7 @@ func (p *Port) pace(now time.Time) time.Duration {
 	return p.paced.Sub(now)
 }
 
-// hear waits for a ring.
+// hear blocks until a ring.
 func (p *Port) hear(raw syscall.RawConn, heard func(fd uintptr, said []byte) error) error {
 	var b [512]byte
 	var n int
@@ -194,7 +190,7 @@ func (p *Port) hear(raw syscall.RawConn, heard func(fd uintptr, said []byte) err
 		if err != unix.EAGAIN {
 			return true
 		}
-		p.set(nil) // the other end is held, and silent
+		p.set(nil) // the other end is open, and silent
 		return false
 	})
 	switch {

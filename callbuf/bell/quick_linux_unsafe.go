@@ -6,18 +6,18 @@ import (
 	"unsafe"
 )
 
-// What is on the way of a ring doesn't tell the scheduler of its system calls, which never wait:
-// a runtime that hears of one after a pause first wakes its monitor, and where there is one
-// processor that runs before us.
+// The functions on the path of a ring bypass the Go scheduler for their system calls, which never block:
+// after a pause, entering one through the scheduler first wakes the runtime's monitor, which on a single
+// processor runs before the caller.
 
-// ring writes a byte, if it fits. The byte is a variable of the package: it doesn't move.
+// ring writes a byte, if it fits. The byte is a package variable, so it does not move.
 func ring(fd uintptr) {
 	syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&aRing)), 1)
 }
 
 var aRing byte = 1
 
-// Read reads a message from a socket that has one, or waits for one. The buffer isn't empty.
+// Read reads a message from a socket, and blocks until there is one. The buffer must not be empty.
 func Read(c syscall.RawConn, buf []byte) (n int, err error) {
 	closed := c.Read(func(fd uintptr) bool {
 		got, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))

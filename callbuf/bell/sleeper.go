@@ -7,9 +7,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// A side that has nothing to do looks again after naps, the longer the rarer. Once they
-// are at their longest, and both sides have a port, it says that it is to be rung and
-// sleeps, but for a look now and then.
+// A side without work polls at growing intervals. Once they are at their longest, and both sides have a port,
+// it publishes Asleep and sleeps, with a poll now and then.
 const (
 	firstNap   = 200 * time.Microsecond
 	longestNap = 10 * time.Millisecond
@@ -22,31 +21,31 @@ type Words interface {
 	Bell() region.Bell // of the other side
 }
 
-// Sleeper is how a side waits when there is nothing to do.
+// Sleeper implements a side's wait for work.
 type Sleeper struct {
 	port   *Port
-	events <-chan func() // what others of this side want done
+	events <-chan func() // functions that other goroutines of this side submit
 	nap    time.Duration
 }
 
-// NewSleeper is a Sleeper that can be woken by a port and by events.
+// NewSleeper returns a Sleeper that a port and events can wake.
 func NewSleeper(p *Port, events <-chan func()) *Sleeper {
 	return &Sleeper{port: p, events: events, nap: firstNap}
 }
 
-// Worked says that there was something to do: there may be more soon.
+// Worked records that there was work: more may follow soon.
 func (s *Sleeper) Worked() { s.nap = firstNap }
 
-// Notify rings if the other side sleeps. It is to be called after something was left for it.
+// Notify rings if the other side sleeps. It must be called after data was left for that side.
 func (s *Sleeper) Notify(w Words) {
 	if w.Bell() == region.Asleep {
 		s.port.Ring()
 	}
 }
 
-// Sleep waits until it is time to look, and does what others want done meanwhile. w is nil
-// as long as there is no control area: then a port that lives will be rung. look looks
-// once more, and says whether there was something to do. It is said whether the port rang.
+// Sleep blocks until the next poll is due, and runs submitted functions meanwhile. w is nil as long as there
+// is no control area: then a live port will be rung. look polls once more, and reports whether there was
+// work. The result reports whether the port rang.
 func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) (rung bool) {
 	live := s.port.Live()
 	long := live && s.nap >= longestNap && (w == nil || w.Bell() != region.NoBell)

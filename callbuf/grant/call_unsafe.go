@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is an ioctl, without anything that the Go runtime does to file and poller.
+// call performs an ioctl without registering the file with the Go runtime's poller.
 func call[T any](f *os.File, request uintptr, argument *T) (result uintptr, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {

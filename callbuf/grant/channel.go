@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Channel is an event channel with a file of its own: a bell.Conn, at which to ring and to hear
-// takes more than bytes.
+// Channel is an event channel with a file of its own: a bell.Conn whose rings need more than writing and
+// reading bytes.
 type Channel struct {
 	events *Events
 	port   Port
 }
 
-// OfferChannel is an end to which another domain may bind itself, at Port.
+// OfferChannel returns an end to which another domain may bind itself, at Port.
 func OfferChannel(to Domain) (*Channel, error) {
 	return newChannel(func(e *Events) (Port, error) { return e.Offer(to) })
 }
 
-// BindChannel is the other end of what a domain offers.
+// BindChannel returns the other end of a channel that a domain offers.
 func BindChannel(to Domain, port Port) (*Channel, error) {
 	return newChannel(func(e *Events) (Port, error) { return e.Bind(to, port) })
 }
@@ -38,19 +38,19 @@ func newChannel(bind func(*Events) (Port, error)) (*Channel, error) {
 	return &Channel{e, p}, nil
 }
 
-// Port is the channel's number in this domain.
+// Port returns the channel's number in this domain.
 func (c *Channel) Port() Port { return c.port }
 
-// Close gives it up.
+// Close closes the channel.
 func (c *Channel) Close() error { return c.events.Close() }
 
-// SyscallConn is its file.
+// SyscallConn returns the channel's file.
 func (c *Channel) SyscallConn() (syscall.RawConn, error) { return c.events.file.SyscallConn() }
 
-// Ring tells the other end of an event.
+// Ring sends an event to the other end.
 func (c *Channel) Ring(uintptr) { c.events.Notify(c.port) }
 
-// Heard takes what was read from its file, and lets the next event come.
+// Heard processes the bytes read from the channel's file, and unmasks the channel.
 func (c *Channel) Heard(fd uintptr, said []byte) error {
 	if len(said)%4 != 0 {
 		return errors.New("event channel: half an event")

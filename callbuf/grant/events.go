@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events are the event channels that one program uses.
+// Events is a set of event channels that one program uses.
 type Events struct {
 	file *os.File
 }
 
-// OpenEvents is without channels yet.
+// OpenEvents returns an Events without channels.
 func OpenEvents() (*Events, error) {
 	f, err := open("/dev/xen/evtchn", unix.O_NONBLOCK)
 	if err != nil {
@@ -23,7 +23,7 @@ func OpenEvents() (*Events, error) {
 	return &Events{f}, nil
 }
 
-// Close gives up all channels.
+// Close closes all channels.
 func (e *Events) Close() error { return e.file.Close() }
 
 const (
@@ -33,7 +33,7 @@ const (
 	ioctlNotify          = 0x00044504
 )
 
-// Offer makes a channel to which another domain may bind itself.
+// Offer allocates a channel to which another domain may bind itself.
 func (e *Events) Offer(to Domain) (Port, error) {
 	arg := [1]uint32{uint32(to)}
 	port, err := call(e.file, ioctlBindUnbound, &arg[0])
@@ -43,8 +43,8 @@ func (e *Events) Offer(to Domain) (Port, error) {
 	return Port(port), nil
 }
 
-// Bind makes the other end of a channel that a domain offers. Each end is told of one event
-// at once: an event is a hint to look at what is shared, not a message.
+// Bind allocates the other end of a channel that a domain offers. Pending events of an end are merged into
+// one: an event is a hint to check the shared memory, not a message.
 func (e *Events) Bind(to Domain, port Port) (Port, error) {
 	arg := [2]uint32{uint32(to), uint32(port)}
 	local, err := call(e.file, ioctlBindInterdomain, &arg[0])
@@ -54,31 +54,31 @@ func (e *Events) Bind(to Domain, port Port) (Port, error) {
 	return Port(local), nil
 }
 
-// Unbind gives up a channel.
+// Unbind closes a channel.
 func (e *Events) Unbind(p Port) error {
 	arg := [1]uint32{uint32(p)}
 	_, err := call(e.file, ioctlUnbind, &arg[0])
 	return err
 }
 
-// Notify tells the other end of an event. Nobody waits; events that weren't seen yet are one.
+// Notify sends an event to the other end. It never blocks; events that are still pending are merged.
 func (e *Events) Notify(p Port) error {
 	arg := [1]uint32{uint32(p)}
 	_, err := call(e.file, ioctlNotify, &arg[0])
 	return err
 }
 
-// Next waits for an event, and lets the next one of that channel come.
+// Next blocks until an event arrives, and unmasks its channel.
 func (e *Events) Next() (Port, error) {
 	var b [4]byte
 	if _, err := e.file.Read(b[:]); err != nil {
 		return 0, err
 	}
-	if _, err := e.file.Write(b[:]); err != nil { // it is masked until then
+	if _, err := e.file.Write(b[:]); err != nil { // the channel is masked until then
 		return 0, err
 	}
 	return Port(binary.NativeEndian.Uint32(b[:])), nil
 }
 
-// SetDeadline bounds how long Next waits; it fails with os.ErrDeadlineExceeded.
+// SetDeadline bounds the wait of Next, which then fails with os.ErrDeadlineExceeded.
 func (e *Events) SetDeadline(t time.Time) error { return e.file.SetReadDeadline(t) }

@@ -1,12 +1,11 @@
-// Package grant is how two domains of Xen share memory and wake each other, by the devices that
-// Linux has for that: one domain grants pages of its own to another, which maps them, and event
-// channels carry nothing but that something has happened. It decides nothing.
+// Package grant lets two domains of Xen share memory and wake each other, by Linux's devices for that: one
+// domain grants pages of its own to another, which maps them, and event channels carry hints without data. It
+// contains no policy.
 //
-// Who calls it: the agent of a domU (guest/xen), which grants, and its hub in Dom0
-// (hypervisor/xen), which maps.
+// Callers: the agent of a domU (guest/xen), which grants, and its hub in Dom0 (hypervisor/xen), which maps.
 //
-// Whom it trusts: the kernel. What pages another domain grants, and what is in them, is up to it:
-// a mapping of what isn't granted fails.
+// Trust boundary: the package trusts the kernel. The other domain decides which pages it grants, and controls
+// their contents: mapping a page that is not granted fails.
 //
 // The layouts are those of Linux's include/uapi/xen, for x86-64.
 package grant
@@ -27,10 +26,10 @@ type Port uint32
 // Ref is the number under which a domain grants a page.
 type Ref uint32
 
-// PageBytes is what a Ref stands for.
+// PageBytes is the size of the page that a Ref identifies.
 const PageBytes = 4096
 
-// open opens a device; one that can be waited for is not blocking.
+// open opens a device, non-blocking if the flags request it.
 func open(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC|flags, 0)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Grant is pages of this domain that another one may map, in one piece. It has a file of
-// its own: whoever has that can map these pages, and no others.
+// Grant is a set of contiguous pages of this domain that another domain may map. It has a file of its own: a
+// process that has the file can map these pages, and no others.
 type Grant struct {
 	File *os.File
 	Refs []Ref
-	from uint64 // where they are in the file
+	from uint64 // their offset in the file
 }
 
 const (
@@ -24,12 +24,12 @@ const (
 	grantWritable = 1
 )
 
-// MaxPages is the most pages of one grant or mapping: what the references of fit into the
-// memory that the kernel copies them to.
+// MaxPages is the limit of one grant or mapping: its references must fit into the memory that the kernel
+// copies them to.
 const MaxPages = 1 << 16
 
-// GrantPages makes pages, which are zero, and grants them to another domain. The kernel's
-// limit for all of a domain is in /sys/module/xen_gntalloc/parameters/limit.
+// GrantPages allocates zeroed pages and grants them to another domain. The kernel's limit for all pages of a
+// domain is in /sys/module/xen_gntalloc/parameters/limit.
 func GrantPages(to Domain, pages int, writable bool) (*Grant, error) {
 	if pages < 1 || pages > MaxPages {
 		return nil, fmt.Errorf("grant %d pages: want 1 to %d", pages, MaxPages)
@@ -59,7 +59,7 @@ func GrantPages(to Domain, pages int, writable bool) (*Grant, error) {
 	return g, nil
 }
 
-// Offset is where in its file a program maps the grant's first page.
+// Offset returns the offset in its file at which a program maps the grant's first page.
 func (g *Grant) Offset() uint64 { return g.from }
 
 // Map maps the pages in this process.
@@ -67,17 +67,17 @@ func (g *Grant) Map() ([]byte, error) {
 	return unix.Mmap(int(g.File.Fd()), int64(g.from), len(g.Refs)*PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// AtEnd has the kernel clear a byte of the pages when nobody in this domain has their file or maps them any more,
-// such as by this process's death. The other domain may map them still.
+// AtEnd makes the kernel clear a byte of the pages when no process in this domain has their file or maps them
+// any more, for example because this process has died. The other domain may map them still.
 func (g *Grant) AtEnd(offset uint64) error {
 	return unmapNotify(g.File, g.from+offset, unmapClearByte, 0)
 }
 
-// Close gives up the grant, which lasts until nobody maps its pages any more, on either side.
+// Close closes the file. The grant lasts until its pages are unmapped on both sides.
 func (g *Grant) Close() error { return g.File.Close() }
 
-// A Mapper maps pages that other domains grant. It has a file of its own: whoever has that can
-// map what was added to it, in whatever process.
+// Mapper maps pages that other domains grant. It has a file of its own: a process that has the file can map
+// the pages that were added to it.
 type Mapper struct {
 	File *os.File
 }
@@ -87,7 +87,7 @@ const (
 	mapBytes = 16 // before the references
 )
 
-// NewMapper is one of nothing yet.
+// NewMapper returns a Mapper without pages.
 func NewMapper() (*Mapper, error) {
 	f, err := open("/dev/xen/gntdev", 0)
 	if err != nil {
@@ -96,9 +96,9 @@ func NewMapper() (*Mapper, error) {
 	return &Mapper{f}, nil
 }
 
-// Add takes pages that a domain grants, and returns where in the file they can be mapped: all
-// at once, and only once, but they may be added several times. Whether the domain does grant
-// them shows when they are mapped.
+// Add adds pages that a domain grants, and returns the offset in the file at which they can be mapped: all at
+// once, and only once, but they may be added several times. Whether the domain does grant them shows when
+// they are mapped.
 func (m *Mapper) Add(of Domain, refs []Ref) (offset uint64, err error) {
 	if len(refs) < 1 || len(refs) > MaxPages {
 		return 0, fmt.Errorf("map %d pages: want 1 to %d", len(refs), MaxPages)
@@ -116,30 +116,30 @@ func (m *Mapper) Add(of Domain, refs []Ref) (offset uint64, err error) {
 	return ne.Uint64(arg[8:]), nil
 }
 
-// ErrNotGranted is of pages that a domain doesn't grant, or not so: that it is to blame for.
+// ErrNotGranted is returned for pages that a domain does not grant, or not with that access: a fault of the
+// domain.
 var ErrNotGranted = errors.New("the domain doesn't grant that")
 
-// Map maps what was added, in this process, to write to it if writable, as the domain has to
-// allow.
+// Map maps added pages in this process, with write access if writable, which the domain must have granted.
 func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
 	prot := unix.PROT_READ
 	if writable {
 		prot |= unix.PROT_WRITE
 	}
 	mem, err := unix.Mmap(int(m.File.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
-	if err == unix.EINVAL { // what else it is said of, such as that Xen has no room to note it, the kernel doesn't tell apart
+	if err == unix.EINVAL { // the kernel returns it for other causes, too, such as Xen's lack of space
 		err = fmt.Errorf("%w (%w)", ErrNotGranted, err)
 	}
 	return mem, err
 }
 
-// AtUnmap has the kernel clear a byte, which lies so far from where something is mapped in
-// the file, and send an event, when that is unmapped: such as by this process's death.
+// AtUnmap makes the kernel clear the byte at an offset of the file, and send an event, when that page is
+// unmapped, for example because this process has died.
 func (m *Mapper) AtUnmap(offset uint64, p Port) error {
 	return unmapNotify(m.File, offset, unmapClearByte|unmapSendEvent, p)
 }
 
-// unmapNotify is the same for pages that are granted and that are mapped.
+// unmapNotify is AtEnd and AtUnmap, for granted and mapped pages.
 func unmapNotify(f *os.File, offset uint64, action uint32, p Port) error {
 	var arg [16]byte
 	ne := binary.NativeEndian
@@ -158,16 +158,16 @@ const (
 	unmapSendEvent   = 2
 )
 
-// Close gives up what nobody maps any more.
+// Close closes the file. Mapped pages stay mapped.
 func (m *Mapper) Close() error { return m.File.Close() }
 
-// Map maps pages of a domain's in this process. They stay until unmap.
+// Map maps pages of a domain in this process. They stay mapped until unmap.
 func Map(of Domain, refs []Ref, writable bool) (mem []byte, unmap func(), err error) {
 	m, err := NewMapper()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer m.Close() // what is mapped stays
+	defer m.Close() // mappings stay
 	at, err := m.Add(of, refs)
 	if err == nil {
 		mem, err = m.Map(at, len(refs), writable)

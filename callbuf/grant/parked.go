@@ -5,14 +5,14 @@ import (
 	"os"
 )
 
-// Pages and channels last as long as their files, which another process may keep for one that is
-// to come. What that finds in them is what was there.
+// Pages and channels last as long as their files, which another process may keep for a successor. The
+// successor finds their contents unchanged.
 
-// File is the channel's, for who keeps it.
+// File returns the channel's file, for the process that keeps it.
 func (c *Channel) File() *os.File { return c.events.file }
 
-// ResumeChannel is a channel whose file was kept, and which has that port. The file has to be one that doesn't
-// block. Who had it may have died between an event and letting the next one come.
+// ResumeChannel returns the channel of a kept file, with the given port. The file must be non-blocking. The
+// previous owner may have died between an event and its unmasking.
 func ResumeChannel(f *os.File, port Port) *Channel {
 	c := &Channel{&Events{f}, port}
 	if raw, err := f.SyscallConn(); err == nil {
@@ -21,5 +21,5 @@ func ResumeChannel(f *os.File, port Port) *Channel {
 	return c
 }
 
-// ResumeGrant are the pages of a grant whose file was kept; their numbers aren't known here.
+// ResumeGrant returns the grant of a kept file, with unknown page numbers.
 func ResumeGrant(f *os.File, pages int) *Grant { return &Grant{File: f, Refs: make([]Ref, pages)} }

@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// Under Xen there is no region, but pages of the machine's that its kernel grants to the host, each
-// known by a number. What is too many numbers for a message stands in tables, pages that are granted,
-// too:
+// Under Xen there is no region, but pages of the machine that its kernel grants to the host, each identified
+// by a number. Numbers that do not fit into a message are in tables, which are granted pages, too:
 //
 //	0x0  magic
-//	0x4  how many numbers follow in this table
+//	0x4  count of the numbers that follow in this table
 //	0x8  the number of the next table's page; 0: there is none
 //	0xc  0
 //	0x10 numbers of pages
 //
-// The control area's first page has the numbers of its others in a table at ControlTable. Agent and
-// hub find each other by what the machine writes into the XenStore, below StoreDir of its own part.
+// The control area's first page has the numbers of its other pages in a table at ControlTable. Agent and hub
+// find each other by the machine's XenStore entries below StoreDir.
 
-// What an agent writes below StoreDir, StoreState last, all as decimal numbers but that.
+// The entries that an agent writes below StoreDir, StoreState last; all except StoreState are decimal
+// numbers.
 const (
 	StoreDir     = "data/pegasus"
-	StoreVersion = "version" // of all this: StoreVersion1
+	StoreVersion = "version" // of this protocol: StoreVersion1
 	StoreControl = "control" // the number of the control area's first page
 	StorePort    = "port"    // of an event channel to which the hub may bind itself
 	StoreState   = "state"   // StoreReady, as long as the agent is there
@@ -34,27 +34,27 @@ const (
 	tableMagic = 0x4c42_5450 // "PTBL"
 	tableHead  = 16
 
-	// TableRefs is how many numbers a page of its own holds.
+	// TableRefs is the number of entries in a table that fills a page.
 	TableRefs = (PageBytes - tableHead) / 4
-	// ControlTable is where in the control area its table lies, and ControlPages how many pages
-	// that has, of which the table knows all but the first.
+	// ControlTable is the offset of the control area's table, and ControlPages the number of the area's
+	// pages; the table lists all but the first.
 	ControlTable = 0x400
 	ControlPages = ControlBytes / PageBytes
 	// ControlAlive is a byte of the control area that the hub sets to 1; the kernel clears it, and
 	// sends an event, when the hub ends.
 	ControlAlive = 0x300
-	// ControlAgent is one that the agent sets to 1 if its kernel clears it when nobody in the machine
-	// has the control area any more: the agent has died, and nothing is kept for another.
+	// ControlAgent is a byte that the agent sets to 1 if its kernel clears it when no process in the machine
+	// has the control area any more: then the agent has died, and leaves no state to another.
 	ControlAgent = 0x340
 )
 
-// MaxRef is the highest number of a page: who can grant that many pages can't be served.
+// MaxRef is the highest supported number of a page: a machine that grants more pages is not served.
 const MaxRef = 1<<24 - 1
 
-// Tables is how many tables hold so many numbers.
+// Tables returns the number of tables for that many numbers.
 func Tables(refs int) int { return (refs + TableRefs - 1) / TableRefs }
 
-// PutTable writes a table of at most TableRefs numbers, or as many as mem holds.
+// PutTable writes a table of at most TableRefs numbers, or as many as fit into mem.
 func PutTable(mem []byte, refs []uint32, next uint32) {
 	b := le.AppendUint32(nil, tableMagic)
 	b = le.AppendUint32(b, uint32(len(refs)))
@@ -66,8 +66,8 @@ func PutTable(mem []byte, refs []uint32, next uint32) {
 	copy(mem[:len(b)], b)
 }
 
-// ParseTable decodes a table, of which b is a private copy. No number is more than MaxRef, or 0,
-// which Xen uses itself; whether the machine grants such pages is still to be seen.
+// ParseTable decodes a table, of which b is a private copy. No number is above MaxRef, or 0, which Xen uses
+// itself; whether the machine grants such pages shows when they are mapped.
 func ParseTable(b []byte) (refs []uint32, next uint32, err error) {
 	if len(b) < tableHead || le.Uint32(b) != tableMagic {
 		return nil, 0, errors.New("region: not a table of granted pages")
@@ -91,7 +91,7 @@ func ParseTable(b []byte) (refs []uint32, next uint32, err error) {
 // GrantBody encodes the body of a Grant: the first table's number, 0 if the machine has no room.
 func GrantBody(table uint32) []byte { return le.AppendUint32(nil, table) }
 
-// ParseGrant decodes it.
+// ParseGrant decodes the body of a Grant.
 func ParseGrant(b []byte) (table uint32, err error) {
 	if len(b) != 4 {
 		return 0, fmt.Errorf("%w: grant of %d bytes", errMessage, len(b))

@@ -7,18 +7,19 @@ import (
 	"pegasus/callbuf"
 )
 
-// Kind is what a message means. Every message is of one process of the machine; the agent numbers them and never uses a number twice in a session.
+// Kind is the kind of a message. Every message is about one process of the machine; the agent numbers the
+// processes and never reuses a number in a session.
 type Kind uint16
 
 const (
-	Open    Kind = 1 + iota // guest: a process said Hello
-	Need                    // host: its segment is to have so many bytes
-	Lend                    // guest: it lies there
+	Open    Kind = 1 + iota // guest: a process sent Hello
+	Need                    // host: its segment must have this many bytes
+	Lend                    // guest: the position of the segment
 	Welcome                 // host: the answer to its Hello; a refusal ends the process's session
-	Data                    // both: what the process and its worker say to each other
+	Data                    // both: data between the process and its worker
 	Close                   // guest: the process has hung up
-	Gone                    // host: its worker has ended, and nobody uses its segment any more
-	Grant                   // guest: under Xen, instead of Lend: it is these pages; see grants.go
+	Gone                    // host: its worker has ended, and its segment is no longer in use
+	Grant                   // guest: under Xen, instead of Lend: the segment's pages; see grants.go
 	kinds
 )
 
@@ -35,13 +36,13 @@ func (k Kind) String() string {
 const (
 	slotBytes   = 512
 	messageHead = 8
-	// MaxBody is the most that a message carries beside its kind and process.
+	// MaxBody is the limit of a message's body.
 	MaxBody = slotBytes - messageHead
-	// MaxExtents is how many pieces a segment may be lent in.
+	// MaxExtents is the limit of a lent segment's extents.
 	MaxExtents = (MaxBody - 8) / 16
-	// MaxProcesses is how many processes of a machine its hub serves at once.
+	// MaxProcesses is the limit of a machine's processes that its hub serves at once.
 	MaxProcesses = 512
-	// MaxData is the most that process and worker say to each other at once.
+	// MaxData is the limit of one Data message between process and worker.
 	MaxData = 64
 )
 
@@ -76,12 +77,12 @@ func parse(b []byte) (Message, error) {
 	return m, nil
 }
 
-// Body of Open: the Hello as the process said it, and its number in the machine.
+// The body of Open is the process's Hello and its number in the machine.
 
 // OpenBody encodes the body of an Open.
 func OpenBody(h callbuf.Hello, pid uint32) []byte { return le.AppendUint32(h.Append(nil), pid) }
 
-// ParseOpen decodes it.
+// ParseOpen decodes the body of an Open.
 func ParseOpen(b []byte) (h callbuf.Hello, pid uint32, err error) {
 	if len(b) != callbuf.HelloBytes+4 {
 		return h, 0, fmt.Errorf("%w: open of %d bytes", errMessage, len(b))
@@ -93,7 +94,7 @@ func ParseOpen(b []byte) (h callbuf.Hello, pid uint32, err error) {
 // NeedBody encodes the body of a Need.
 func NeedBody(bytes uint64) []byte { return le.AppendUint64(nil, bytes) }
 
-// ParseNeed decodes it.
+// ParseNeed decodes the body of a Need.
 func ParseNeed(b []byte) (uint64, error) {
 	if len(b) != 8 {
 		return 0, fmt.Errorf("%w: need of %d bytes", errMessage, len(b))
@@ -101,8 +102,8 @@ func ParseNeed(b []byte) (uint64, error) {
 	return le.Uint64(b), nil
 }
 
-// LendBody encodes the body of a Lend: where in the region a segment lies. With no
-// extents it says that the machine has no room for it.
+// LendBody encodes the body of a Lend: the position of a segment in the region. Without extents it means that
+// the machine has no room for the segment.
 func LendBody(parts callbuf.Extents) ([]byte, error) {
 	if len(parts) > MaxExtents {
 		return nil, fmt.Errorf("segment in %d pieces: at most %d can be told", len(parts), MaxExtents)
@@ -114,7 +115,7 @@ func LendBody(parts callbuf.Extents) ([]byte, error) {
 	return b, nil
 }
 
-// ParseLend decodes it. What the extents say is still to be checked.
+// ParseLend decodes the body of a Lend. The caller must check the extents.
 func ParseLend(b []byte) (callbuf.Extents, error) {
 	if len(b) < 8 {
 		return nil, fmt.Errorf("%w: lend of %d bytes", errMessage, len(b))

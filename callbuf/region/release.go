@@ -2,26 +2,26 @@ package region
 
 import "io"
 
-// Each side writes into the control area which build it is, for people. Nothing is decided by it.
+// Each side writes its build's name into the control area, for people. No decision depends on it.
 const (
 	offHostRelease  = 0xe00 // (h) before it answers
 	offAgentRelease = 0xf00 // (g) before it begins a session
 	releaseBytes    = 64
 )
 
-// SetRelease says which build the agent is.
+// SetRelease publishes the agent's build.
 func (g *Guest) SetRelease(name string) { putRelease(g.mem[offAgentRelease:], name) }
 
-// HostRelease is which build the hub is that answered.
+// HostRelease returns the build of the hub that answered.
 func (g *Guest) HostRelease() string { return takeRelease(g.mem[offHostRelease:]) }
 
-// SetRelease says which build the hub is.
+// SetRelease publishes the hub's build.
 func (h *Host) SetRelease(name string) { putRelease(h.mem[offHostRelease:], name) }
 
-// AgentRelease is which build the agent says that it is.
+// AgentRelease returns the build published by the agent.
 func (h *Host) AgentRelease() string { return takeRelease(h.mem[offAgentRelease:]) }
 
-// ReadAgentRelease is AgentRelease for who doesn't serve the region, but has its file.
+// ReadAgentRelease is AgentRelease for a program that does not serve the region, but has its file.
 func ReadAgentRelease(region io.ReaderAt, p Pointer) string {
 	var b [releaseBytes]byte
 	if _, err := region.ReadAt(b[:], int64(p.Offset)+offAgentRelease); err != nil {
@@ -36,7 +36,8 @@ func putRelease(mem []byte, name string) {
 	copy(mem, b[:])
 }
 
-// takeRelease copies a name and takes of the copy what can do no harm in a log or on a terminal.
+// takeRelease copies a name and returns the characters of the copy that are harmless in a log or on a
+// terminal.
 func takeRelease(mem []byte) string {
 	var b [releaseBytes]byte
 	copy(b[:], mem)

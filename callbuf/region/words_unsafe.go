@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// word32 is the aligned 32-bit word at off. It is right because control areas are
-// page-aligned mappings, and every offset is a constant above or 64-byte aligned.
+// word32 returns the aligned 32-bit word at off. It is safe because control areas are page-aligned mappings,
+// and every offset is a constant above or 64-byte aligned.
 func word32(mem []byte, off int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off : off+4 : off+4][0]))
 }

@@ -11,10 +11,10 @@ import (
 // span is a time during which some vCPU of a domain ran.
 type span struct{ from, to policies.Time }
 
-// truth is when domains' vCPUs ran, by the domains' names.
+// truth is the times at which domains' vCPUs ran, by the domains' names.
 type truth struct {
-	spans    map[string][]span // in order, apart from each other
-	from, to policies.Time     // outside of which nothing is known
+	spans    map[string][]span // sorted and disjoint
+	from, to policies.Time     // the known interval
 }
 
 func truthOf(all []Line) truth {
@@ -33,7 +33,7 @@ func truthOf(all []Line) truth {
 	return t
 }
 
-// merge makes one of spans that meet.
+// merge joins spans that touch or overlap.
 func merge(all []span) (apart []span) {
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for _, s := range all {
@@ -46,13 +46,13 @@ func merge(all []span) (apart []span) {
 	return apart
 }
 
-// knows says whether what ran from then to then is known.
+// knows reports whether the interval [from, to] is within the known time.
 func (t *truth) knows(from, to policies.Time) bool { return t.from <= from && to <= t.to }
 
-// at says whether a domain had a vCPU that ran then.
+// at reports whether a vCPU of the domain ran at now.
 func (t *truth) at(domain string, now policies.Time) bool { return t.ran(domain, now, now+1) > 0 }
 
-// ran is for how long it had one.
+// ran returns for how long in the interval a vCPU of the domain ran.
 func (t *truth) ran(domain string, from, to policies.Time) (d time.Duration) {
 	all := t.spans[domain]
 	first, _ := slices.BinarySearchFunc(all, from, func(s span, from policies.Time) int { return cmp.Compare(s.to, from) })
