@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stream is the chance of one entity. Another entity has another stream, so adding
-// one doesn't disturb the others.
+// stream is the random number generator of one entity. Every entity has its own stream, so adding one doesn't
+// disturb the others.
 type stream struct{ rand.PCG }
 
 func newStream(seed uint64, entity string) *stream {
@@ -18,17 +18,17 @@ func newStream(seed uint64, entity string) *stream {
 	return &stream{*rand.NewPCG(seed, h.Sum64())}
 }
 
-// below returns a time in [0, d).
+// below returns a random time in [0, d).
 func (s *stream) below(d time.Duration) time.Duration {
 	hi, _ := bits.Mul64(s.Uint64(), uint64(d))
 	return time.Duration(hi)
 }
 
-// one says whether something happens that does so in part per mille of all cases.
+// one returns true with a probability of part ‰.
 func (s *stream) one(part int) bool { return s.below(1000) < time.Duration(part) }
 
-// Distributions are tables of their inverse, computed with whole numbers, so that
-// every machine draws the same.
+// Distributions are tables of their inverse, computed with whole numbers, so that every machine draws the
+// same.
 const (
 	pointBits  = 10
 	points     = 1 << pointBits

@@ -7,16 +7,16 @@ import (
 	"pegasus/vcpu"
 )
 
-// Xen's credit scheduler as of 2011. A credit is a tenth of a millisecond of CPU
-// time; here they are kept in nanoseconds.
+// Xen's credit scheduler as of 2011. A credit is a tenth of a millisecond of CPU time; here credits are kept
+// in nanoseconds.
 const (
 	cpuTick   = 10 * time.Millisecond
-	cpuPeriod = 30 * time.Millisecond // slice, and time between accountings
+	cpuPeriod = 30 * time.Millisecond // slice, and interval of the accounting
 	maxCredit = cpuPeriod             // 300 credits
 	xenCredit = 100 * time.Microsecond
 )
 
-// priority of a thread's virtual CPU. Who wakes with credit left goes first, until
+// priority is the priority of a thread's virtual CPU. A thread that wakes with credit left runs first, until
 // a tick finds it running.
 type priority uint8
 
@@ -24,7 +24,7 @@ const (
 	over priority = iota
 	under
 	boost
-	realtime // not of the credit scheduler: before all others
+	realtime // outside the credit scheduler: precedes all others
 )
 
 // pcpu is a physical CPU.
@@ -33,20 +33,20 @@ type pcpu struct {
 	running *thread
 	queue   []*thread // runnable, in the order in which they will run
 	gen     uint32
-	slicing bool // a slice's end is on the agenda
+	slicing bool // a slice's end is scheduled
 	busy    time.Duration
 	fair    bool  // EEVDF
 	clock   int64 // its virtual time
 }
 
-// credit of a virtual CPU.
+// credit is the account of a virtual CPU.
 type credit struct {
 	left     time.Duration
 	priority priority
 	active   bool // it earns
 }
 
-// mode is what a thread does with its virtual CPU.
+// mode is a thread's use of its virtual CPU.
 type mode uint8
 
 const (
@@ -69,14 +69,14 @@ func (s *Sim) need(t *thread, m mode, d time.Duration) {
 	}
 }
 
-// arm puts the end of a running thread's burst on the agenda.
+// arm schedules the end of a running thread's burst.
 func (s *Sim) arm(t *thread) {
 	t.gen++
 	t.since = s.now
 	s.agenda.add(s.now.Add(t.left), burst, t.index, t.gen)
 }
 
-// runnable is called when a blocked thread has something to do.
+// runnable is called when a blocked thread has work to do.
 func (s *Sim) runnable(t *thread) {
 	p := t.cpu
 	switch {
@@ -130,7 +130,7 @@ func (s *Sim) dispatch(p *pcpu) {
 	s.traceCPU(p, t)
 }
 
-// slice ends the runner's time slice if somebody waits.
+// slice ends the runner's time slice if another thread waits.
 func (s *Sim) slice(p *pcpu) {
 	if p.slicing || p.running == nil || len(p.queue) == 0 {
 		return
@@ -144,7 +144,7 @@ func (s *Sim) slice(p *pcpu) {
 	s.agenda.add(max(s.now, p.running.dispatched.Add(cpuPeriod)), rotated, int32(p.id), p.gen)
 }
 
-// stop takes the CPU from the runner, which gets paid for.
+// stop takes the CPU from the runner and bills it.
 func (s *Sim) stop(p *pcpu) *thread {
 	t := p.running
 	s.bill(t)
@@ -185,7 +185,7 @@ func (s *Sim) rest(t *thread) {
 	s.dispatch(p)
 }
 
-// rotate is the end of a slice.
+// rotate is called at the end of a slice.
 func (s *Sim) rotate(p *pcpu) {
 	p.slicing = false
 	if p.running == nil || len(p.queue) == 0 {
@@ -231,8 +231,8 @@ func (c *credit) standing() priority {
 	return under
 }
 
-// payCPUs gives the active threads what they have earned, by the weights of their
-// domains. Who has too much stops earning, and half of it is gone.
+// payCPUs gives the active threads their earnings, by the weights of their domains. A thread with too much
+// credit stops earning and loses half of it.
 func (s *Sim) payCPUs() {
 	var sum int64
 	for _, t := range s.threads {
@@ -269,11 +269,11 @@ func (s *Sim) payCPUs() {
 	}
 }
 
-// sample is what the hypervisor tells the scheduler of one accelerator.
+// sample returns the hypervisor's sample for the scheduler of one accelerator.
 func (s *Sim) sample(h *host) *vcpu.Sample {
 	out := &vcpu.Sample{At: s.now, Period: cpuPeriod, Quality: vcpu.Exact}
 	if len(s.cpus) > 0 && s.cpus[0].fair {
-		out.Quality = vcpu.Shadow // credit is computed as Xen would
+		out.Quality = vcpu.Shadow // credit is computed by Xen's algorithm
 	}
 	out.Domains = make([]vcpu.Schedule, 0, len(h.members))
 	for _, d := range h.members {
@@ -302,7 +302,7 @@ func (s *Sim) sample(h *host) *vcpu.Sample {
 	return out
 }
 
-// state is a thread's virtual CPU as the hypervisor sees it.
+// state returns a thread's virtual CPU state as the hypervisor sees it.
 func (t *thread) state() vcpu.VCPUState {
 	switch {
 	case t.cpu.running == t:

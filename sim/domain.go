@@ -7,8 +7,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// domain is a domain with its threads, its ring of calls, the backend's poller that
-// empties it, and its gate.
+// domain is a domain with its threads, its ring of calls, the backend's poller that empties the ring, and its
+// gate.
 type domain struct {
 	index   int32
 	id      vcpu.ID
@@ -20,13 +20,13 @@ type domain struct {
 	chance  *stream
 	gone    bool
 	here    bool    // attached to its scheduler
-	returns bool    // it is to come back after it has left
-	failed  bool    // there was no memory for it
+	returns bool    // it will return after it has left
+	failed  bool    // its memory allocation failed
 	object  *object // its memory on the device, if it has any
 
 	cpuCredits vcpu.Credits
-	weight     int64 // its cpuCredits, but for moments where the CPUs follow the accelerators
-	follows    Time  // until when they do, as was told
+	weight     int64 // its cpuCredits, except while the CPUs follow the accelerators
+	follows    Time  // end of its window for that, as last reported
 	cpuTime    time.Duration
 
 	// The backend.
@@ -40,41 +40,41 @@ type domain struct {
 	// The gate.
 	leases  [3]lease // by policies.Class
 	coming  [3]coming
-	open    bool // one of them is
-	bounded bool // a lease is out that ends
+	open    bool // one of them is in force
+	bounded bool // a lease with an end is in force
 	opened  Time
 
-	// What the scheduler was told, and will be.
+	// Reports to the scheduler, sent and pending.
 	used    [3]policies.Event // Charges, by policies.Class
-	flying  [3]int            // requests now, likewise
+	flying  [3]int            // requests in flight now, by policies.Class
 	worked  [3]bool
-	rested  [3]Time // since when a class has no work; 0: it never had
+	rested  [3]Time // since when a class has no work; 0: it never had any
 	busy    bool
-	since   Time      // busy or not
-	told    Time      // the since that the scheduler knows
+	since   Time      // of the current state, busy or not
+	told    Time      // the last since reported to the scheduler
 	heads   [3]uint64 // numbers of the requests at the gate
 	dirty   bool
 	looked  Time
-	idle    time.Duration // the gate was open without work, since the last look
-	idleTo  Time          // up to which idle is counted
+	idle    time.Duration // time that the gate was open without work, since the last report
+	idleTo  Time          // end of the counted idle time
 	patient time.Duration
 
 	record
 }
 
-// lease is what the gate page says about a class.
+// lease is the gate page's entry of a class.
 type lease struct {
 	policies.Lease
 	open bool
 }
 
-// coming is a lease that takes effect a little later.
+// coming is a lease that takes effect after a delay.
 type coming struct {
 	lease policies.Lease
 	gen   uint32
 }
 
-// classOf is the class that policies know.
+// classOf returns the policies' class of an engine class.
 func classOf(c engineClass) policies.Class {
 	if c == compute {
 		return policies.Compute
@@ -92,7 +92,7 @@ func (d *domain) lease(now Time, c engineClass) *lease {
 	return nil
 }
 
-// take uses up what r needs of the lease.
+// take takes the need of r off the lease.
 func (l *lease) take(r *request) {
 	r.lease, r.kind = l, l.Kind
 	switch l.Kind {
@@ -103,8 +103,8 @@ func (l *lease) take(r *request) {
 	}
 }
 
-// spent says whether the end of r is told at once, since it was the last of what was
-// lent. As the daemon has it (gate.Member.Finish).
+// spent reports whether the end of r is reported at once, because r was the last request of its lease, as in
+// the daemon (gate.Member.Finish).
 func (d *domain) spent(now Time, r *request) bool {
 	c := classOf(r.class)
 	switch r.kind {
@@ -116,7 +116,7 @@ func (d *domain) spent(now Time, r *request) bool {
 	return false
 }
 
-// stands says whether the gate is open under the lease; it may be used up.
+// stands reports whether the gate is open under the lease, which may be used up.
 func (l *lease) stands(now Time) bool { return l.open && now < l.Until }
 
 // issue puts a request into the domain's ring.
@@ -135,8 +135,8 @@ func (s *Sim) issue(t *thread, st *step) {
 	d.idleness(s)
 }
 
-// poll lets the backend take calls out of the ring as far as the gate allows. Those
-// that it doesn't let through knock.
+// poll takes calls out of the ring as far as the gate allows. For a call that the gate holds back, the
+// doorbell rings.
 func (s *Sim) poll(d *domain) {
 	for d.ring.len() > 0 && d.serving == nil {
 		r := d.ring.at(0)
@@ -170,7 +170,7 @@ func (s *Sim) poll(d *domain) {
 	}
 }
 
-// decoded is the end of the poller's work on a call.
+// decoded ends the poller's work on a call.
 func (s *Sim) decoded(d *domain) {
 	r := d.serving
 	d.serving = nil
@@ -189,7 +189,7 @@ func (s *Sim) submit(d *domain, r *request) {
 	s.enqueue(d.host.gpu, r)
 }
 
-// idleness notes whether the domain has work pending or in flight.
+// idleness records whether the domain has work pending or in flight.
 func (d *domain) idleness(s *Sim) {
 	busy := d.ring.len() > 0 || d.serving != nil || d.inFlight > 0
 	if busy == d.busy || d.gone {
@@ -198,7 +198,7 @@ func (d *domain) idleness(s *Sim) {
 	if busy && d.open {
 		d.idle += s.now.Sub(d.idleTo)
 	}
-	if busy && d.since > 0 && s.plan.Copy == "" { // otherwise each class has its own
+	if busy && d.since > 0 && s.plan.Copy == "" { // with a copy policy each class has its own
 		used := &d.used[policies.Compute].Used
 		used.Pauses++
 		used.Paused += s.now.Sub(d.since)
@@ -210,17 +210,17 @@ func (d *domain) idleness(s *Sim) {
 	}
 }
 
-// started is told of every start on an engine.
+// started is called at every start on an engine.
 func (d *domain) started(now Time, r *request) {
 	d.waits.add(now.Sub(r.asked))
 }
 
-// work is what a run that took so long does per second.
+// work returns the work per second of a run of that length.
 func (d *domain) work(took time.Duration) float64 {
 	return d.threads[0].program.work / max(took.Seconds(), 1e-9)
 }
 
-// ran is told of every run that ended.
+// ran is called at the end of every run.
 func (d *domain) ran(s *Sim, t *thread) {
 	d.runs = append(d.runs, run{t.began, s.now})
 	if !d.spec.Background {

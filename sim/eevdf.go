@@ -2,28 +2,28 @@ package sim
 
 import "time"
 
-// Linux' scheduler since 6.6: of the threads that have had no more than their part,
-// the one with the earliest virtual deadline runs, and keeps the CPU until its slice
-// is over. What a thread was owed or owed when it went to sleep it finds again.
+// Linux' scheduler since 6.6: of the threads that have had no more than their part, the one with the earliest
+// virtual deadline runs, and keeps the CPU until its slice is over. A thread that wakes up has the same lag,
+// positive or negative, as when it went to sleep.
 const (
 	eevdfSlice = 3 * time.Millisecond
 	fairUnit   = 1 << 16 // virtual time per time of a thread of weight 1
 )
 
-// entity is a thread as EEVDF sees it, in virtual time.
+// entity is a thread's state under EEVDF, in virtual time.
 type entity struct {
-	ran      int64 // more than another's: it is ahead of it
+	ran      int64 // beyond another thread's: it is ahead of that thread
 	deadline int64
-	lag      int64 // what it was owed when it went to sleep
+	lag      int64 // its lag when it went to sleep
 }
 
-// virtual is what a time on the CPU is worth to a thread.
+// virtual returns the virtual time of a CPU time of a thread.
 func (t *thread) virtual(d time.Duration) int64 {
 	return int64(d) * fairUnit / t.domain.weight
 }
 
-// average is the virtual time of the threads that run or are runnable, by weight:
-// who is not beyond it may run.
+// average returns the mean virtual time of the running and runnable threads, by weight: a thread that is not
+// beyond it is eligible.
 func (p *pcpu) average() int64 {
 	var base, sum, weight int64
 	add := func(t *thread) {
@@ -46,8 +46,8 @@ func (p *pcpu) average() int64 {
 	return p.clock
 }
 
-// arrive gives a thread that wakes its place in virtual time: as far behind or ahead
-// of the others as it was, which moves when it joins them.
+// arrive gives a waking thread its place in virtual time: as far behind or ahead of the others as it was,
+// corrected for the average's move when it joins them.
 func (p *pcpu) arrive(s *Sim, t *thread) {
 	if p.running != nil {
 		s.bill(p.running)
@@ -66,7 +66,7 @@ func (p *pcpu) arrive(s *Sim, t *thread) {
 	t.fair.deadline = t.fair.ran + t.virtual(s.slicing)
 }
 
-// depart keeps what a thread is owed that goes to sleep, which is at most two slices.
+// depart stores the lag of a thread that goes to sleep, at most two slices.
 func (p *pcpu) depart(s *Sim, t *thread) {
 	if p.running != nil {
 		s.bill(p.running)
@@ -75,7 +75,7 @@ func (p *pcpu) depart(s *Sim, t *thread) {
 	t.fair.lag = min(max(p.average()-t.fair.ran, -most), most)
 }
 
-// earliest is the index of who is next in the queue.
+// earliest returns the index of the next thread in the queue.
 func (p *pcpu) earliest() int {
 	average := p.average()
 	best := 0
@@ -97,7 +97,7 @@ func (p *pcpu) earliest() int {
 	return best
 }
 
-// fairSlice arms the end of the runner's slice, if somebody waits.
+// fairSlice arms the end of the runner's slice, if another thread waits.
 func (s *Sim) fairSlice(p *pcpu) {
 	t := p.running
 	s.bill(t)
@@ -107,7 +107,7 @@ func (s *Sim) fairSlice(p *pcpu) {
 	s.agenda.add(s.now.Add(time.Duration(left)), rotated, int32(p.id), p.gen)
 }
 
-// fairRotate is the end of a slice: who has had it gets another deadline.
+// fairRotate ends a slice: the runner gets another deadline.
 func (s *Sim) fairRotate(p *pcpu) {
 	t := p.running
 	s.bill(t)
@@ -117,8 +117,8 @@ func (s *Sim) fairRotate(p *pcpu) {
 	s.preempt(p)
 }
 
-// coming is how much of the next period a thread is expected to run, in ‰: its part
-// of those that want its CPU now.
+// coming returns the expected part, in ‰, of the next period that a thread runs: its share among the threads
+// that want its CPU now.
 func (t *thread) coming() int {
 	if t.mode == blocked {
 		return 0

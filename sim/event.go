@@ -5,35 +5,34 @@ import "pegasus/vcpu"
 // Time is simulated time in nanoseconds; every run begins at 0.
 type Time = vcpu.Time
 
-// event is something that will happen. Which entity it is for is an index, so that
-// events are plain values.
+// event is a future event. Its entity is an index, so that events are plain values.
 type event struct {
 	at  Time
-	key uint64 // class, number of the event, kind: of a class, who was scheduled first goes first
+	key uint64 // class, number of the event, kind: within a class, in order of scheduling
 	who int32
-	gen uint32 // of the entity, when the event was scheduled: if it has another now, the event is void
+	gen uint32 // generation of the entity at scheduling: if that has changed, the event is void
 }
 
 func (e *event) kind() kind { return kind(e.key & (1<<kindBits - 1)) }
 
-// kind of an event. At one instant, completions come before what the hypervisor does,
-// then arrivals, replies, timers: the order of the classes.
+// kind is the kind of an event. At one instant, completions precede the hypervisor's events, then follow
+// arrivals, replies, timers: the order of the classes.
 type kind uint8
 
 const (
 	completed  kind = iota // an engine has finished its request
 	accounting             // the hypervisor's tick
-	sampled                // its schedule is told to the schedulers
+	sampled                // its schedule is passed to the schedulers
 	rotated                // a CPU's time slice is over
 	burst                  // a thread has had the CPU time it needed
 	served                 // the backend has decoded a call
-	replied                // a guest learns that its call has ended
-	awoken                 // a thread slept long enough
+	replied                // a guest receives the end of its call
+	awoken                 // a thread's sleep ends
 	granted                // a gate opens
-	due                    // a scheduler wants to decide
+	due                    // a scheduler's timer expires
 	appeared               // a domain begins
 	vanished               // a domain ends
-	weighed                // domains may have other weights on the CPUs
+	weighed                // the domains' CPU weights may change
 	numKinds
 )
 
@@ -54,10 +53,10 @@ const (
 type agenda struct {
 	events []event
 	count  uint64
-	taken  bool // the first event was
+	taken  bool // the first event was taken
 }
 
-// len is how many events are to come.
+// len returns the number of pending events.
 func (a *agenda) len() int {
 	if a.taken {
 		return len(a.events) - 1
@@ -103,7 +102,7 @@ func (a *agenda) first() *event {
 	return &a.events[0]
 }
 
-// take takes it off the agenda.
+// take removes the first event and returns it.
 func (a *agenda) take() *event {
 	e := a.first()
 	a.taken = true

@@ -6,8 +6,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// beginFollowing begins to have the CPUs follow the accelerators, where the plan says so. All
-// domains with virtual CPUs have a weight beside each other.
+// beginFollowing makes the CPUs follow the accelerators, if the plan requests it. All domains with virtual
+// CPUs are in one pool.
 func (s *Sim) beginFollowing() {
 	if !s.plan.CPUFollows {
 		return
@@ -18,7 +18,7 @@ func (s *Sim) beginFollowing() {
 		if d.threads[0].cpu == nil {
 			continue
 		}
-		if d.spec.Background { // no machine that is known
+		if d.spec.Background { // belongs to no known machine
 			p.Others += d.weight
 			continue
 		}
@@ -27,7 +27,7 @@ func (s *Sim) beginFollowing() {
 	s.boosts.Set(s.now, []follow.Pool{p})
 }
 
-// window tells of a decision.
+// window reports a decision.
 func (s *Sim) window(d *domain, a *policies.Action) {
 	until := follow.Window(s.now, a)
 	if s.boosts == nil || until == d.follows || a.Lease.Class == policies.Copy {
@@ -41,7 +41,7 @@ func (s *Sim) window(d *domain, a *policies.Action) {
 	s.weigh()
 }
 
-// weigh gives domains the weights that they shall have now.
+// weigh applies the new weights.
 func (s *Sim) weigh() {
 	for _, w := range s.boosts.Writes(s.now) {
 		for _, d := range s.domains {
@@ -56,8 +56,8 @@ func (s *Sim) weigh() {
 	}
 }
 
-// reweigh changes a domain's weight. What its threads are owed in time stays, and so
-// does what is left of their slices.
+// reweigh changes a domain's weight. The lag of its threads in time stays, and so does the rest of their
+// slices.
 func (s *Sim) reweigh(d *domain, weight int64) {
 	was := d.weight
 	scaled := func(v int64) int64 { return v * was / weight }

@@ -6,19 +6,18 @@ import (
 	"pegasus/policies"
 )
 
-// request is one thing for an engine to do. It belongs to the domain until the
-// engine has finished it.
+// request is one piece of work for an engine. The domain owns it until the engine has finished it.
 type request struct {
 	thread  *thread
 	class   engineClass
-	cost    time.Duration // as the program says; what it takes differs by chance
-	asked   Time          // it was put into the ring
-	seq     uint64        // of its domain's
+	cost    time.Duration // as the program specifies; the actual duration varies randomly
+	asked   Time          // when it was put into the ring
+	seq     uint64        // number among its domain's requests
 	decoded bool          // by the backend
-	lease   *lease        // under which it was let in,
-	kind    policies.Kind // of this kind then
+	lease   *lease        // under which it was admitted,
+	kind    policies.Kind // the lease's kind at that time
 
-	changes time.Duration // changing contexts took that much of it
+	changes time.Duration // part of the duration spent on changing contexts
 }
 
 // gpu is an accelerator: engines that take requests in order of submission and
@@ -42,32 +41,32 @@ type engine struct {
 	running *request
 	began   Time
 	took    time.Duration
-	context *domain // whose state it has
-	turn    int     // whom the hardware serves next, where it takes turns
+	context *domain // domain whose state it has
+	turn    int     // domain that the hardware serves next, if it takes turns
 	busy    time.Duration
 	changes int
 	changed time.Duration
 }
 
-// driver is what an accelerator's own driver costs, the same for all policies.
+// driver is the cost model of an accelerator's own driver, the same for all policies.
 type driver struct {
 	profile *Profile
 	change  *spread // of the time to change contexts
-	epoch   *spread // of a factor that lasts for a while
-	noise   *spread // of what a request takes
-	weather *stream // draws that factor, so that all plans meet the same
+	epoch   *spread // of a factor that lasts for an epoch
+	noise   *spread // of the duration of requests
+	weather *stream // draws that factor, so that all plans have the same
 	factor  time.Duration
-	epochs  int64 // drawn so far
+	epochs  int64 // number drawn so far
 }
 
-// factorOne is a factor of 1.
+// factorOne is the factor 1.
 const factorOne = time.Duration(1) << factorBits
 
 func newDriver(p *Profile, weather *stream) *driver {
 	return &driver{profile: p, weather: weather, change: logNormal(p.ChangeSigma), epoch: logNormal(p.EpochSigma), noise: logNormal(p.Noise), factor: factorOne}
 }
 
-// changes draws what it takes to go over to another context.
+// changes draws the time for changing to another context.
 func (d *driver) changes(now Time, c *stream) time.Duration {
 	p := d.profile
 	if p.Change <= 0 {
@@ -85,7 +84,7 @@ func (d *driver) changes(now Time, c *stream) time.Duration {
 	return took
 }
 
-// engineOf returns the engine that does requests of a class.
+// engineOf returns the engine that runs requests of a class.
 func (g *gpu) engineOf(c engineClass) *engine {
 	if len(g.engines) == 1 {
 		return &g.engines[0]
@@ -93,14 +92,14 @@ func (g *gpu) engineOf(c engineClass) *engine {
 	return &g.engines[c]
 }
 
-// enqueue hands a request to its engine.
+// enqueue passes a request to its engine.
 func (s *Sim) enqueue(g *gpu, r *request) {
 	e := g.engineOf(r.class)
 	e.queue.push(r)
 	s.start(e)
 }
 
-// start lets an idle engine take its next request.
+// start makes an idle engine take its next request.
 func (s *Sim) start(e *engine) {
 	if e.running != nil || e.queue.len() == 0 {
 		return
@@ -123,7 +122,7 @@ func (s *Sim) start(e *engine) {
 		e.context = d
 	}
 	took += r.changes
-	if d.object != nil && r.class != copyOut { // what was evicted is read where it is
+	if d.object != nil && r.class != copyOut { // evicted data is read from its place
 		took += e.gpu.memory.bring(s.now, d.object)
 	}
 	e.running, e.began, e.took = r, s.now, took
@@ -135,8 +134,8 @@ func (s *Sim) start(e *engine) {
 	s.agenda.add(end, completed, e.index, 0)
 }
 
-// next takes the request out of the queue that the hardware serves next: the first,
-// the first of the next domain that has one, or any.
+// next removes and returns the request that the hardware serves next: the first, the first of the next domain
+// that has one, or a random one.
 func (e *engine) next(p *Profile) *request {
 	switch {
 	case p.Random:
@@ -190,7 +189,7 @@ func (s *Sim) complete(e *engine) {
 	s.start(e)
 }
 
-// answered hands a request's end to the program.
+// answered reports a request's end to the program.
 func (s *Sim) answered(d *domain, r *request) {
 	d.calls.add(s.now.Sub(r.asked))
 	t := r.thread

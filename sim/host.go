@@ -7,19 +7,19 @@ import (
 	"pegasus/vcpu"
 )
 
-// host is the daemon's scheduler loop for one accelerator: it looks at the gates,
-// tells the scheduler what happened, and writes its decisions back.
+// host is the daemon's scheduler loop for one accelerator: it reads the gates, passes the events to the
+// scheduler, and writes the decisions back.
 type host struct {
 	index   int32
 	gpu     *gpu
 	sched   *policies.Scheduler
-	all     []*domain // that are ever here
+	all     []*domain // all domains of the accelerator, attached or not
 	credits int       // of all of them
 	members []*domain // attached
-	dirty   []*domain // something is to be told about
-	bounded []*domain // may have a lease that ends
+	dirty   []*domain // domains with events to report
+	bounded []*domain // domains that may have a lease with an end
 	rung    bool
-	timer   Time // when a turn is on the agenda
+	timer   Time // time of the scheduled turn
 	holder  *domain
 
 	charged   time.Duration
@@ -35,7 +35,7 @@ func (s *Sim) ring(h *host) {
 	}
 }
 
-// touch notes that there is something to tell about d.
+// touch marks d as having events to report.
 func (h *host) touch(d *domain) {
 	if !d.dirty && !d.gone {
 		d.dirty = true
@@ -43,7 +43,7 @@ func (h *host) touch(d *domain) {
 	}
 }
 
-// turn does what the daemon's loop does when it is woken.
+// turn is one turn of the daemon's loop.
 func (s *Sim) turn(h *host) {
 	h.rung = false
 	for _, d := range h.bounded {
@@ -70,7 +70,7 @@ func (s *Sim) turn(h *host) {
 	}
 }
 
-// timeout is a turn that was on the agenda.
+// timeout is a turn at a scheduled time.
 func (s *Sim) timeout(h *host) {
 	if s.now < h.timer {
 		return
@@ -105,7 +105,7 @@ func (s *Sim) ready(h *host) []policies.Action {
 	return actions
 }
 
-// tellUse reports what a domain used since the last look.
+// tellUse reports the time that a domain used since the last report.
 func (s *Sim) tellUse(h *host, d *domain) {
 	if d.open {
 		if !d.busy {
@@ -126,8 +126,8 @@ func (s *Sim) tellUse(h *host, d *domain) {
 	}
 }
 
-// patience returns what of an idle time is reported: programs that keep little
-// queued run dry now and then and are backlogged all the same. As the daemon has it.
+// patience returns the part of an idle time that is reported: programs that queue little run dry now and then
+// although they are backlogged. As in the daemon.
 func (d *domain) patience(idle, open time.Duration) time.Duration {
 	const growth, most = 3, 100 * time.Millisecond
 	d.patient = min(d.patient+open/growth, most)
@@ -153,8 +153,8 @@ func (s *Sim) tellWork(h *host, d *domain) {
 	s.step(h, &e)
 }
 
-// tellClasses reports of each class of engines whether a domain has work for it,
-// where each has an account of its own.
+// tellClasses reports for each class of engines whether a domain has work for it, where each class has an
+// account of its own.
 func (s *Sim) tellClasses(h *host, d *domain) {
 	for c := policies.Compute; c <= policies.Copy; c++ {
 		r := d.head(s.now)
@@ -177,7 +177,7 @@ func (s *Sim) tellClasses(h *host, d *domain) {
 	}
 }
 
-// head is the request that waits at the gate, if one does.
+// head returns the request that waits at the gate, or nil.
 func (d *domain) head(now Time) *request {
 	if d.ring.len() == 0 {
 		return nil
@@ -189,7 +189,7 @@ func (d *domain) head(now Time) *request {
 	return r
 }
 
-// tellHeads reports which request waits at the gate.
+// tellHeads reports the request that waits at the gate.
 func (s *Sim) tellHeads(h *host, d *domain) {
 	waits := d.head(s.now)
 	for c := policies.Compute; c <= policies.Copy; c++ {
@@ -198,7 +198,7 @@ func (s *Sim) tellHeads(h *host, d *domain) {
 		if waits != nil && classOf(waits.class) == c {
 			r, seq = waits, waits.seq
 		}
-		if seq == d.heads[c] { // who has the same number is the same
+		if seq == d.heads[c] { // the same number means the same request
 			continue
 		}
 		d.heads[c] = seq
@@ -210,13 +210,12 @@ func (s *Sim) tellHeads(h *host, d *domain) {
 	}
 }
 
-// told is what the scheduler is told of a request.
+// told returns the scheduler's view of a request.
 func (r *request) told() policies.Request {
 	return policies.Request{Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began}
 }
 
-// apply writes a decision to the gate. It closes at once, and opens as much later as
-// it takes to hand over.
+// apply writes a decision to the gate. The gate closes at once, and opens after the time for handing over.
 func (s *Sim) apply(h *host, a *policies.Action) {
 	d := h.domain(a.Domain)
 	if d == nil {
@@ -270,8 +269,8 @@ func (s *Sim) grant(d *domain, l policies.Lease) {
 	d.idleness(s)
 }
 
-// shut closes a gate. A request that waits there is reported at once, since the daemon
-// looks again after it has closed a gate.
+// shut closes a gate. A request that waits there is reported at once, because the daemon reads the gate page
+// again after closing the gate.
 func (s *Sim) shut(d *domain, c policies.Class) {
 	d.leases[c].open = false
 	if d.ring.len() > 0 {
@@ -287,7 +286,7 @@ func (s *Sim) shut(d *domain, c policies.Class) {
 	s.traceGate(d, c, false)
 }
 
-// mark sums up the gate's leases.
+// mark updates open and bounded from the gate's leases.
 func (d *domain) mark() {
 	d.open, d.bounded = false, false
 	for i := range d.leases {

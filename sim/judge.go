@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Result is what came of a scenario over several seeds.
+// Result is the result of a scenario over several seeds.
 type Result struct {
 	Scenario string             `json:"scenario"`
 	Title    string             `json:"title"`
-	Seed     uint64             `json:"seed"` // the first of
+	Seed     uint64             `json:"seed"` // the first
 	Seeds    int                `json:"seeds"`
 	Metrics  map[string]Metrics `json:"metrics"` // by plan; means over the seeds
 	Rows     []Verdict          `json:"rows"`
@@ -22,14 +22,14 @@ type Result struct {
 	Events   uint64             `json:"events"`
 	Hashes   map[string]string  `json:"hashes"` // of each plan's run with the first seed
 	Series   map[string]Series  `json:"-"`      // of each plan's run with the first seed
-	Bars     map[string][]Range `json:"-"`      // by chart's title, what its bars came to
+	Bars     map[string][]Range `json:"-"`      // by chart's title, the values of its bars
 }
 
 // Range is a value over the seeds.
 type Range struct{ Mean, Least, Most float64 }
 
-// Series are what figures show of a run, by domain: how much work per second each of
-// its runs did, and what percentage of the time it had in each window.
+// Series is the data of a run for figures, by domain: the work per second of each of its runs, and its
+// percentage of the time in each window.
 type Series map[string]struct{ Work, Share []float64 }
 
 func (s *Sim) series() Series {
@@ -51,23 +51,23 @@ func (s *Sim) series() Series {
 	return out
 }
 
-// Verdict of a row. It holds if the mean over the seeds is within the bounds and at
-// least 95 % of the seeds are.
+// Verdict is the result of a row. The row holds if the mean over the seeds is within the bounds and at least
+// 95 % of the seeds are.
 type Verdict struct {
 	Text    string    `json:"text"`
 	Value   string    `json:"value"`
 	Min     *float64  `json:"min,omitempty"`
 	Max     *float64  `json:"max,omitempty"`
 	Mean    float64   `json:"mean"`
-	Least   float64   `json:"least"` // of the seeds
+	Least   float64   `json:"least"` // over the seeds
 	Most    float64   `json:"most"`
-	Part    float64   `json:"part"` // of the seeds for which it holds
+	Part    float64   `json:"part"` // part of the seeds for which it holds
 	Verdict string    `json:"verdict"`
 	Why     string    `json:"why,omitempty"`
 	Seeds   []float64 `json:"values"`
 }
 
-// What a verdict may be.
+// The possible values of a verdict.
 const (
 	Holds = "holds"
 	Fails = "fails"
@@ -76,8 +76,8 @@ const (
 // enough is the part of the seeds for which a row must hold.
 const enough = 0.95
 
-// Judge runs every plan with seeds from seed on, several at a time, and says which
-// rows hold. Progress, if not nil, is told how much of it is done.
+// Judge runs every plan with seeds from seed on, several at a time, and evaluates the rows. Progress, if not
+// nil, is called with the number of finished runs.
 func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*Result, error) {
 	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Series: map[string]Series{}, Bars: map[string][]Range{}, Verdict: Holds}
 	if sc.Bench != "" {
@@ -103,7 +103,7 @@ func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*
 	return out, nil
 }
 
-// Verdicts says which rows hold for what was measured, by plan, one or several times.
+// Verdicts evaluates the rows for measurements by plan, one or several sets.
 func (sc *Scenario) Verdicts(times []map[string]Metrics) []Verdict {
 	var all []Verdict
 	for i := range sc.Rows {
@@ -235,7 +235,7 @@ func (r *Row) judge(sc *Scenario, bySeed []map[string]Metrics) Verdict {
 	return v
 }
 
-// measured returns a metric, or why there is none: the name has been checked.
+// measured returns a metric, or an error if it has no value: the name has been checked.
 func (sc *Scenario) measured(plans map[string]Metrics, plan, domain, metric string) (float64, error) {
 	if v, ok := plans[plan][domain][metric]; ok {
 		return v, nil
@@ -250,12 +250,13 @@ func (sc *Scenario) measured(plans map[string]Metrics, plan, domain, metric stri
 	return 0, fmt.Errorf("plan %s: %s wasn't measured: no run or call ended in the time that is measured", plan, of)
 }
 
-// near says whether a mean is within the bounds, but for rounding.
+// near reports whether a mean is within the bounds, up to rounding.
 func (r *Row) near(v float64) bool {
 	const rounding = 1e-9
 	return (r.Min == nil || v >= *r.Min-rounding) && (r.Max == nil || v <= *r.Max+rounding)
 }
 
-// Plans lists the plans by name, Domains what a plan has metrics of, itself ("") first.
+// Plans returns the plans' names, Domains the domains for which a plan has metrics, the plan itself ("")
+// first.
 func (r *Result) Plans() []string              { return slices.Sorted(maps.Keys(r.Metrics)) }
 func (r *Result) Domains(plan string) []string { return slices.Sorted(maps.Keys(r.Metrics[plan])) }

@@ -2,30 +2,30 @@ package sim
 
 import "time"
 
-// What a plan does when programs want more memory than the accelerator has.
+// A plan's treatment of allocations beyond the accelerator's memory.
 const (
 	swapNever = ""     // the allocation fails
-	swapHost  = "host" // what others have goes to the host
-	swapArea  = "area" // and on the way there rests in an area of the device, a tenth of it
+	swapHost  = "host" // other domains' data is evicted to the host
+	swapArea  = "area" // evicted data first rests in an area of the device, a tenth of it
 )
 
-// areaPart is the part of the device, one in so many, that evicted data may rest in.
+// areaPart: 1/areaPart of the device is the area for evicted data.
 const areaPart = 10
 
-// memory is what an accelerator's programs have allocated, and where it is (Kato et
-// al., "Gdev: First-Class GPU Resource Management in the Operating System", USENIX
-// ATC 2012). Every domain has one object. Its parts are in one place each.
+// memory is the allocations of an accelerator's programs, and their places (Kato et al., "Gdev: First-Class
+// GPU Resource Management in the Operating System", USENIX ATC 2012). Every domain has one object. Each of
+// its parts is in one place.
 type memory struct {
 	profile *Profile
 	size    Bytes // of the device, without the area
 	swap    string
 	objects []*object // in order of allocation
 
-	// The area is emptied to the host while the accelerator does other things, what
-	// was evicted first in front.
+	// The area is emptied to the host while the accelerator is otherwise busy, the earliest evicted part
+	// first.
 	area    Bytes // its size
 	leaving []parcel
-	emptied Time // up to which that is computed
+	emptied Time // time up to which the emptying is computed
 	moved   Bytes
 }
 
@@ -34,7 +34,7 @@ type object struct {
 	domain   *domain
 	size     Bytes
 	resident Bytes
-	resting  Bytes // in the area; the rest is with the host
+	resting  Bytes // in the area; the rest is on the host
 	used     Time
 }
 
@@ -53,8 +53,7 @@ func newMemory(p *Profile, size Bytes, swap string) *memory {
 	return m
 }
 
-// allocate gives a domain its memory, if there is enough. Where it is doesn't matter
-// before it is used.
+// allocate allocates a domain's memory, if there is enough. Its place is irrelevant before its first use.
 func (m *memory) allocate(d *domain) bool {
 	size := d.spec.Memory
 	if size == 0 || m.size == 0 {
@@ -72,7 +71,7 @@ func (m *memory) allocate(d *domain) bool {
 	return true
 }
 
-// free gives back what a domain has.
+// free frees a domain's memory.
 func (m *memory) free(d *domain) {
 	for i, o := range m.objects {
 		if o.domain == d {
@@ -83,7 +82,7 @@ func (m *memory) free(d *domain) {
 	d.object = nil
 }
 
-// room is what of the device nobody else has.
+// room returns the part of the device that no other object occupies.
 func (m *memory) room(but *object) Bytes {
 	room := m.size
 	for _, o := range m.objects {
@@ -94,8 +93,8 @@ func (m *memory) room(but *object) Bytes {
 	return room
 }
 
-// bring moves all of an object to the device, and what is in its way off it. It
-// returns how long the engine has to wait for that.
+// bring moves all of an object to the device, and evicts others as needed. It returns how long the engine has
+// to wait for that.
 func (m *memory) bring(now Time, o *object) time.Duration {
 	o.used = now
 	missing := o.size - o.resident
@@ -119,7 +118,7 @@ func (m *memory) bring(now Time, o *object) time.Duration {
 			took += m.profile.copyTime(part - rests)
 		}
 	}
-	// What still rests in the area is back at once, the rest comes from the host.
+	// The part in the area is back after a copy within the device, the rest comes from the host.
 	if o.resting > 0 {
 		took += m.profile.within(o.resting)
 		missing -= o.resting
@@ -138,8 +137,8 @@ func (m *memory) bring(now Time, o *object) time.Duration {
 	return took
 }
 
-// victim is whose memory is taken for o: of the least urgent domains the one who used
-// it the longest ago. Where that isn't enough the next follows.
+// victim returns the object to evict for o: of the least urgent domains the one used the longest ago. If that
+// is not enough, the next follows.
 func (m *memory) victim(o *object) *object {
 	var best *object
 	for _, v := range m.objects {
@@ -154,7 +153,7 @@ func (m *memory) victim(o *object) *object {
 	return best
 }
 
-// resting is what of the area is taken.
+// resting returns the occupied part of the area.
 func (m *memory) resting() (sum Bytes) {
 	for _, p := range m.leaving {
 		sum += p.size
@@ -162,7 +161,7 @@ func (m *memory) resting() (sum Bytes) {
 	return sum
 }
 
-// empty moves to the host what there was time for since the area was last looked at.
+// empty moves to the host the amount for which there was time since the last call.
 func (m *memory) empty(now Time) {
 	span := now.Sub(m.emptied)
 	m.emptied = now

@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// Metrics are what was measured: per plan, of the plan itself under "" and of each
-// domain under its name. A plan's throughputs, latencies and waits are the means of
-// its domains', without those in the background.
+// Metrics are a run's measurements: per plan, of the plan itself under "" and of each domain under its name.
+// A plan's throughputs, latencies and waits are the means over its domains, without those in the background.
 type Metrics map[string]map[string]float64
 
-// What is measured of a domain. Times are in milliseconds, parts in percent.
+// Measurements of a domain. Times are in milliseconds, parts in percent.
 //
 //	work       done per second, the median of its runs
 //	run        median length of a run; run_p99, run_max
 //	iqr        of the throughput of its runs, as a part of the median
-//	runs       finished in the time that is measured
+//	runs       finished in the measured time
 //	rate       runs per second; rate_min of its windows, rate_sd of them (parts of runs counted)
 //	latency    of calls: mean; latency_p50, latency_p85, latency_p99
 //	wait       from ring to engine: mean; wait_p50, wait_p99, wait_max
 //	share      of the time in windows, over all engines; compute, copy: of one class
-//	error      mean of |share − what it is owed|, error_max: the largest
-//	part       of the engines' busy time, and off, off_max against what it is owed
+//	error      mean of |share − the entitled share|, error_max: the largest
+//	part       of the engines' busy time, and off, off_max against the entitled share
 //	cpu        of a CPU
 //
-// Of a plan besides: done (runs in all), failed (domains for which there was no memory), moved (MB swapped out and in), runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of context per second), changing (time for them).
+// Additional measurements of a plan: done (all runs), failed (domains whose memory allocation failed), moved
+// (MB swapped out and in), runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of
+// context per second), changing (time for them).
 func (s *Sim) measure(sc *Scenario) Metrics {
 	out := Metrics{"": {}}
 	first, last := s.windows(sc)
@@ -114,7 +115,7 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 	return out
 }
 
-// windows returns the first window that is measured and the one behind the last.
+// windows returns the first measured window and the one after the last.
 func (s *Sim) windows(sc *Scenario) (first, last int) {
 	if sc.Window <= 0 {
 		return 0, 0
@@ -142,7 +143,7 @@ func (d *domain) metrics(window time.Duration, first, last int) map[string]float
 	}
 	slices.Sort(took)
 	lengths, rates := make([]float64, len(took)), make([]float64, len(took))
-	for i, t := range took { // the longest run does the least per second
+	for i, t := range took { // the longest run has the least work per second
 		lengths[i] = t.Seconds() * 1e3
 		rates[len(took)-1-i] = d.work(t)
 	}
@@ -160,8 +161,7 @@ func (d *domain) metrics(window time.Duration, first, last int) map[string]float
 	return m
 }
 
-// perWindow measures how many runs end, and how much of the engines is used, in each
-// window.
+// perWindow measures the ended runs and the engine use of each window.
 func (d *domain) perWindow(m map[string]float64, window time.Duration, first, last int) {
 	counts := make([]float64, max(last-first, 0))
 	parts := make([]float64, len(counts))
@@ -185,8 +185,8 @@ func (d *domain) perWindow(m map[string]float64, window time.Duration, first, la
 	m["share"] = m["compute"] + m["copy"]
 }
 
-// spread adds a run to the rates of the windows that it was in, to each its part of
-// it: of whole runs there would be one more or less by where windows end.
+// spread distributes a run over the rates of the windows that it overlaps, in proportion: counting whole runs
+// would depend on the windows' boundaries.
 func (r *run) spread(rates []float64, window time.Duration, first int) {
 	for i := int(r.began/Time(window)) - first; i < len(rates); i++ {
 		from, to := Time(i+first)*Time(window), Time(i+first+1)*Time(window)
@@ -202,7 +202,7 @@ func (r *run) spread(rates []float64, window time.Duration, first int) {
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// unit is who is owed a share: a domain, or a group of them.
+// unit is an entity with an entitled share: a domain, or a group of domains.
 type unit struct {
 	name    string
 	domains []*domain
@@ -210,10 +210,10 @@ type unit struct {
 	owed    float64 // percent
 	total   []float64
 	part    []float64
-	busy    []time.Duration // of the engines, for anybody
+	busy    []time.Duration // of the engines, for any unit
 }
 
-// units returns those of all accelerators.
+// units returns the units of all accelerators.
 func (s *Sim) units() []*unit {
 	var all []*unit
 	for _, h := range s.hosts {
@@ -245,9 +245,8 @@ func (s *Sim) units() []*unit {
 	return all
 }
 
-// boundExcess is by how many points the share of the busy time of a window, of any
-// domain, is further from what it is owed than LAG promises: what one may get ahead,
-// and the longest request.
+// boundExcess returns the greatest excess, in points of the busy time of a window and over all domains, of
+// the distance from the entitled share beyond LAG's guarantee: the greatest lead plus the longest request.
 func (s *Sim) boundExcess(units []*unit) float64 {
 	worst := math.Inf(-1)
 	for _, u := range units {
@@ -265,7 +264,7 @@ func (s *Sim) boundExcess(units []*unit) float64 {
 	return worst
 }
 
-// weight is what the unit's share is in proportion to.
+// weight returns the sum that the unit's share is in proportion to.
 func (u *unit) weight() (sum float64) {
 	for _, d := range u.domains {
 		switch {
@@ -313,7 +312,7 @@ func (u *unit) metrics(m map[string]float64) {
 	m["off"], m["off_max"] = away(u.part, u.owed)
 }
 
-// away returns the mean and the largest distance of v's from what they should be.
+// away returns the mean and the largest distance of the values v from want.
 func away(v []float64, want float64) (mean, most float64) {
 	for _, x := range v {
 		d := math.Abs(x - want)

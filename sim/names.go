@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Names of the metrics that measure gives: of a plan, of a domain, and of a domain or group that is owed a share.
+// Names of the metrics returned by measure: of a plan, of a domain, and of a domain or group with an entitled
+// share.
 var (
 	planMetrics = []string{"work", "run", "run_mean", "run_p99", "iqr", "runs", "rate", "rate_min", "latency", "latency_p50", "latency_p85", "latency_p99",
 		"wait", "wait_p50", "wait_p99", "wait_max", "share", "compute", "copy", "error", "error_max", "off", "off_max", "runs_min", "calls_min", "done", "failed",
@@ -18,13 +19,13 @@ var (
 	unitMetrics = []string{"share", "part", "error", "error_max", "off", "off_max"}
 )
 
-// windowed are the metrics that need a window to have ended.
+// windowed are the metrics that require a completed window.
 var windowed = []string{"rate", "rate_sd", "rate_min", "compute", "compute_max", "h2d", "h2d_max", "d2h", "d2h_max", "copy", "share", "part", "error", "error_max", "off", "off_max", "bound_excess"}
 
-// vocabulary has the metrics' names of each plan, by domain and group; those of the plan itself are under "".
+// vocabulary is the metrics' names of each plan, by domain and group; those of the plan itself are under "".
 type vocabulary map[string]map[string][]string
 
-// vocabulary returns what rows and charts may name. All plans have been tried.
+// vocabulary returns the names that rows and charts may use. All plans have been tried.
 func (sc *Scenario) vocabulary() (vocabulary, error) {
 	out := vocabulary{}
 	for i := range sc.Plans {
@@ -59,7 +60,7 @@ func (sc *Scenario) vocabulary() (vocabulary, error) {
 	return out, nil
 }
 
-// metric returns an error unless there is such a metric.
+// metric returns an error unless the metric exists.
 func (v vocabulary) metric(plan, domain, metric string) error {
 	of, ok := v[plan]
 	if !ok {
@@ -81,7 +82,7 @@ func (v vocabulary) metric(plan, domain, metric string) error {
 	}
 }
 
-// references checks all names in rows and charts, and whatever else evaluating them would find wrong.
+// references checks all names in rows and charts, and everything else on which evaluating them could fail.
 func (sc *Scenario) references() error {
 	if sc.Bench != "" {
 		return nil
@@ -111,7 +112,8 @@ func (sc *Scenario) references() error {
 	return nil
 }
 
-// chart returns an error if a chart names a plan that there isn't, a domain that is in none of its plans, or a metric of none.
+// chart returns an error if a chart names an unknown plan, a domain that is in none of its plans, or a metric
+// of none.
 func (v vocabulary) chart(c *Chart) error {
 	plans := c.Plans
 	if len(plans) == 0 {
@@ -140,7 +142,8 @@ func (v vocabulary) chart(c *Chart) error {
 	return nil
 }
 
-// closest suggests the name that the word is most like, or lists the names if there are few and none is like it.
+// closest suggests the name most similar to the word, or lists the names if there are few and none is
+// similar.
 func closest(word string, names []string) string {
 	best, least := "", max(len(word)/2, 1)+1
 	var there []string
@@ -164,7 +167,7 @@ func closest(word string, names []string) string {
 	}
 }
 
-// changes counts the letters that must be put in, taken out or replaced to make b of a.
+// changes returns the number of letters to insert, delete or replace to turn a into b.
 func changes(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

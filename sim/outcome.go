@@ -9,16 +9,17 @@ import (
 	"pegasus/policies"
 )
 
-// Outcome is what decisions came to for one domain, at the events of a recording. Times are those for which it had work.
+// Outcome is the result of decisions for one domain, at the events of a recording. Times count while the
+// domain had work.
 type Outcome struct {
 	Domain  string  `json:"domain"`
 	Work    int64   `json:"work_ns"`    // it had work
 	Open    int64   `json:"open_ns"`    // and its gate was open
 	Share   float64 `json:"share"`      // of all domains' Used, 0 to 1
 	Waits   int     `json:"waits"`      // times that it had to wait for its gate
-	Wait    int64   `json:"wait_ns"`    // mean of these
-	Longest int64   `json:"longest_ns"` // of these
-	Used    int64   `json:"used_ns"`    // accelerator time that was charged, or would be
+	Wait    int64   `json:"wait_ns"`    // mean of these waits
+	Longest int64   `json:"longest_ns"` // of these waits
+	Used    int64   `json:"used_ns"`    // accelerator time charged, or that would be
 }
 
 // ledger follows the gates of all domains through the events of a recording and the decisions of a policy.
@@ -29,13 +30,13 @@ type ledger struct {
 	order []policies.ID
 }
 
-// books are what is known of a domain.
+// books are the account of a domain.
 type books struct {
 	Outcome
 	work    [3]bool           // by policies.Class
-	gates   [3]policies.Lease // likewise; Until is zero while a gate is closed
+	gates   [3]policies.Lease // by policies.Class; Until is zero while a gate is closed
 	held    float64           // ns of Open, divided by the domains whose gates were open then
-	charged float64           // held when it was charged last
+	charged float64           // held at the last charge
 	waiting bool
 	since   Time
 }
@@ -51,7 +52,7 @@ func (l *ledger) of(id policies.ID) *books {
 	return b
 }
 
-// advance lets time pass. A lease that ends within it closes its gate.
+// advance advances time. A lease that ends meanwhile closes its gate.
 func (l *ledger) advance(now Time) {
 	if !l.begun {
 		l.at, l.begun = now, true
@@ -80,7 +81,7 @@ func (l *ledger) advance(now Time) {
 
 func (b *books) working() bool { return slices.Contains(b.work[:], true) }
 
-// until is when the last gate of a class with work closes.
+// until returns when the last gate of a class with work closes.
 func (b *books) until() (t Time) {
 	for c, g := range b.gates {
 		if b.work[c] || policies.Class(c) == policies.AnyClass || b.work[policies.AnyClass] {
@@ -96,7 +97,7 @@ func (b *books) wait(from Time) {
 	}
 }
 
-// settle notes that a wait has begun or ended.
+// settle records that a wait has begun or ended.
 func (b *books) settle(now Time) {
 	switch stands := b.until() > now; {
 	case b.working() && !stands:
@@ -128,7 +129,7 @@ func (l *ledger) event(now Time, e *policies.Event, name string) {
 	case policies.Charge:
 		if busy := int64(e.Used.Busy()); busy > 0 {
 			b.Used += busy
-			b.work[e.Class] = true // work that came while the gate was open isn't told of before
+			b.work[e.Class] = true // work that came while the gate was open was not reported before
 		}
 	case policies.Wake:
 		switch e.Signal {
@@ -157,8 +158,8 @@ func (l *ledger) decided(now Time, actions []policies.Action) {
 	}
 }
 
-// instead is a recorded charge as it would be under the decisions of this ledger: for the part of the accelerator that the
-// domain was lent since its last charge, used as intensely as in the recorded run.
+// instead returns a recorded charge as it would be under the decisions of this ledger: for the part of the
+// accelerator that the domain was lent since its last charge, used as intensely as in the recorded run.
 func (l *ledger) instead(now Time, e *policies.Event, recorded *ledger) *policies.Event {
 	busy := e.Used.Busy()
 	if e.Kind != policies.Charge || busy <= 0 {
@@ -174,7 +175,7 @@ func (l *ledger) instead(now Time, e *policies.Event, recorded *ledger) *policie
 	return &out
 }
 
-// outcomes sums up, by the names of domains.
+// outcomes returns the sums by the names of domains.
 func (l *ledger) outcomes(names map[string]string) []Outcome {
 	var used int64
 	all := []Outcome{}

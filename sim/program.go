@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// class of a request: which engine it is for.
+// engineClass is the class of engines of a request.
 type engineClass uint8
 
 const (
@@ -18,23 +18,22 @@ const (
 
 var engineNames = [numEngines]string{"compute", "h2d", "d2h"}
 
-// program is what a thread does, again and again: a run is the steps from the first
-// to the last.
+// program is the endless loop of a thread: a run is the steps from the first to the last.
 type program struct {
 	name   string
 	steps  []step
 	ahead  int           // calls that may be outstanding
-	call   time.Duration // what the backend needs for one
+	call   time.Duration // the backend's time for a call
 	period time.Duration // between the releases of runs; 0: the next follows at once
-	work   float64       // done by a run, in whatever unit
-	noise  *spread       // of what a request takes; nil: the accelerator's
+	work   float64       // done by a run, in any unit
+	noise  *spread       // of the duration of requests; nil: the accelerator's
 }
 
-// step of a program.
+// step is a step of a program.
 type step struct {
 	op    op
 	class engineClass   // submit
-	d     time.Duration // how long it takes
+	d     time.Duration // its duration
 	to    int           // repeat: the first step of the loop
 	times int           // repeat: how often it runs
 }
@@ -50,7 +49,7 @@ const (
 	end // of the run
 )
 
-// compile makes a program of a workload. Copies take what the profile says.
+// compile turns a workload into a program. The profile determines the duration of copies.
 func (w *Workload) compile(name string, p *Profile) (*program, error) {
 	out := &program{name: name, ahead: max(w.Ahead, 1), call: w.Call, period: w.Period, work: w.Work}
 	if w.Noise != nil {
@@ -109,13 +108,12 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 	return out, nil
 }
 
-// calls says whether the program has anything for an accelerator. The daemon never hears
-// of one that hasn't.
+// calls reports whether the program has any work for an accelerator. The daemon never sees one without.
 func (p *program) calls() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.op == submit })
 }
 
-// exactly is a spread without any.
+// exactly is a distribution without variance.
 var exactly = func() (p spread) {
 	for i := range p {
 		p[i] = 1 << factorBits

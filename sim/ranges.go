@@ -12,8 +12,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// What a file may say: enough for anything that can be simulated, and too little to
-// exhaust the machine before it is.
+// Limits of a file's numbers: sufficient for every feasible simulation, and small enough that a file cannot
+// exhaust the machine before it is checked.
 const (
 	longest    = 10000 * time.Hour
 	mostNumber = 1_000_000_000
@@ -22,13 +22,13 @@ const (
 	mostAll    = 1_000_000 // threads
 	mostSigma  = 3000      // ‰
 	leastPart  = time.Millisecond
-	shortest   = 100 * time.Nanosecond // "5" is 5 ns: hardly what was meant
+	shortest   = 100 * time.Nanosecond // "5" is 5 ns: hardly intended
 )
 
-// most of some numbers. What is ahead is kept in memory.
+// Upper limits of some numbers. Outstanding calls (ahead) are kept in memory.
 var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000, "ahead": 100_000}
 
-// ranges says which number in v, a struct of a file, is out of its range.
+// ranges returns an error that names the number in v, a struct of a file, that is out of its range.
 func ranges(what string, v any) error {
 	s := reflect.ValueOf(v)
 	for i := range s.NumField() {
@@ -68,7 +68,7 @@ func ranges(what string, v any) error {
 	return nil
 }
 
-// positive are keys whose zero would stand for a default: a file that gives 0 means something else.
+// positive are keys whose zero would stand for a default: a file that gives 0 has another intention.
 var positive = []string{"seeds", "window", "count", "threads", "depth", "credits", "credits_to", "cpu_credits", "calls", "ahead", "work"}
 
 // zeros returns an error if a key that must be positive is given as 0 in what was read from a file.
@@ -119,7 +119,7 @@ func isZero(v any) bool {
 	return false
 }
 
-// sigmas says which spread is too large.
+// sigmas returns an error that names a spread that is too large.
 func sigmas(what string, all map[string]int) error {
 	for _, key := range []string{"noise", "cpu_noise", "change_sigma", "epoch_sigma"} {
 		if n := all[key]; n < 0 || n > mostSigma {
@@ -136,7 +136,7 @@ func (p *Profile) check() error {
 	return sigmas("profile", map[string]int{"noise": p.Noise, "cpu_noise": p.CPUNoise, "change_sigma": p.ChangeSigma, "epoch_sigma": p.EpochSigma})
 }
 
-// bounds looks at all numbers of a scenario but those of its plans.
+// bounds checks all numbers of a scenario except its plans'.
 func (sc *Scenario) bounds() error {
 	if err := ranges("scenario", *sc); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (sc *Scenario) bounds() error {
 	return nil
 }
 
-// named looks for names that are missing or given twice.
+// named checks for names that are missing or given twice.
 func (sc *Scenario) named() error {
 	seen := map[string]bool{}
 	name := func(what, name string) error {
@@ -222,7 +222,7 @@ func (sc *Scenario) named() error {
 	return nil
 }
 
-// check looks at a domain as it is under a plan.
+// check checks a domain with a plan's overrides.
 func (d *Domain) check(name string, sc *Scenario) error {
 	what := fmt.Sprintf("domain %q", name)
 	if err := ranges(what, *d); err != nil {

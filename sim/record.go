@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// record is what is kept of a domain for statistics.
+// record is a domain's data for statistics.
 type record struct {
 	runs    []run
-	calls   histogram // from the ring to the reply
-	waits   histogram // from the ring to the engine
+	calls   histogram // from ring to reply
+	waits   histogram // from ring to engine
 	window  time.Duration
 	longest time.Duration               // request
 	usage   [numEngines][]time.Duration // engine time per window
 }
 
-// run of a program.
+// run is a run of a program.
 type run struct{ began, ended Time }
 
-// held books the time that an engine was held, per window.
+// held records the time that an engine was held, per window.
 func (r *record) held(from, to Time, c engineClass) {
 	w := Time(r.window)
 	r.longest = max(r.longest, to.Sub(from))
@@ -48,9 +48,9 @@ func (r *record) in(i int, c engineClass) time.Duration {
 	return 0
 }
 
-// histogram of durations, exact to 1 part in 64. Few of its octaves are ever used.
+// histogram is a histogram of durations, exact to 1 part in 64. Few of its octaves are ever used.
 type histogram struct {
-	octaves []*[1 << fineBits]uint32 // of durations that need so many bits more than fineBits, nil before the first
+	octaves []*[1 << fineBits]uint32 // of durations that need that many bits more than fineBits, nil before the first
 	n       int
 	sum     time.Duration
 	most    time.Duration
@@ -83,7 +83,7 @@ func bucket(d time.Duration) int {
 	return shift<<fineBits + int(v>>shift)
 }
 
-// quantile returns the duration that q of all don't exceed.
+// quantile returns the duration that a part q of all does not exceed.
 func (h *histogram) quantile(q float64) time.Duration {
 	left := int(math.Ceil(q * float64(h.n)))
 	for o, counts := range h.octaves {
@@ -108,7 +108,7 @@ func (h *histogram) mean() time.Duration {
 	return h.sum / time.Duration(h.n)
 }
 
-// quantile of numbers, interpolated.
+// quantile returns the interpolated quantile of numbers.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -12,17 +12,16 @@ import (
 	"pegasus/policies"
 )
 
-// Recording is what one accelerator's scheduler was told, and what it decided. Under
-// the policy that it was recorded with, a replay decides the same; under another it
-// answers what that would have decided at the same events, though not what would
-// have come of it.
+// Recording is the inputs and decisions of one accelerator's scheduler. Under the recorded policy a replay
+// makes the same decisions; under another it makes that policy's decisions at the same events, which do not
+// reflect the effects of different decisions.
 type Recording struct {
 	Header  Header
 	Entries []Entry
 }
 
-// Header says which scheduler it was. It is the first line of a file; what `pegasus trace`
-// writes has none, and begins with a Choice.
+// Header identifies the scheduler. It is the first line of a file; the output of `pegasus trace` has none,
+// and begins with a Choice.
 type Header struct {
 	Format      int               `json:"format"` // 1
 	Accelerator string            `json:"accelerator"`
@@ -33,11 +32,11 @@ type Header struct {
 	Domains     map[string]string `json:"domains,omitempty"` // names by ID
 }
 
-// Entry is one event, or one call of Ready with the actions that came of it, or another
-// policy that was put in force. Each is a line of a file.
+// Entry is one event, or one call of Ready with the resulting actions, or another policy that was put in
+// force. Each is a line of a file.
 type Entry struct {
 	At      Time              `json:"at"`
-	Name    string            `json:"name,omitempty"` // of the domain that an Attach is about
+	Name    string            `json:"name,omitempty"` // of the domain of an Attach
 	Choice  *policies.Choice  `json:"choice,omitempty"`
 	Event   *policies.Event   `json:"event,omitempty"`
 	Ready   bool              `json:"ready,omitempty"`
@@ -52,7 +51,7 @@ func (r *Recording) ready(now Time, actions []policies.Action) {
 	r.Entries = append(r.Entries, Entry{At: now, Ready: true, Actions: slices.Clone(actions)})
 }
 
-// Record makes the run keep what the scheduler of one accelerator is told.
+// Record makes the run record the inputs and decisions of one accelerator's scheduler.
 func (s *Sim) Record(accelerator string) (*Recording, error) {
 	for _, h := range s.hosts {
 		if h.gpu.name != accelerator && accelerator != "" {
@@ -83,7 +82,7 @@ func (r *Recording) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// ReadRecording reads what Write wrote, or `pegasus trace` did.
+// ReadRecording reads the output of Write or of `pegasus trace`.
 func ReadRecording(in io.Reader) (*Recording, error) {
 	d := json.NewDecoder(bufio.NewReader(in))
 	var first struct {
@@ -108,32 +107,32 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("read a recording: line %d: %w", line, err)
 		}
-		if e.Choice == nil && e.Event == nil && !e.Ready { // when a vCPU ran, which no scheduler is told
+		if e.Choice == nil && e.Event == nil && !e.Ready { // a vCPU's run, which is no input of a scheduler
 			continue
 		}
 		r.Entries = append(r.Entries, e)
 	}
 }
 
-// Replayed is what came of a replay.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Policy    string `json:"policy"`
 	Events    int    `json:"events"`
 	Turns     int    `json:"turns"`           // calls of Ready
 	Decisions int    `json:"decisions"`       // in the recording
-	Differ    int    `json:"differ"`          // turns that decided otherwise
+	Differ    int    `json:"differ"`          // turns with a different decision
 	First     string `json:"first,omitempty"` // of these, in words
 
 	Recorded string    `json:"recorded"` // the policy that the recording begins with
-	Was      []Outcome `json:"was"`      // what the recorded decisions came to
-	Is       []Outcome `json:"is"`       // and what those of this replay would, at the same events
+	Was      []Outcome `json:"was"`      // outcome of the recorded decisions
+	Is       []Outcome `json:"is"`       // outcome of this replay's decisions, at the same events
 }
 
-// Replay plays the events again, with the policies of the recording or, if named,
-// another throughout, and compares the decisions.
+// Replay replays the events, with the policies of the recording or, if named, another throughout, and
+// compares the decisions.
 func (r *Recording) Replay(policy string) (*Replayed, error) { return r.play(policy, true) }
 
-// Decide is Replay without what the decisions come to, for measuring what they cost.
+// Decide is Replay without the outcomes, for measuring the cost of decisions.
 func (r *Recording) Decide(policy string) (*Replayed, error) { return r.play(policy, false) }
 
 func (r *Recording) play(policy string, follow bool) (*Replayed, error) {
@@ -192,7 +191,7 @@ func (r *Recording) play(policy string, follow bool) (*Replayed, error) {
 	return out, nil
 }
 
-// recorded follows the recorded decisions.
+// recorded returns a ledger that follows the recorded decisions.
 func (r *Recording) recorded() *ledger {
 	l := newLedger()
 	for i := range r.Entries {
@@ -206,8 +205,7 @@ func (r *Recording) recorded() *ledger {
 	return l
 }
 
-// choose puts the policy in force that was chosen, or, if named, another from the
-// beginning on.
+// choose puts the chosen policy in force or, if named, another from the beginning on.
 func choose(sched *policies.Scheduler, e *Entry, policy string) (*policies.Scheduler, error) {
 	c := *e.Choice
 	if policy != "" {

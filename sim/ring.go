@@ -1,8 +1,8 @@
 package sim
 
-// ring is a queue that grows.
+// ring is a growing FIFO queue.
 type ring[T any] struct {
-	items []T // a power of two, or none
+	items []T // length is a power of two, or 0
 	first int
 	count int
 }
@@ -36,7 +36,7 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
-// remove takes out the i-th.
+// remove removes and returns the i-th item.
 func (r *ring[T]) remove(i int) T {
 	v := r.at(i)
 	for ; i > 0; i-- {

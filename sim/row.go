@@ -11,10 +11,9 @@ import (
 	"strconv"
 )
 
-// Row is what shall hold: a value within bounds. The value is an expression over
-// metrics, which are written PLAN.metric or PLAN.DOMAIN.metric, over the names that
-// the scenario lets stand for numbers, and over + - * /, abs, min, max, floor, ceil,
-// sqrt, round, log2 and below (1 or 0).
+// Row is an expected result: a value within bounds. The value is an expression over metrics, written
+// PLAN.metric or PLAN.DOMAIN.metric, over the scenario's names for numbers, and over + - * /, abs, min, max,
+// floor, ceil, sqrt, round, log2 and below (1 or 0).
 type Row struct {
 	Text  string
 	Value string
@@ -39,12 +38,12 @@ func (r *Row) check() error {
 	return nil
 }
 
-// holds says whether v is within the bounds.
+// holds reports whether v is within the bounds.
 func (r *Row) holds(v float64) bool {
 	return !math.IsNaN(v) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
 }
 
-// scope is what names mean: metrics of plans, and other numbers.
+// scope resolves names: metrics of plans, and other numbers.
 type scope struct {
 	metricOf func(plan, domain, metric string) (float64, error)
 	let      map[string]float64
@@ -79,10 +78,10 @@ var functions = map[string]func(...float64) float64{
 	},
 }
 
-// arguments says how many a function has, unless it takes any number.
+// arguments is the number of a function's arguments, unless it takes any number.
 var arguments = map[string]int{"abs": 1, "floor": 1, "ceil": 1, "sqrt": 1, "round": 1, "log2": 1, "below": 2}
 
-// value of an expression.
+// value returns the value of an expression.
 func (s *scope) value(e ast.Expr) (float64, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -151,7 +150,7 @@ func (s *scope) call(e *ast.CallExpr) (float64, error) {
 	return functions[name.Name](args...), nil
 }
 
-// metric is PLAN.metric or PLAN.DOMAIN.metric.
+// metric returns the value of PLAN.metric or PLAN.DOMAIN.metric.
 func (s *scope) metric(e *ast.SelectorExpr) (float64, error) {
 	plan, domain := "", ""
 	switch x := e.X.(type) {

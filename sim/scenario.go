@@ -23,25 +23,25 @@ import (
 	"pegasus/vcpu"
 )
 
-// Scenario is an experiment: what there is, which policies are compared, and what
-// shall come of it. Durations are written "1.5ms", sizes "24 MB".
+// Scenario is an experiment: its setup, the policies to compare, and the expected results. Durations are
+// written "1.5ms", sizes "24 MB".
 type Scenario struct {
 	ID     string
 	Title  string
-	Figure string   // which published one it is about
-	Notes  string   // what the model leaves open, what else is to be known
-	Claims []string // what was published, for the report
+	Figure string   // the published figure that it reproduces
+	Notes  string   // limits of the model, and other remarks
+	Claims []string // published results, for the report
 
 	Profile   string        // of the machine; "2011"
 	Override  Override      `toml:"profile_override"`
 	CPUs      int           `toml:"cpus"`
-	Scheduler string        `toml:"cpu_scheduler"` // of the CPUs: "credit", which is Xen's of 2011 and the default, or "eevdf", which is Linux'
-	Runs      int           // it ends when the domains have done so many on average,
+	Scheduler string        `toml:"cpu_scheduler"` // of the CPUs: "credit", Xen's of 2011 and the default, or "eevdf", Linux'
+	Runs      int           // it ends when the domains have completed this many on average,
 	Time      time.Duration // or at that time
 	Window    time.Duration // of statistics over time; "1s"
-	From, To  time.Duration // what is measured of them
+	From, To  time.Duration // the measured part of the windows
 	Seeds     int           // 20
-	Bench     string        // measured on a real clock, by this; not simulated
+	Bench     string        // the benchmark that measures it on a real clock; it is not simulated
 
 	Accelerators []Accelerator       `toml:"accelerator"`
 	Domains      []Domain            `toml:"domain"`
@@ -49,48 +49,48 @@ type Scenario struct {
 	Plans        []Plan              `toml:"plan"`
 	Rows         []Row               `toml:"row"`
 	Charts       []Chart             `toml:"chart"`
-	Let          map[string]float64  // names for numbers that rows use
+	Let          map[string]float64  // names for numbers, for use in rows
 }
 
-// Accelerator is a device, or Count alike.
+// Accelerator is a device, or Count identical devices.
 type Accelerator struct {
 	Name   string
 	Count  int
 	Memory Bytes
 }
 
-// Domain is a domain, or Count alike (whose names are numbered from 1).
+// Domain is a domain, or Count identical domains (their names are numbered from 1).
 type Domain struct {
 	Name        string
 	Count       int
-	Accelerator string // "": where there is room
+	Accelerator string // "": placed by free capacity
 	Workload    string
-	Threads     int   // that run it, each for itself; 1
-	CPUs        []int `toml:"cpus"` // that its threads are pinned to in turn; none: each thread has one to itself
+	Threads     int   // that run the workload, each for itself; 1
+	CPUs        []int `toml:"cpus"` // that its threads are pinned to in turn; none: each thread has a CPU to itself
 	Depth       int   // calls in flight that the backend allows; 1
 	From, To    time.Duration
-	FromTo      time.Duration `toml:"from_to"` // it begins by chance between from and this
-	Runs        int           // after so many it leaves; 0: never
-	Away        time.Duration // after each run it leaves, and is back after so long; 0: it stays
-	Memory      Bytes         // that it has on the device while it is there
-	Background  bool          // nobody waits for it, and it isn't owed anything
+	FromTo      time.Duration `toml:"from_to"` // random start between from and this time
+	Runs        int           // after this many it leaves; 0: never
+	Away        time.Duration // after each run it leaves, and returns after this time; 0: it stays
+	Memory      Bytes         // device memory allocated while it is attached
+	Background  bool          // the run's end does not wait for it, and no share is owed to it
 
 	Credits     int
-	CreditsTo   int    `toml:"credits_to"` // by chance between credits and this
+	CreditsTo   int    `toml:"credits_to"` // random number between credits and this
 	CPUCredits  int    `toml:"cpu_credits"`
 	SLO         int    `toml:"slo"` // ‰
 	Bandwidth   int    // ‰
-	Group       string // of a virtual accelerator
+	Group       string // its virtual accelerator
 	Priority    int
 	Interactive bool
-	Realtime    bool // its threads go before all others on their CPUs
-	Throughput  bool // requests may follow each other unasked (HT)
+	Realtime    bool // its threads precede all others on their CPUs
+	Throughput  bool // its requests may follow each other without a new decision (HT)
 	Reserve     Reserve
 	Period      time.Duration // of jobs
 	Deadline    time.Duration
 }
 
-// Reserve of a domain: kind "PE", "AE" or "background".
+// Reserve is a domain's reserve: kind "PE", "AE" or "background".
 type Reserve struct {
 	Kind         string
 	Shared       string
@@ -99,7 +99,7 @@ type Reserve struct {
 
 var reserves = map[string]vcpu.ReserveKind{"": vcpu.NoReserve, "PE": vcpu.Posterior, "AE": vcpu.Apriori, "background": vcpu.Background}
 
-// domain is what the scheduler is told.
+// domain returns the domain as the scheduler sees it.
 func (d *Domain) domain(id vcpu.ID) policies.Domain {
 	return policies.Domain{ID: id, Credits: vcpu.Credits(d.Credits), CPU: vcpu.Credits(d.CPUCredits), Promise: vcpu.Promise{
 		SLO: d.SLO, Bandwidth: d.Bandwidth, Group: d.Group, Priority: d.Priority, Interactive: d.Interactive, Throughput: d.Throughput,
@@ -112,9 +112,9 @@ func (d *Domain) domain(id vcpu.ID) policies.Domain {
 //
 //	pre, copy in, calls × (cpu, copy call_in, kernel, copy call_out), copy out, post, think
 //
-// Up to ahead calls are outstanding at a time; a run ends when all have ended, but one
-// that copies nothing in or out, and has fewer than ahead, ends when it has made them. With a
-// period, runs are released that far apart.
+// Up to ahead calls are outstanding at a time. A run ends when all calls have ended; a run without copies in
+// or out, and with fewer calls than ahead, ends when it has made them. With a period, runs are released that
+// far apart.
 type Workload struct {
 	Pre, Post time.Duration
 	In, Out   Bytes
@@ -123,38 +123,37 @@ type Workload struct {
 	CallIn    Bytes         `toml:"call_in"`
 	CallOut   Bytes         `toml:"call_out"`
 	Kernel    time.Duration
-	KernelTo  time.Duration `toml:"kernel_to"` // each domain has its own, by chance between kernel and this
-	Call      time.Duration // what the backend needs for a call
+	KernelTo  time.Duration `toml:"kernel_to"` // each domain has its own, a random time between kernel and this
+	Call      time.Duration // the backend's time for a call
 	Ahead     int
 	Think     time.Duration
 	Period    time.Duration
-	Work      float64  // done by a run, in whatever unit; 1
-	Noise     *int     // σ of what kernels take, ‰ (log-normal)
-	Program   []string // a real program of guest/bench that does this, with its arguments: what `make policies-e2e` runs
+	Work      float64  // done by a run, in any unit; 1
+	Noise     *int     // σ of the duration of kernels, ‰ (log-normal)
+	Program   []string // the equivalent program of guest/bench, with its arguments, that `make policies-e2e` runs
 }
 
 // Plan is one way to run the scenario: a policy with its parameters.
 type Plan struct {
 	Name       string
 	Policy     string
-	Study      string // instead of a policy: a model of one thing, with the options as its parameters
-	Copy       string // policy of the copy engines, if they have one of their own (MRQ)
+	Study      string // in place of a policy: a model of one mechanism, with the options as its parameters
+	Copy       string // policy of the copy engines, if they have their own (MRQ)
 	Mode       string // "paper" or "production"
 	Options    map[string]any
-	Domains    []string            // that take part; all
+	Domains    []string            // that take part; none listed: all
 	HandOver   time.Duration       // to open another domain's gate
-	Swap       string              // what becomes of memory beyond what there is: "host", "area"; "": allocations fail
-	Cost       time.Duration       // to lend single requests, each time
+	Swap       string              // treatment of memory beyond the device's: "host", "area"; "": allocations fail
+	Cost       time.Duration       // of lending single requests, each time
 	Latency    time.Duration       // from a scheduler's timer to its decision
-	CPUFollows bool                `toml:"cpu_follows"` // domains' weights on the CPUs follow their windows, as with cpu_follows_gpu
-	Call       *time.Duration      // what the backend needs for a call, whatever the workloads say
-	Set        map[string]Override // what is different about domains
+	CPUFollows bool                `toml:"cpu_follows"` // domains' CPU weights follow their windows, as with cpu_follows_gpu
+	Call       *time.Duration      // the backend's time for a call, overriding the workloads
+	Set        map[string]Override // overrides of domains' fields
 	Override   Override            `toml:"profile_override"`
 }
 
-// Chart is a figure of the report: "box" of the work of runs, "time" of shares, "bar"
-// of a metric, by plan and domain, or "beside": what was published beside what came of
-// the simulation.
+// Chart is a figure of the report: "box" of the work of runs, "time" of shares, "bar" of a metric, by plan
+// and domain, or "beside": published values beside simulated ones.
 type Chart struct {
 	Kind    string
 	Metric  string // of bars
@@ -162,12 +161,12 @@ type Chart struct {
 	Unit    string
 	Plans   []string  // all
 	Domains []string  // all
-	Band    []float64 // of shares over time: within which they were published to be
-	Bars    []Bar     `toml:"bar"` // of what is shown beside each other
+	Band    []float64 // of shares over time: the published bounds
+	Bars    []Bar     `toml:"bar"` // of a "beside" chart
 }
 
-// Bar is a value, an expression as in a row, and what was published of it: a number, or
-// the least and the most. What is said with "at least" has no most.
+// Bar is a value, an expression as in a row, and its published counterpart: a number, or a least and a
+// greatest value. A published "at least" has no greatest value.
 type Bar struct {
 	Name  string
 	Value string
@@ -184,38 +183,38 @@ type Profile struct {
 	Spin        time.Duration // how long a guest spins for a reply before it blocks
 	Slice       time.Duration // for which a thread keeps its CPU, under EEVDF; 0: 3 ms
 	Notify      time.Duration // from an engine's end to the guest
-	Engines     bool          // copies have engines of their own
+	Engines     bool          // copies have separate engines
 	Early       bool          // the backend decodes calls before the gate, as the daemon does, not behind it
-	Channels    bool          // the hardware serves the domains' queues in turn, not in order
-	Random      bool          // the hardware serves any request that waits
+	Channels    bool          // the hardware serves the domains' queues in turn, not in order of submission
+	Random      bool          // the hardware serves a random waiting request
 	Change      time.Duration
 	ChangeSigma int           `toml:"change_sigma"` // ‰, log-normal
-	Epoch       time.Duration // for so long the driver is faster or slower,
+	Epoch       time.Duration // period for which the driver is faster or slower,
 	EpochSigma  int           `toml:"epoch_sigma"` // by a factor with this σ, ‰
 	StallPart   int           `toml:"stall_part"`  // ‰ of the changes take up to Stall more
 	Stall       time.Duration
-	Noise       int           // σ of what a request takes, ‰
-	CPUNoise    int           `toml:"cpu_noise"`  // σ of what a program computes, ‰
+	Noise       int           // σ of the duration of requests, ‰
+	CPUNoise    int           `toml:"cpu_noise"`  // σ of the programs' CPU times, ‰
 	CopySetup   time.Duration `toml:"copy_setup"` // of a copy, and
 	Bandwidth   Bytes         // per second
 	Within      Bytes         // per second, within the device
-	Chunk       Bytes         // copies before and after the calls of a run are so large at most, each a call; 0: any size
+	Chunk       Bytes         // limit of the copies before and after the calls of a run, each a call; 0: any size
 }
 
 // Override changes single values of a profile.
 type Override map[string]any
 
-// copyTime is how long the engine needs to move so many bytes.
+// copyTime returns the engine's time for moving that many bytes.
 func (p *Profile) copyTime(b Bytes) time.Duration {
 	return p.CopySetup + time.Duration(int64(b)*1000/max(int64(p.Bandwidth)/1_000_000, 1))
 }
 
-// within is how long moving so many bytes within the device takes.
+// within returns the time for moving that many bytes within the device.
 func (p *Profile) within(b Bytes) time.Duration {
 	return p.CopySetup + time.Duration(int64(b)*1000/max(int64(p.Within)/1_000_000, 1))
 }
 
-// finite says whether the domains leave by themselves.
+// finite reports whether the domains leave by themselves.
 func (sc *Scenario) finite() bool {
 	return !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return !d.Background && d.Runs == 0 }) && len(sc.Domains) > 0
 }
@@ -232,7 +231,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	}
 	factor, ok := map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}[strings.TrimSpace(s[len(number):])]
-	if !ok || !(f >= 0 && f*factor < 1<<62) { // not a number, either
+	if !ok || !(f >= 0 && f*factor < 1<<62) { // rejects NaN, too
 		return fmt.Errorf("%q isn't a size such as \"24 MB\" or \"4 KiB\"", s)
 	}
 	*b = Bytes(f * factor)
@@ -242,7 +241,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 //go:embed scenarios
 var files embed.FS
 
-// shared is what all scenarios may use: scenarios/shared.toml.
+// shared is the part common to all scenarios: scenarios/shared.toml.
 var shared = func() (all struct {
 	Profiles  map[string]Profile  `toml:"profile"`
 	Workloads map[string]Workload `toml:"workload"`
@@ -257,7 +256,7 @@ var shared = func() (all struct {
 	return all
 }()
 
-// Scenarios returns those that come with the program, as the papers number them.
+// Scenarios returns the built-in scenarios, in the papers' order.
 func Scenarios() ([]*Scenario, error) {
 	names, err := fs.Glob(files, "scenarios/*.toml")
 	if err != nil {
@@ -303,7 +302,7 @@ func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
-// Load returns the scenario of that id, or the one in that file.
+// Load returns the built-in scenario of that id, or the one in that file.
 func Load(name string) (*Scenario, error) {
 	own, err := fs.Glob(files, "scenarios/*.toml")
 	if err != nil {
@@ -331,7 +330,7 @@ func Load(name string) (*Scenario, error) {
 	return Parse(name, text)
 }
 
-// read reads a scenario that comes with the program.
+// read reads a built-in scenario.
 func read(file string) (*Scenario, error) {
 	text, err := files.ReadFile(file)
 	if err != nil {
@@ -383,8 +382,8 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// located adds to an error the line of the text that it is about, if there is but one
-// that the word is in, or the key that the error says is wrong.
+// located prefixes an error with the line of the text that it refers to, if only one line contains the word
+// or the key that the error quotes.
 func located(text []byte, word string, err error) error {
 	line := lineOf(text, word)
 	if said, _, ok := strings.Cut(err.Error(), " = "); ok && line == 0 {
@@ -396,7 +395,7 @@ func located(text []byte, word string, err error) error {
 	return fmt.Errorf("line %d: %w", line, err)
 }
 
-// lineOf is the only line of the text that a word is in; 0: none, or there are several.
+// lineOf returns the only line of the text that contains a word; 0: none or several do.
 func lineOf(text []byte, word string) int {
 	line := 0
 	for i, l := range bytes.Split(text, []byte("\n")) {
@@ -412,7 +411,7 @@ func lineOf(text []byte, word string) int {
 	return line
 }
 
-// quoted is the last word in quotes of an error's text: the value that is wrong.
+// quoted returns the last quoted word of an error's text: the wrong value.
 func quoted(err error) string {
 	parts := strings.Split(err.Error(), "\"")
 	if len(parts) < 3 {
@@ -421,18 +420,17 @@ func quoted(err error) string {
 	return parts[len(parts)-2]
 }
 
-// names lists what there is.
+// names lists the keys.
 func names[T any](all map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 }
 
-// free says whether a key is below one that takes any, which are looked at when a
-// plan is tried.
+// free reports whether a key is below one that takes any key; those are checked when a plan is tried.
 func free(key toml.Key) bool {
 	return slices.ContainsFunc(key[:len(key)-1], func(k string) bool { return k == "set" || k == "options" || k == "profile_override" })
 }
 
-// check fills in defaults and refuses what can't run.
+// check sets defaults and returns an error if the scenario can't run.
 func (sc *Scenario) check() error {
 	if sc.Profile == "" {
 		sc.Profile = "2011"
@@ -518,7 +516,7 @@ func (sc *Scenario) check() error {
 	return sc.references()
 }
 
-// tried builds a plan once, to see whether it can be.
+// tried builds a plan once, to check that it can be built.
 func (sc *Scenario) tried(p *Plan) error {
 	if p.Study != "" {
 		_, err := p.study(1)
@@ -541,8 +539,7 @@ func (sc *Scenario) tried(p *Plan) error {
 	return err
 }
 
-// Workload returns the workload that a domain runs: the scenario's own of that name,
-// or the one that all scenarios may use.
+// Workload returns the workload that a domain runs: the scenario's own of that name, or the shared one.
 func (sc *Scenario) Workload(d *Domain) (Workload, error) {
 	if w, ok := sc.Workloads[d.Workload]; ok {
 		return w, nil
@@ -553,8 +550,7 @@ func (sc *Scenario) Workload(d *Domain) (Workload, error) {
 	return Workload{}, fmt.Errorf("domain %q: there is no [workload.NAME] of that name, nor one that comes along (%s): %q", d.Name, names(shared.Workloads), d.Workload)
 }
 
-// TakingPart returns the domains of a plan one by one, with names of their own, as
-// they are under it.
+// TakingPart returns the domains of a plan one by one, with individual names and the plan's overrides.
 func (sc *Scenario) TakingPart(p *Plan) ([]Domain, error) {
 	var all []Domain
 	for i := range sc.Domains {
@@ -575,7 +571,7 @@ func (sc *Scenario) TakingPart(p *Plan) ([]Domain, error) {
 	return all, nil
 }
 
-// numbered is the name of the i-th of accelerators that are alike.
+// numbered returns the name of the i-th of identical accelerators.
 func (a *Accelerator) numbered(i int) string {
 	if a.Count > 1 {
 		return fmt.Sprintf("%s%d", a.Name, i)
@@ -583,7 +579,7 @@ func (a *Accelerator) numbered(i int) string {
 	return a.Name
 }
 
-// numbered is the name of the i-th of domains that are alike.
+// numbered returns the name of the i-th of identical domains.
 func (d *Domain) numbered(i int) string {
 	if d.Count > 1 {
 		return fmt.Sprintf("%s%d", d.Name, i+1)
@@ -591,7 +587,7 @@ func (d *Domain) numbered(i int) string {
 	return d.Name
 }
 
-// workload is what a domain runs under this plan, its own lot drawn.
+// workload returns a domain's workload under this plan, with its random values drawn.
 func (sc *Scenario) workload(d *Domain, plan *Plan, p *Profile, chance *stream) (Workload, error) {
 	w, err := sc.Workload(d)
 	if err != nil {
@@ -612,7 +608,7 @@ func (sc *Scenario) workload(d *Domain, plan *Plan, p *Profile, chance *stream) 
 	return w, nil
 }
 
-// set returns the domain as it is under this plan.
+// set returns the domain with this plan's overrides.
 func (p *Plan) set(d *Domain, name string) (*Domain, error) {
 	out := *d
 	for _, key := range []string{d.Name, name} {
@@ -626,7 +622,7 @@ func (p *Plan) set(d *Domain, name string) (*Domain, error) {
 	return &out, nil
 }
 
-// profileOf is the machine under a plan. Overrides were checked.
+// profileOf returns the machine under a plan. Overrides have been checked.
 func (sc *Scenario) profileOf(p *Plan) *Profile {
 	out, _ := override(shared.Profiles[sc.Profile], sc.Override, p.Override)
 	return &out
@@ -700,12 +696,12 @@ func set(f reflect.Value, value any) error {
 	return nil
 }
 
-// has says whether a domain takes part.
+// has reports whether a domain takes part.
 func (p *Plan) has(name string) bool {
 	return len(p.Domains) == 0 || slices.Contains(p.Domains, name)
 }
 
-// scheduler makes one for an accelerator.
+// scheduler returns a new scheduler for an accelerator.
 func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
 	mode := policies.Production
 	switch p.Mode {
@@ -736,8 +732,8 @@ func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
 	return policies.NewScheduler(all...), nil
 }
 
-// Kind is how the scenario is decided: "simulated", by a "formula" over numbers that
-// it gives, or on a real clock by "bench".
+// Kind returns the scenario's way of evaluation: "simulated", by a "formula" over numbers that it contains,
+// or on a real clock by "bench".
 func (sc *Scenario) Kind() string {
 	switch {
 	case sc.Bench != "":

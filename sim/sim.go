@@ -30,15 +30,15 @@ type Sim struct {
 
 	programs map[task]*program
 
-	thinking *spread // of what programs compute
-	missing  int     // runs until the end; negative: they don't matter
+	thinking *spread // of the programs' CPU times
+	missing  int     // runs until the end; negative: they don't determine it
 	end      Time
 
 	slicing time.Duration  // EEVDF's slices
-	boosts  *follow.Boosts // nil: the CPUs follow nobody
-	weighed Time           // when they are on the agenda
+	boosts  *follow.Boosts // nil: the CPUs don't follow the accelerators
+	weighed Time           // when their next event is due
 
-	ahead  time.Duration // how far LAG lets one get ahead, if the plan says
+	ahead  time.Duration // LAG's greatest lead, if the plan sets it
 	events uint64
 	hash   uint64
 	trace  *Trace
@@ -50,7 +50,7 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// New prepares a run of a plan of the scenario.
+// New prepares a run of one plan of the scenario.
 func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, end: Forever, programs: map[task]*program{}}
 	if sc.Time > 0 {
@@ -114,7 +114,7 @@ func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 	return nil
 }
 
-// addDomains adds a domain, or as many alike as it says.
+// addDomains adds a domain, or Count identical ones.
 func (s *Sim) addDomains(sc *Scenario, d *Domain, seed uint64) error {
 	for i := range max(d.Count, 1) {
 		if err := s.addDomain(sc, d, i, seed); err != nil {
@@ -124,7 +124,7 @@ func (s *Sim) addDomains(sc *Scenario, d *Domain, seed uint64) error {
 	return nil
 }
 
-// addDomain adds the i-th of domains that are alike.
+// addDomain adds the i-th of identical domains.
 func (s *Sim) addDomain(sc *Scenario, spec *Domain, i int, seed uint64) error {
 	name := spec.numbered(i)
 	h, err := s.place(spec)
@@ -185,7 +185,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, i int, seed uint64) error {
 	return nil
 }
 
-// program returns what a domain runs. Domains that run the same share it.
+// program returns the program of a domain. Domains with the same program share it.
 func (s *Sim) program(sc *Scenario, d *Domain, chance *stream) (*program, error) {
 	w, err := sc.workload(d, s.plan, s.profile, chance)
 	if err != nil {
@@ -201,14 +201,14 @@ func (s *Sim) program(sc *Scenario, d *Domain, chance *stream) (*program, error)
 	return p, err
 }
 
-// task is what tells the programs of a run apart.
+// task is the key of a program.
 type task struct {
 	workload string
 	kernel   time.Duration
 }
 
-// place returns the accelerator of a domain: the one it names, or that with the
-// fewest credits; under no policy, one after the other.
+// place returns the accelerator of a domain: the one it names, or the one with the fewest credits; under
+// policy none, one after the other.
 func (s *Sim) place(d *Domain) (*host, error) {
 	if len(s.hosts) == 0 {
 		return nil, fmt.Errorf("there is no [[accelerator]]")
@@ -233,9 +233,8 @@ func (s *Sim) place(d *Domain) (*host, error) {
 	return best, nil
 }
 
-// Run lets time pass until the scenario's end: for one part after the other, since the
-// little that a part needs stays in the processor's caches. It fails if engine time was
-// not charged.
+// Run advances time to the scenario's end, for one part after the other, because the small state of a part
+// stays in the processor's caches. It returns an error if engine time was not charged.
 func (s *Sim) Run() error {
 	var end Time
 	for _, part := range s.parts() {
@@ -248,21 +247,21 @@ func (s *Sim) Run() error {
 	return s.check()
 }
 
-// parts returns the agendas of what knows nothing of each other: of each accelerator,
-// if there are no CPUs and the end is at a certain time, otherwise of everything.
+// parts returns the agendas of independent parts: one for each accelerator, if there are no CPUs and the end
+// is at a certain time, otherwise one for everything.
 func (s *Sim) parts() []agenda {
 	if len(s.cpus) > 0 || s.missing >= 0 || s.now > 0 {
 		return []agenda{s.agenda}
 	}
 	all := make([]agenda, len(s.hosts))
 	for s.agenda.len() > 0 {
-		e := s.agenda.take() // of a domain: it comes, or goes
+		e := s.agenda.take() // of a domain: its start or end
 		all[s.domains[e.who].host.index].add(e.at, e.kind(), e.who, e.gen)
 	}
 	return all
 }
 
-// next lets the next event happen; false: there is none.
+// next processes the next event; false: there is none.
 func (s *Sim) next() bool {
 	if s.missing == 0 || s.agenda.len() == 0 {
 		return false
@@ -284,7 +283,7 @@ func (s *Sim) next() bool {
 	return true
 }
 
-// happen does what the event says.
+// happen processes an event.
 func (s *Sim) happen(e *event) {
 	switch e.kind() {
 	case completed:
@@ -328,7 +327,7 @@ func (s *Sim) happen(e *event) {
 	}
 }
 
-// observe tells every scheduler the hypervisor's schedule.
+// observe passes the hypervisor's schedule to every scheduler.
 func (s *Sim) observe() {
 	for _, h := range s.hosts {
 		if h.history != nil || h.sched.Observes() {
@@ -338,7 +337,7 @@ func (s *Sim) observe() {
 	s.agenda.add(s.now.Add(cpuPeriod), sampled, 0, 0)
 }
 
-// appear begins a domain, or lets it come back.
+// appear attaches a domain, for the first time or again.
 func (s *Sim) appear(d *domain) {
 	h := d.host
 	h.members = append(h.members, d)
@@ -363,7 +362,7 @@ func (s *Sim) appear(d *domain) {
 	}
 }
 
-// vanish ends a domain. Its requests in flight run to their end, and are charged to it.
+// vanish ends a domain. Its requests in flight run to their end and are charged to it.
 func (s *Sim) vanish(d *domain) {
 	if d.gone {
 		return
@@ -394,7 +393,7 @@ func (s *Sim) vanish(d *domain) {
 	s.ring(h)
 }
 
-// left detaches a domain that is gone, once nothing of it is in flight.
+// left detaches a domain that is gone, once none of its requests is in flight.
 func (s *Sim) left(d *domain) {
 	h := d.host
 	s.tellUse(h, d)
@@ -409,15 +408,15 @@ func (s *Sim) left(d *domain) {
 	s.ring(h)
 }
 
-// check returns an error unless the time for which engines were held is the sum of what
-// domains were charged, to the nanosecond.
+// check returns an error unless the time for which engines were held equals the sum of the domains' charges,
+// to the nanosecond.
 func (s *Sim) check() error {
 	for _, h := range s.hosts {
 		var held time.Duration
 		for i := range h.gpu.engines {
 			held += h.gpu.engines[i].busy
 		}
-		for _, d := range h.all { // what ended since the last turn
+		for _, d := range h.all { // charges since the last turn
 			held -= d.used[policies.Compute].Used.Busy() + d.used[policies.Copy].Used.Busy()
 		}
 		if stray := h.sched.Strays(); held != h.charged || stray.Busy() > 0 {
@@ -427,7 +426,7 @@ func (s *Sim) check() error {
 	return nil
 }
 
-// Events is how many events there were, Hash what they were.
+// Events returns the number of events, Hash a hash over them.
 func (s *Sim) Events() uint64     { return s.events }
 func (s *Sim) Hash() uint64       { return s.hash }
 func (s *Sim) Now() time.Duration { return time.Duration(s.now) }

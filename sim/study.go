@@ -7,14 +7,14 @@ import (
 	"pegasus/policies"
 )
 
-// studies are models of one thing that needs no accelerators: a plan names one, and
-// its options are the parameters.
+// studies are models of one mechanism without accelerators: a plan names one, and its options are the
+// parameters.
 var studies = map[string]func(p *Plan, seed uint64) (Metrics, error){
 	"deadline":  studyDeadline,
 	"predictor": studyPredictor,
 }
 
-// study runs a plan's.
+// study runs the study of a plan.
 func (p *Plan) study(seed uint64) (Metrics, error) {
 	f, ok := studies[p.Study]
 	if !ok {
@@ -23,9 +23,9 @@ func (p *Plan) study(seed uint64) (Metrics, error) {
 	return f(p, seed)
 }
 
-// studyDeadline is a thread under Linux' SCHED_DEADLINE whose jobs compute, wait for
-// the accelerator and compute again, one job after the other. Its metric is used: the
-// percentage of the time that it used its CPU or the accelerator.
+// studyDeadline models a thread under Linux' SCHED_DEADLINE whose jobs compute, wait for the accelerator and
+// compute again, one job after the other. Its metric is used: the percentage of the time that it used its CPU
+// or the accelerator.
 func studyDeadline(p *Plan, seed uint64) (Metrics, error) {
 	o := struct {
 		Runtime, Period, CPU, GPU, Time time.Duration
@@ -68,15 +68,15 @@ func studyDeadline(p *Plan, seed uint64) (Metrics, error) {
 	return Metrics{"": {"used": 100 * float64(used) / float64(now)}}, nil
 }
 
-// studyPredictor feeds the cost history with a stream of requests. Its metrics are
-// within_N: the percentage of predictions that were off by at most N %.
+// studyPredictor feeds the cost history with a stream of requests. Its metrics are within_N: the percentage
+// of predictions with an error of at most N %.
 func studyPredictor(p *Plan, seed uint64) (Metrics, error) {
 	o := struct {
 		Size, Keys, Requests int
-		Shortest, Longest    time.Duration // means of the keys, by chance in between
+		Shortest, Longest    time.Duration // means of the keys, drawn in between
 		Noise                int           // σ of a request about its key's mean, ‰
-		Drift                int           // σ of a step of a key's mean, which takes one at each request, ‰
-		Recent               int           // ‰ of the requests are of one of the ten keys used last
+		Drift                int           // σ of a step of a key's mean, which is taken at each request, ‰
+		Recent               int           // ‰ of the requests use one of the last ten keys
 	}{Size: 100, Keys: 10, Requests: 10000, Shortest: 200 * time.Microsecond, Longest: 2 * time.Millisecond}
 	if err := assign(&o, p.Options); err != nil {
 		return nil, err

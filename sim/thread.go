@@ -2,18 +2,18 @@ package sim
 
 import "time"
 
-// thread runs a program, on a virtual CPU of its own or, where CPUs are not what an
-// experiment is about, as if it had a CPU to itself.
+// thread runs a program, on a virtual CPU of its own or, in experiments without CPUs, as if it had a CPU to
+// itself.
 type thread struct {
 	index   int32
 	domain  *domain
 	program *program
 	chance  *stream
 
-	cpu        *pcpu // nil: one to itself
+	cpu        *pcpu // nil: it has one to itself
 	mode       mode
-	left       time.Duration // of the CPU time until the burst ends
-	since      Time          // left was computed
+	left       time.Duration // CPU time until the burst ends, as of since
+	since      Time          // when left was computed
 	dispatched Time
 	billed     Time
 	gen        uint32
@@ -24,12 +24,12 @@ type thread struct {
 	loops       int
 	outstanding int
 	waits       bool // for a request to end
-	most        int  // how many may be outstanding when it goes on
-	began       Time // the run
+	most        int  // outstanding requests at which it continues
+	began       Time // start of the run
 	released    Time
 }
 
-// proceed runs the program until it has to wait for something.
+// proceed runs the program until it has to wait.
 func (s *Sim) proceed(t *thread) {
 	p := t.program
 	for {
@@ -66,8 +66,8 @@ func (s *Sim) proceed(t *thread) {
 	}
 }
 
-// waits says whether more than most requests are outstanding, and if so waits for
-// them: spinning first, where CPUs are modelled.
+// waits reports whether more than most requests are outstanding, and if so makes the thread wait: spinning
+// first, where CPUs are modelled.
 func (s *Sim) waits(t *thread, most int) bool {
 	if t.outstanding <= most {
 		return false
@@ -82,7 +82,7 @@ func (s *Sim) waits(t *thread, most int) bool {
 	return true
 }
 
-// burstEnds: the thread has had the CPU time it needed.
+// burstEnds ends a burst: the thread has had its CPU time.
 func (s *Sim) burstEnds(t *thread) {
 	if t.domain.gone {
 		return
@@ -98,7 +98,7 @@ func (s *Sim) burstEnds(t *thread) {
 	s.proceed(t)
 }
 
-// reply tells a thread that a request has ended.
+// reply reports to a thread that a request has ended.
 func (s *Sim) reply(t *thread) {
 	t.outstanding--
 	if t.domain.gone {

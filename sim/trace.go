@@ -8,8 +8,8 @@ import (
 	"pegasus/sim/perfetto"
 )
 
-// Trace is what happened when, for people to look at: which domain's request each
-// engine ran, whose gate was open, which domain each CPU ran.
+// Trace is a run's timeline, for people: the domain whose request each engine ran, the domain whose gate was
+// open, the domain that each CPU ran.
 type Trace struct {
 	picture *perfetto.Trace
 	open    map[track]begun
@@ -21,7 +21,7 @@ type track struct {
 	name  string
 }
 
-// begun is what goes on in a line, and since when.
+// begun is the open slice of a line, and its beginning.
 type begun struct {
 	name string
 	from Time
@@ -34,7 +34,7 @@ const (
 	cpuLines
 )
 
-// Trace makes the run keep a trace.
+// Trace makes the run record a trace.
 func (s *Sim) Trace() *Trace {
 	s.trace = &Trace{picture: perfetto.New("accelerators", "gates", "CPUs"), open: map[track]begun{}}
 	return s.trace
@@ -73,7 +73,7 @@ func (s *Sim) traceCPU(p *pcpu, t *thread) {
 	}
 }
 
-// turn ends what goes on in a line, or begins something there unless it goes on.
+// turn ends the open slice of a line, or begins one unless it continues.
 func (t *Trace) turn(line track, name string, on bool, now Time) {
 	was, going := t.open[line]
 	switch {
@@ -85,12 +85,12 @@ func (t *Trace) turn(line track, name string, on bool, now Time) {
 	}
 }
 
-// Engines are the times for which an engine had a request; the slice has the name of
-// the request's domain.
+// Engines returns the times for which an engine had a request; the slice has the name of the request's
+// domain.
 func (t *Trace) Engines() []perfetto.Slice { return t.of(engineLines) }
 
-// Gates are the times for which a gate was open; the line has the name of its domain,
-// and of a class where classes have gates of their own.
+// Gates returns the times for which a gate was open; the line has the name of its domain, and of a class
+// where classes have gates of their own.
 func (t *Trace) Gates() []perfetto.Slice { return t.of(gateLines) }
 
 func (t *Trace) of(group int) (all []perfetto.Slice) {

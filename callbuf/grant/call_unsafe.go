@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call performs an ioctl without registering the file with the Go runtime's poller.
+// call performs an ioctl. Unlike Fd it leaves the blocking mode of the file and its registration with the poller unchanged.
 func call[T any](f *os.File, request uintptr, argument *T) (result uintptr, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {

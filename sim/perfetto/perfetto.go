@@ -1,8 +1,7 @@
-// Package perfetto writes what went on when, for people to look at: lines in groups,
-// with slices of time on them, as Perfetto (ui.perfetto.dev) and chrome://tracing show
-// them.
+// Package perfetto writes timelines for people: lines in groups, with slices of time on them, in the format
+// of Perfetto (ui.perfetto.dev) and chrome://tracing.
 //
-// The simulator and the pegasus command use it. It is pure.
+// Callers: the simulator and the pegasus command. The package is pure.
 package perfetto
 
 import (
@@ -13,7 +12,7 @@ import (
 	"slices"
 )
 
-// Trace is what is drawn.
+// Trace is a timeline.
 type Trace struct {
 	groups []string
 	lines  []line
@@ -27,7 +26,7 @@ type line struct {
 	name  string
 }
 
-// Slice is what went on in a line for a time.
+// Slice is a period on a line.
 type Slice struct {
 	Group    int
 	Line     string
@@ -36,19 +35,19 @@ type Slice struct {
 	Args     map[string]any
 }
 
-// New makes an empty Trace with groups of lines, in the order in which they are shown.
+// New returns an empty Trace with groups of lines, in display order.
 func New(groups ...string) *Trace {
 	return &Trace{groups: groups, index: map[line]int{}, last: map[int]int{}}
 }
 
-// Add draws a slice.
+// Add adds a slice.
 func (t *Trace) Add(s Slice) {
 	t.last[t.line(s)] = len(t.all)
 	t.all = append(t.all, s)
 }
 
-// Continue draws a slice that may be the rest of the last one of its line: if that ended
-// where this begins, they are one.
+// Continue adds a slice that may extend the last one of its line: if that ended where this begins, they
+// become one.
 func (t *Trace) Continue(s Slice) {
 	if n, any := t.last[t.line(s)]; any && t.all[n].To == s.From && t.all[n].Name == s.Name {
 		t.all[n].To = s.To
@@ -57,7 +56,7 @@ func (t *Trace) Continue(s Slice) {
 	t.Add(s)
 }
 
-// line is the number of a slice's line.
+// line returns the number of a slice's line.
 func (t *Trace) line(s Slice) int {
 	l := line{s.Group, s.Line}
 	i, known := t.index[l]
@@ -69,7 +68,7 @@ func (t *Trace) line(s Slice) int {
 	return i
 }
 
-// Slices are those drawn so far.
+// Slices returns the slices added so far.
 func (t *Trace) Slices() []Slice { return t.all }
 
 type event struct {
@@ -82,7 +81,7 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Write writes it in Chrome's trace event format. Time begins at zero.
+// Write writes the trace in Chrome's trace event format. Time begins at zero.
 func (t *Trace) Write(w io.Writer, zero int64) error {
 	out := &array{out: bufio.NewWriter(w)}
 	for g, name := range t.groups {

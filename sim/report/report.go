@@ -1,5 +1,5 @@
-// Package report writes what came of scenarios as one HTML page with figures, which
-// needs neither a server nor a script.
+// Package report writes the results of scenarios as one HTML page with figures, which needs neither a server
+// nor a script.
 package report
 
 import (
@@ -35,7 +35,7 @@ var layout = template.Must(template.New("page").Funcs(template.FuncMap{
 // Scenario is a section of the page.
 type Scenario struct {
 	*sim.Scenario
-	Result  *sim.Result // nil: it is measured elsewhere
+	Result  *sim.Result // nil: measured elsewhere
 	Figures []Figure
 }
 
@@ -46,26 +46,26 @@ type Figure struct {
 	SVG   template.HTML
 }
 
-// Key says what a colour stands for.
+// Key is the meaning of a colour.
 type Key struct {
 	Color template.CSS
 	Text  string
 }
 
-// drawing is a figure that is being made.
+// drawing is a figure under construction.
 type drawing struct {
 	*plot.Plot
 	keys []Key
 }
 
-// means notes what a colour stands for. Keys are text of the page: a browser's fonts
-// are not those that the drawing was measured with.
+// means records the meaning of a colour. Keys are text of the page: a browser's fonts differ from the font
+// that the drawing was measured with.
 func (d *drawing) means(c color.Color, text string) {
 	r, g, b, _ := c.RGBA()
 	d.keys = append(d.keys, Key{template.CSS(fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)), text})
 }
 
-// Held is how many of a scenario's rows hold.
+// Held returns the number of a scenario's rows that hold.
 func (s Scenario) Held() (n int) {
 	for _, v := range s.Result.Rows {
 		if v.Verdict == sim.Holds {
@@ -154,7 +154,7 @@ func sans(p *plot.Plot) {
 	p.Y.Tick.Marker = plot.TickerFunc(ticks)
 }
 
-// ticks are round numbers.
+// ticks returns round numbers.
 func ticks(least, most float64) (all []plot.Tick) {
 	if most <= least {
 		return nil
@@ -172,7 +172,7 @@ func ticks(least, most float64) (all []plot.Tick) {
 	return all
 }
 
-// chosen are the names that a chart shows: those it lists, or all.
+// chosen returns the names that a chart shows: those it lists, or all.
 func chosen(all, listed []string) []string {
 	if len(listed) > 0 {
 		return listed
@@ -180,7 +180,7 @@ func chosen(all, listed []string) []string {
 	return all
 }
 
-// domains of a plan's runs.
+// domains returns the domains of a plan's runs.
 func domains(r *sim.Result, plan string, c *sim.Chart) []string {
 	var all []string
 	for name := range r.Series[plan] {
@@ -190,8 +190,7 @@ func domains(r *sim.Result, plan string, c *sim.Chart) []string {
 	return chosen(all, c.Domains)
 }
 
-// boxes shows, by plan, a box for each domain: half of its runs, their median, and
-// whiskers.
+// boxes draws, by plan, a box for each domain: half of its runs, their median, and whiskers.
 func boxes(p *drawing, r *sim.Result, c *sim.Chart) error {
 	var labels []string
 	at := 0.0
@@ -225,7 +224,7 @@ func boxes(p *drawing, r *sim.Result, c *sim.Chart) error {
 	return nil
 }
 
-// lines shows the share of each domain over time, of one plan.
+// lines draws the share of each domain over time, of one plan.
 func lines(p *drawing, r *sim.Result, c *sim.Chart) error {
 	p.X.Label.Text = "seconds"
 	if len(c.Band) == 2 {
@@ -269,7 +268,7 @@ func lines(p *drawing, r *sim.Result, c *sim.Chart) error {
 	return nil
 }
 
-// bars shows a metric of each domain, by plan.
+// bars draws a metric of each domain, by plan.
 func bars(p *drawing, r *sim.Result, c *sim.Chart) error {
 	plans := chosen(r.Plans(), c.Plans)
 	names := c.Domains
@@ -301,8 +300,7 @@ func bars(p *drawing, r *sim.Result, c *sim.Chart) error {
 	return nil
 }
 
-// beside shows what was published next to what came of the simulation, with the least
-// and the most of the seeds.
+// beside draws published values next to simulated ones, with their range over the seeds.
 func beside(p *drawing, r *sim.Result, c *sim.Chart) error {
 	w := vg.Points(min(44, 300/float64(len(c.Bars))))
 	values := r.Bars[c.Title]
@@ -384,13 +382,13 @@ func beside(p *drawing, r *sim.Result, c *sim.Chart) error {
 	return nil
 }
 
-// ranges are values with what is below and above them.
+// ranges are values with their ranges below and above.
 type ranges struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// shift draws a plotter that far to the right.
+// shift draws a plotter shifted to the right.
 type shift struct {
 	plot.Plotter
 	by vg.Length
@@ -402,7 +400,7 @@ func (s *shift) Plot(c draw.Canvas, p *plot.Plot) {
 	s.Plotter.Plot(c, p)
 }
 
-// halves draws labels in turn to the left and to the right of where they are.
+// halves draws labels alternately to the left and to the right of their positions.
 type halves struct {
 	*plotter.Labels
 	by vg.Length

@@ -1,5 +1,5 @@
-// Gentimelines draws docs/zz_policies.svg: what the engine runs, and whose gate is open,
-// for the same three domains under every policy, as simulated.
+// Gentimelines draws docs/zz_policies.svg: the engine's work and the open gates, for the same three domains
+// under every policy, as simulated.
 package main
 
 import (
@@ -90,7 +90,7 @@ func legend(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<text class="n" x="%d" y="46">parts in 10 s</text>`+"\n", left+width+6)
 }
 
-// at is where a time is drawn.
+// at returns the horizontal position of a time.
 func at(t time.Duration) float64 { return left + float64(width)*float64(t)/float64(shown) }
 
 // line draws one plan.
@@ -129,8 +129,8 @@ func row(domain string) int {
 	return 0
 }
 
-// seen is where a slice is drawn, and how wide; ok: in the part that is shown, and not
-// too short to be seen.
+// seen returns the position and width of a slice; ok reports whether it is in the shown part and long enough
+// to be visible.
 func seen(s perfetto.Slice) (low, wide float64, ok bool) {
 	begin := max(time.Duration(s.From)-from, 0)
 	end := min(time.Duration(s.To)-from, shown)
