@@ -1,12 +1,11 @@
 // Package configs turns pegasus.toml, and the drop-in files beside it, into checked values.
 //
-// The daemon and the commands that start one call it; nothing else does. It
-// trusts nobody: whatever is in the file, the answer is either a Config in which
-// every value is in its range and every name refers to something, or a list of
-// all that is wrong, each with its line and what would have been allowed.
+// Callers: the daemon and the commands that start one. Trust boundary: the files. Whatever they contain, the
+// result is either a Config in which every value is in its range and every name refers to an existing object,
+// or a list of all mistakes, each with its line and the allowed values.
 //
-// The package knows the shape of the file and imports nothing else of Pegasus.
-// Which policies exist is the caller's knowledge, passed in as Options.
+// The package defines the structure of the file and imports nothing else of Pegasus. The caller passes the
+// existing policies in as Options.
 package configs
 
 import (
@@ -16,45 +15,45 @@ import (
 	"time"
 )
 
-// Path is where the system daemon's configuration lives.
+// Path is the configuration file of the system daemon.
 const Path = "/etc/pegasus/pegasus.toml"
 
-// SwitchCost is what a change of contexts is taken to cost where nobody says, nor measures it.
+// SwitchCost is the assumed cost of a change of contexts if it is neither configured nor measured.
 const SwitchCost = 250 * time.Microsecond
 
-// maxFile bounds what Load reads: a configuration is text written by people.
+// maxFile bounds the size of the files that Load reads: a configuration is text written by people.
 const maxFile = 1 << 20
 
 // Config is one checked configuration. It has at least one accelerator.
 type Config struct {
 	Daemon       Daemon
 	Accelerators []Accelerator
-	// Template holds what a domain gets for each key that it doesn't set, and
-	// all of what an undeclared domain gets. Its Name is empty.
+	// Template holds the values for each key that a domain doesn't set, and all values of an undeclared
+	// domain. Its Name is empty.
 	Template Domain
 	Domains  []Domain
-	// Promises are the entries of the daemon's specification, by the domains that
-	// they name; nil: there is none. Domains have them in already.
+	// Promises are the entries of the daemon's specification, by domain; nil: there is none. The values in
+	// Domains include them.
 	Promises map[string]Promise
-	// Warnings are what was wrong but not refused, each with its file and line.
+	// Warnings are mistakes that were not refused, each with its file and line.
 	Warnings []string
 }
 
-// Daemon is the [daemon] table: what concerns the whole host.
+// Daemon is the [daemon] table: the settings of the whole host.
 type Daemon struct {
 	RuntimeDir        string        // absolute; empty: /run/pegasus, or the user's own without root
 	ControlSocket     string        // absolute; empty: control.sock in the runtime directory
 	ControlGroup      string        // members may use the control socket, beside root; empty: root alone
 	LogLevel          string        // debug, info, warn, error
 	LogFormat         string        // text, json
-	WorkerPool        int           // worker processes kept started and ready
+	WorkerPool        int           // worker processes kept started and idle
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
-	Machines          string        // absolute; under Xen: where it stands which domUs are attached, a file for each
-	XenPrints         bool          // whether Xen may be asked to print what credit vCPUs have
-	Regions           string        // absolute; where the memory of virtual machines lies, a file for each; empty: there are none
-	Libvirt           []string      // URIs of those that have the machines
-	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none
+	Machines          string        // absolute; under Xen: directory of the attached domUs, a file for each
+	XenPrints         bool          // whether Xen may be made to print the vCPUs' credit
+	Regions           string        // absolute; directory of the memory of virtual machines, a file for each; empty: there are none
+	Libvirt           []string      // URIs of the libvirt connections to use
+	Specification     string        // absolute; a file of promises to domains, by name; empty: none
 	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
 }
 
@@ -63,98 +62,97 @@ type Accelerator struct {
 	Name          string
 	Type          string        // soft, nvidia
 	Device        string        // index or UUID (nvidia); empty: the first
-	Library       string        // absolute; the driver (nvidia); empty: as the system finds it
-	Cores         int           // cores of the host that compute (soft); 0: all of them
-	Memory        Size          // device memory; 0: all that there is (nvidia)
-	Swap          Size          // how much more may be allocated, and lies in host memory; 0: no more
-	Policy        string        // who runs next; one of Options.Policies
+	Library       string        // absolute; the driver (nvidia); empty: the system's
+	Cores         int           // of the host, for computing (soft); 0: all of them
+	Memory        Size          // device memory; 0: all of the device's (nvidia)
+	Swap          Size          // additional memory that may be allocated, kept in host memory; 0: none
+	Policy        string        // one of Options.Policies
 	Mode          string        // production, paper
-	Accounts      string        // one for all engines together (sdq), or compute and copies apart (mrq)
+	Accounts      string        // one account for all engines (sdq), or separate ones for compute and copies (mrq)
 	Tick          time.Duration // the unit of windows
-	RotationCap   time.Duration // no turn of all domains is longer
+	RotationCap   time.Duration // upper limit of a turn of all domains
 	IdleYield     time.Duration // a window idle this long is given up; 0: never
 	InFlight      time.Duration // bound of one domain's predicted work in the accelerator
-	KernelTimeout time.Duration // a kernel that runs longer is ended
+	KernelTimeout time.Duration // a kernel that runs longer is terminated
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
 	CPUFollows    bool          // the CPU weight of the machine that has its turn here is raised
 
-	// Of the policies that lend windows, or budgets (lag).
-	DebtAF     int           // in paper mode: one part in so many of an overrun is repaid in each window; 0: none
+	// For the policies that lend windows, or budgets (lag):
+	DebtAF     int           // in paper mode: 1/DebtAF of an overrun is repaid in each window; 0: none
 	ByCredits  bool          // slaf, augc, cosched: accelerator credits count although CPU weights are known
-	Scan       time.Duration // slaf: how often objectives are looked at
-	Boost      int           // augc: how many times CPU credit counts
+	Scan       time.Duration // slaf: interval of the evaluation of objectives
+	Boost      int           // augc: factor of CPU credit
 	MaxSkip    int           // cosched: ticks for which a domain with work is passed over
 	Wait       time.Duration // lag: longest pause for which the accelerator is kept
-	Ahead      time.Duration // lag: how far one may get ahead of another; 0: by what a switch costs
-	SwitchCost time.Duration // lag: of a change of contexts, until it has been measured
-	Change     time.Duration // what one costs, as was measured; no key sets it
-	Context    Size          // what one takes for itself of the device memory, as was measured; no key sets it
+	Ahead      time.Duration // lag: greatest lead of one domain over another; 0: from the cost of a switch
+	SwitchCost time.Duration // lag: of a change of contexts, until one has been measured
+	Change     time.Duration // measured cost of a change of contexts; not a key
+	Context    Size          // measured device memory that a context occupies; not a key
 
-	// Of the policies that lend requests.
+	// For the policies that lend requests:
 	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
-	ByArrival        bool          // fifo: requests as they come, not domains in turn
+	ByArrival        bool          // fifo: requests in order of arrival, not domains in turn
 	Launches         int           // credit, band: requests of a lease
-	Period           time.Duration // credit, band: credit is refilled so often
-	Window           time.Duration // band: over which it is measured what was used
-	Mean             time.Duration // band: the time of a running mean in its place; 0: none
+	Period           time.Duration // credit, band: interval of the refills of credit
+	Window           time.Duration // band: over which use is measured
+	Mean             time.Duration // band: time of a running mean in place of Window; 0: none
 	HoldBack         time.Duration // band: how long a greedy group is held back
-	Quantum          time.Duration // drr: what 256 credits are worth in a round
-	Jiffy            time.Duration // drr: a clock that ticks so often measures; 0: the ends of requests do
+	Quantum          time.Duration // drr: time per round for 256 credits
+	Jiffy            time.Duration // drr: period of the clock that measures use; 0: the ends of requests do
 	RunRequests      int           // ht: requests of a run
-	RunTime          time.Duration // ht: and how long one is meant to take
+	RunTime          time.Duration // ht: intended duration of a run
 	BackgroundCost   time.Duration // of all domains in the background,
 	BackgroundPeriod time.Duration // in each of these
 	ReserveLimit     int           // of all reserves together, in %
-	History          int           // ae: keys whose cost is remembered of each domain; 0: as workers predict
+	History          int           // ae: keys per domain whose cost is remembered; 0: the workers' predictions are used
 }
 
 // Domain is one [[domain]] table, or the [default_domain] template.
 type Domain struct {
 	Name          string
 	Credits       int
-	SLO           int           // least part of the accelerator that it expects, in ‰; 0: none
-	Bandwidth     int           // its part of the accelerator in ‰, for policies that count so; 0: by credits
+	SLO           int           // the least part of the accelerator that it expects, in ‰; 0: none
+	Bandwidth     int           // its part of the accelerator in ‰, for policies that support it; 0: by credits
 	Group         string        // shares one turn with the others of this name; empty: has its own
 	Priority      int           // within its group; the larger the more urgent
-	Throughput    bool          // its requests follow each other without asking (prt)
-	Interactive   bool          // a person waits for it: it goes before its equals
-	Period        time.Duration // how often it has a job; 0: unknown
-	Deadline      time.Duration // how long a job may take; 0: its period
-	Reserve       string        // what limits it: none, pe, ae, background
-	ReserveCost   time.Duration // so much accelerator time (pe, ae)
+	Throughput    bool          // its requests follow each other without a new decision (prt)
+	Interactive   bool          // it precedes its equals, because a person waits for its results
+	Period        time.Duration // interval of its jobs; 0: unknown
+	Deadline      time.Duration // longest time for a job; 0: its period
+	Reserve       string        // none, pe, ae, background
+	ReserveCost   time.Duration // accelerator time (pe, ae)
 	ReservePeriod time.Duration // in each of these
 	ReserveName   string        // shared with the others of this name; empty: its own
-	Accelerator   string        // name of the only one to be placed on; empty: any
+	Accelerator   string        // name of the only permitted one; empty: any
 	Memory        Size          // device memory of all its processes; 0: up to the accelerator's
-	Guarantee     Size          // device memory that others can't take from it; 0: none
+	Guarantee     Size          // device memory that others can't evict; 0: none
 	HostMemory    Size          // pinned memory and arenas of all its processes
 	Arena         Size          // address space for bulk data, of each process; filled as used
 	Processes     int           // guest processes at once
-	CPU           int           // of the host's CPUs, for all its workers, in % of one; 0: as much as there is
+	CPU           int           // of the host's CPUs, for all its workers, in % of one; 0: unlimited
 	SocketOwner   string        // user of the domain's socket; empty: the daemon's
 	SocketGroup   string        // group of the domain's socket; empty: the daemon's
 	SocketMode    fs.FileMode   // permission bits of the domain's socket
 }
 
-// MaxDomains is how many [[domain]] tables there may be.
+// MaxDomains is the limit of [[domain]] tables.
 const MaxDomains = 16384
 
-// Options is what the caller knows and this package doesn't.
+// Options is the caller's part of the schema.
 type Options struct {
-	// Policies are the names allowed for policy; case doesn't matter in the
-	// file, and Config holds the spelling found here. Empty: any name.
+	// Policies are the names allowed for policy; case doesn't matter in the file, and Config holds the
+	// spelling given here. Empty: any name.
 	Policies []string
-	// Types are the types of accelerators that this build has. Empty: all that
-	// there are.
+	// Types are the types of accelerators in this build. Empty: all types.
 	Types []string
-	// Specification reads the text of a specification file: what it promises, by
-	// domain, and what is wrong with it. nil: such files are not read.
+	// Specification parses the text of a specification file. It returns the promises by domain, and the
+	// mistakes. nil: such files are not read.
 	Specification func(text string) (map[string]Promise, []error)
 }
 
-// Default returns the configuration of a host without a file: one software
-// accelerator that uses all cores, and domains made when they are asked for.
+// Default returns the configuration of a host without a file: one software accelerator that uses all cores,
+// and domains created on demand.
 func Default() *Config {
 	return &Config{
 		Daemon:       defaultDaemon(),
@@ -223,9 +221,9 @@ func defaultDomain() Domain {
 	}
 }
 
-// Domain returns what holds for the domain of that name: its own table, or the
-// template under its name. It fails if the name can't be one, or isn't declared
-// and the daemon doesn't take undeclared domains.
+// Domain returns the effective values of the domain of that name: its own table, or the template under its
+// name. It returns an error if the name is invalid, or isn't declared and the daemon doesn't accept
+// undeclared domains.
 func (c *Config) Domain(name string) (Domain, error) {
 	i := slices.IndexFunc(c.Domains, func(d Domain) bool { return d.Name == name })
 	if i >= 0 {
@@ -241,7 +239,7 @@ func (c *Config) Domain(name string) (Domain, error) {
 	return c.Undeclared(name), nil
 }
 
-// Undeclared returns the template under a name, whether or not the daemon takes undeclared domains.
+// Undeclared returns the template under a name, whether or not the daemon accepts undeclared domains.
 func (c *Config) Undeclared(name string) Domain {
 	d := c.promised(name)
 	d.Name = name

@@ -9,15 +9,15 @@ import (
 type Change struct {
 	Table string // daemon, default_domain, accelerator or domain
 	Name  string // of the accelerator or domain
-	Key   string // empty when the whole table came or went
-	Old   string // as TOML spells it; empty when the table came
-	New   string // as TOML spells it; empty when the table went
-	// Hot tells that a running daemon can follow; otherwise the change waits for
-	// its next start.
+	Key   string // empty if the whole table was added or removed
+	Old   string // as spelled in TOML; empty if the table was added
+	New   string // as spelled in TOML; empty if the table was removed
+	// Hot is set if a running daemon can adopt the change; otherwise the change takes effect at its next
+	// start.
 	Hot bool
 }
 
-// String says what changed in the words of the file.
+// String returns the change in the terms of the file.
 func (c Change) String() string {
 	where := c.Table
 	if c.Name != "" {
@@ -33,9 +33,8 @@ func (c Change) String() string {
 	}
 }
 
-// Diff lists what differs between two configurations, in the order of the schema
-// and of the tables in next. Domains may come, go and change while the daemon
-// runs; accelerators may change, but stay.
+// Diff returns the differences between two configurations, in the order of the schema and of the tables in
+// next. While the daemon runs, domains may be added, removed and changed; accelerators may only be changed.
 func Diff(old, next *Config) []Change {
 	var all []Change
 	all = append(all, diffFields("daemon", "", old.Daemon.fields(), next.Daemon.fields())...)
@@ -50,7 +49,7 @@ func Diff(old, next *Config) []Change {
 
 func entries(c *Config) string { return fmt.Sprintf("%d entries", len(c.Promises)) }
 
-// namedTable is a table as Diff sees it.
+// namedTable is a table's view for Diff.
 type namedTable struct {
 	name   string
 	fields []field

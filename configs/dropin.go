@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// source is one of the files that a configuration consists of.
+// source is one of the files of a configuration.
 type source struct {
 	name  string
 	lines lines
 	tree  map[string]any
 }
 
-// at is the place of a key, or of its table if the key isn't there.
+// at returns the position of a key, or of its table if the key is missing.
 func (s *source) at(table, key string) string {
 	if n := s.lines.of(table, key); n > 0 {
 		return fmt.Sprintf("%s:%d", s.name, n)
@@ -28,7 +28,7 @@ func (s *source) at(table, key string) string {
 	return s.name
 }
 
-// DropIns returns the files that belong to the configuration file at path, in the order of their names: those in the
+// DropIns returns the files that belong to the configuration file at path, sorted by name: those in the
 // directory path.d whose names end in ".toml" and don't begin with a dot.
 func DropIns(path string) ([]string, error) {
 	dir := path + ".d"
@@ -51,7 +51,7 @@ func DropIns(path string) ([]string, error) {
 	return files, nil
 }
 
-// trusted returns an error if other users than root and this one can put files into a directory.
+// trusted returns an error if users other than root and the current one can put files into a directory.
 func trusted(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -73,9 +73,9 @@ func Exists(path string) bool {
 	return err != nil || len(files) > 0
 }
 
-// Load reads and checks the file at path and its drop-ins, which together are one configuration. The file may be
-// missing if there are drop-ins. Mistakes in the files come back as Errors; a file that can't be read as
-// the error of reading it.
+// Load reads and checks the file at path and its drop-ins, which together are one configuration. The file may
+// be missing if there are drop-ins. Mistakes in the files are returned as Errors; a file that can't be read
+// gives the error of reading it.
 func Load(path string, opt Options) (*Config, error) {
 	dropIns, err := DropIns(path)
 	if err != nil {
@@ -95,7 +95,8 @@ func Load(path string, opt Options) (*Config, error) {
 	return parseAll(texts, opt)
 }
 
-// readConfig reads a file as far as Parse takes one. A drop-in is a regular file: anything else may never end.
+// readConfig reads at most as much of a file as Parse accepts. A drop-in must be a regular file: reading any
+// other kind may never end.
 func readConfig(path string, dropIn bool) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && dropIn && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
@@ -108,7 +109,7 @@ func readConfig(path string, dropIn bool) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// merge adds a table of one file to what other files have of it. A key has one value in all of them.
+// merge adds a table of one file to its counterpart from other files. A key may occur in only one of them.
 func (p *parser) merge(t *table, keys map[string]any, from *source) {
 	if t.keys == nil {
 		t.keys, t.from = map[string]any{}, map[string]*source{}

@@ -11,17 +11,17 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Error is one thing that is wrong in a file.
+// Error is one mistake in a file.
 type Error struct {
 	File    string
-	Line    int    // counted from 1; 0 when the whole file is meant
+	Line    int    // counted from 1; 0 for the whole file
 	Table   string // such as daemon, or domain "web"; empty at the top
-	Key     string // empty when the table itself is meant
-	Value   string // as TOML spells it; empty when nothing was written
-	Problem string // what is wrong and what is allowed
+	Key     string // empty for the table itself
+	Value   string // as spelled in TOML; empty if there is none
+	Problem string // the mistake and the allowed values
 }
 
-// Error gives all of it on one line, the place first, as compilers do.
+// Error returns all fields on one line, the position first, like a compiler.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -41,10 +41,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is all that is wrong in a file, in the order of its lines.
+// Errors is all mistakes in a file, in the order of its lines.
 type Errors []*Error
 
-// Error has one line for each.
+// Error returns one line for each mistake.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -62,7 +62,7 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-// syntaxError is what the TOML parser refuses.
+// syntaxError converts an error of the TOML parser.
 func syntaxError(file string, err error, opt Options) Errors {
 	e := &Error{File: file, Problem: "not TOML: " + err.Error()}
 	var at toml.ParseError
@@ -78,10 +78,10 @@ func syntaxError(file string, err error, opt Options) Errors {
 	return Errors{e}
 }
 
-// twice is what the TOML parser says of a key or a table that is there already.
+// twice matches the TOML parser's error for a duplicate key or table.
 var twice = regexp.MustCompile(`^Key '([a-z_]+)' has already been defined`)
 
-// explain adds what the key takes, where it is the value that isn't TOML.
+// explain adds the values that the key accepts, if the value is the part that isn't TOML.
 func (e *Error) explain(at toml.ParseError, opt Options) {
 	if m := twice.FindStringSubmatch(at.Message); m != nil && slices.Contains(topTables, m[1]) && !strings.HasSuffix(filepath.Dir(e.File), ".d") {
 		e.Problem += fmt.Sprintf(" [%s] stands once in a file: write its keys under the first, or all that is new into a file of its own, %s.d/NAME.toml", m[1], e.File)

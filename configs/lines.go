@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// lines knows on which line each table and key stands, since the TOML library
-// doesn't tell. A key is known as "table.key", the i-th of an array of tables as
-// "table[i]".
+// lines maps each table and key to its line, which the TOML library doesn't return. A key is "table.key", the
+// i-th of an array of tables "table[i]".
 type lines map[string]int
 
-// of returns the line of a key in a table, or that of the nearest thing round it
-// that is known, such as the line on which an inline table begins.
+// of returns the line of a key in a table, or of the nearest enclosing object with a known line, such as the
+// line on which an inline table begins.
 func (l lines) of(table, key string) int {
 	if n, ok := l[join(table, key)]; ok && key != "" {
 		return n
@@ -33,9 +32,8 @@ func join(table, key string) string {
 	return table + "." + key
 }
 
-// findLines walks over text that the TOML library has accepted. What it can't
-// make sense of it skips: the worst outcome is an error that names the line of a
-// table in place of a key's.
+// findLines scans text that the TOML library has accepted. It skips text that it can't interpret: the worst
+// outcome is an error that names the line of a table in place of a key's.
 func findLines(text string) lines {
 	found := lines{}
 	s := lineScanner{rest: text, line: 1}
@@ -62,14 +60,14 @@ func findLines(text string) lines {
 	return found
 }
 
-// add keeps the first place of each.
+// add stores the first line of each path.
 func (l lines) add(path string, line int) {
 	if _, ok := l[path]; !ok {
 		l[path] = line
 	}
 }
 
-// lineScanner is a reader of TOML that cares for nothing but where things end.
+// lineScanner is a reader of TOML that only finds where values end.
 type lineScanner struct {
 	rest string
 	line int
@@ -88,7 +86,7 @@ func (s *lineScanner) take(prefix string) bool {
 	return true
 }
 
-// skipBlank goes to the next key or table and reports whether there is one.
+// skipBlank advances to the next key or table and reports whether there is one.
 func (s *lineScanner) skipBlank() bool {
 	for s.rest != "" {
 		switch s.rest[0] {
@@ -130,8 +128,8 @@ func (s *lineScanner) key() string {
 	return b.String()
 }
 
-// unquote returns what a quoted key means. A basic string's escapes are those of
-// Go, but for a few that Go doesn't know.
+// unquote returns the value of a quoted key. A basic string's escapes are Go's, except for a few that Go
+// doesn't have.
 func unquote(s string) string {
 	if s[0] == '"' {
 		if plain, err := strconv.Unquote(s); err == nil {
@@ -141,8 +139,7 @@ func unquote(s string) string {
 	return strings.Trim(s, s[:1])
 }
 
-// skipValue goes past "= value": to the end of the line, but not of one that is
-// inside of an array or string.
+// skipValue skips "= value": to the end of the line, ignoring line ends inside an array or string.
 func (s *lineScanner) skipValue() {
 	depth := 0
 	for s.rest != "" {
@@ -170,7 +167,7 @@ func (s *lineScanner) skipValue() {
 	}
 }
 
-// skipString goes past a string of any of the four kinds.
+// skipString skips a string of any of the four kinds.
 func (s *lineScanner) skipString() {
 	quote := s.rest[:1]
 	if triple := strings.Repeat(quote, 3); s.take(triple) {

@@ -2,8 +2,8 @@ package configs
 
 import "strings"
 
-// didYouMean returns "; did you mean …?" with the candidate that is most like
-// what was written, or nothing if none is like it.
+// didYouMean returns "; did you mean …?" with the candidate most similar to the given text, or "" if none is
+// similar.
 func didYouMean(written string, candidates []string) string {
 	best, bestDistance := "", len(written)/3+2
 	for _, c := range candidates {
@@ -24,8 +24,8 @@ func normal(s string) string {
 	return strings.ReplaceAll(strings.ToLower(s), "-", "_")
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b.
+// distance returns the number of insertions, deletions, replacements and swaps of neighbours that turn a into
+// b.
 func distance(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

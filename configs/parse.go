@@ -10,22 +10,21 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// topTables are the names that may stand at the top of the file.
+// topTables are the names allowed at the top of the file.
 var topTables = []string{"daemon", "default_domain", "accelerator", "domain"}
 
-// Parse checks the text of a file; name stands for it in errors. The error is
-// Errors, with everything that is wrong.
+// Parse checks the text of a file; errors use name for it. The error is an Errors with all mistakes.
 func Parse(name string, bytes []byte, opt Options) (*Config, error) {
 	return parseAll([]fileText{{name, bytes}}, opt)
 }
 
-// fileText is that of a file.
+// fileText is the text of a file.
 type fileText struct {
 	name  string
 	bytes []byte
 }
 
-// parseAll checks the texts of files that are one configuration.
+// parseAll checks the texts of files that together are one configuration.
 func parseAll(texts []fileText, opt Options) (*Config, error) {
 	p := &parser{opt: opt}
 	for _, t := range texts {
@@ -36,7 +35,7 @@ func parseAll(texts []fileText, opt Options) (*Config, error) {
 		}
 		p.sources = append(p.sources, s)
 	}
-	if len(p.errs) > 0 { // what the others refer to may be in that which isn't TOML
+	if len(p.errs) > 0 { // the file that isn't TOML may contain the objects that others refer to
 		return nil, p.errs
 	}
 	c := p.config()
@@ -76,7 +75,7 @@ func invalidUTF8(text string) int {
 	return 0
 }
 
-// parser walks the decoded files and gathers their mistakes.
+// parser walks the decoded files and collects their mistakes.
 type parser struct {
 	sources []*source
 	opt     Options
@@ -85,14 +84,14 @@ type parser struct {
 
 // table is one table of the files on its way into the Config.
 type table struct {
-	path  string // as lines knows it, such as domain[2]
-	label string // as people know it, such as domain "web"
+	path  string // for lines, such as domain[2]
+	label string // for people, such as domain "web"
 	keys  map[string]any
-	src   *source            // the file that it stands in; of one that several files have, the first
-	from  map[string]*source // where the keys of such a table stand
+	src   *source            // its file; of a table that several files have, the first
+	from  map[string]*source // the files of such a table's keys
 }
 
-// source is the file that a key stands in.
+// source returns the file of a key.
 func (t *table) source(key string) *source {
 	if s := t.from[key]; s != nil {
 		return s
@@ -153,7 +152,7 @@ func (p *parser) accelerators(c *Config, tables []table) {
 	}
 }
 
-// ofItsType checks what accelerators of one type alone have, or the others.
+// ofItsType checks the keys that only some types of accelerators have.
 func (p *parser) ofItsType(t table, a *Accelerator) {
 	soft := a.Type == "soft"
 	if !soft && t.keys["memory"] == nil {
@@ -192,8 +191,8 @@ func (p *parser) domains(c *Config, template table, tables []table) {
 	}
 }
 
-// domain checks what one key alone can't show. What a domain has from the
-// template is complained about there, once.
+// domain checks the combinations of keys. Mistakes that a domain has from the template are reported there,
+// once.
 func (p *parser) domain(c *Config, t table, d Domain) {
 	own := func(key string) bool { return t.keys == nil || t.keys[key] != nil }
 	if err := d.fitsAccelerators(c); err != nil && own("accelerator") {
@@ -210,7 +209,7 @@ func (p *parser) domain(c *Config, t table, d Domain) {
 	}
 }
 
-// named checks that a table has a name of its own.
+// named checks that a table has a unique name.
 func (p *parser) named(t table, kind, name string, seen map[string]table) {
 	if t.keys["name"] == nil {
 		p.fail(t, "name", nil, fmt.Errorf("is missing: every [[%s]] needs one", kind))
@@ -245,7 +244,7 @@ func (p *parser) fill(t table, fields []field) {
 	}
 }
 
-// allowed says what a key such as accelerator.cores takes, or nothing if there is none.
+// allowed returns the values that a key such as accelerator.cores accepts, or "" for an unknown key.
 func allowed(table, key string, opt Options) string {
 	c := Default()
 	var fields []field
@@ -269,7 +268,7 @@ func unknown(key, what string, allowed []string) error {
 	return fmt.Errorf("unknown %s%s; allowed: %s", what, didYouMean(key, allowed), joinPlain(allowed))
 }
 
-// one finds a table that stands once in a file, such as [daemon].
+// one returns a table that occurs once in a file, such as [daemon].
 func (p *parser) one(key string) table {
 	var t table
 	for _, s := range p.sources {
@@ -289,7 +288,7 @@ func (p *parser) one(key string) table {
 	return t
 }
 
-// many finds the tables of an array, such as [[domain]], of all files.
+// many returns the tables of an array, such as [[domain]], of all files.
 func (p *parser) many(key string) []table {
 	var tables []table
 	for _, s := range p.sources {
@@ -313,8 +312,8 @@ func (p *parser) many(key string) []table {
 	return tables
 }
 
-// elements gives an array of any kind as a plain one; what is no array, such as
-// the table of a mistaken [domain], as a single element that isn't a table.
+// elements returns an array of any kind as a plain one; a value that is no array, such as the table of a
+// mistaken [domain], becomes a single element that isn't a table.
 func elements(v any) []any {
 	switch v := v.(type) {
 	case []any:

@@ -2,8 +2,8 @@ package configs
 
 import "fmt"
 
-// Marshal writes the configuration as a file that Parse reads back to the same:
-// every key is there, with the defaults filled in.
+// Marshal returns the configuration as a file that Parse reads back to an equal one: it contains every key,
+// with the defaults filled in.
 func (c *Config) Marshal() []byte {
 	var b []byte
 	b = appendTable(b, "[daemon]", c.Daemon.fields())

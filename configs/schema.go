@@ -4,16 +4,15 @@ import (
 	"time"
 )
 
-// A field is one key of a table, bound to its place in a Config. The three
-// functions below are the whole schema: reading, printing and comparing
-// configurations all walk these lists.
+// field is one key of a table, bound to its field of a Config. The three functions below are the whole
+// schema: reading, printing and comparing configurations all walk these lists.
 type field struct {
 	key   string
 	value value
 	when  applies
 }
 
-// applies says what it takes for a running daemon to follow a change.
+// applies is the way in which a change takes effect: in a running daemon, or at the next start.
 type applies bool
 
 const (
@@ -21,13 +20,13 @@ const (
 	restart applies = false
 )
 
-// mostPriority is that of the most urgent domain, and, negative, of the least.
+// mostPriority is the priority of the most urgent domain and, negative, of the least urgent.
 const mostPriority = 1_000_000
 
-// maxLibvirts is how many libvirts may be asked for machines.
+// maxLibvirts is the limit of libvirt connections.
 const maxLibvirts = 16
 
-// maxSocketPath is how long the kernel lets a socket's path be, in bytes.
+// maxSocketPath is the kernel's limit for a socket's path, in bytes.
 const maxSocketPath = 107
 
 var (
@@ -135,5 +134,5 @@ func (d *Domain) fields() []field {
 	}
 }
 
-// templateFields are those of a domain without its name.
+// templateFields returns the fields of a domain without its name.
 func (d *Domain) templateFields() []field { return d.fields()[1:] }

@@ -7,10 +7,9 @@ import (
 	"strconv"
 )
 
-// Set changes one key of the domain from plain text, as in
-// `pegasus set web memory=1GiB`: the value is spelled as in the file, but
-// without quotes. Its name can't be changed. Whether all keys together make
-// sense is Check's to say.
+// Set changes one key of the domain from plain text, as in `pegasus set web memory=1GiB`: the value is
+// spelled as in the file, but without quotes. The name can't be changed. Set checks only the one key; Check
+// checks all keys together.
 func (d *Domain) Set(key, text string) error {
 	return setField(d.templateFields(), key, text, hot)
 }
@@ -26,8 +25,7 @@ func (a *Accelerator) Set(key, text string, opt Options) error {
 	return setField(a.fields(opt)[1:], key, text, hot)
 }
 
-// Check tells what is wrong with a domain, beside what Set refuses, under a
-// configuration.
+// Check returns the mistakes of a domain under a configuration that Set does not detect.
 func (d *Domain) Check(c *Config) error {
 	return errors.Join(wrong("accelerator", d.Accelerator, d.fitsAccelerators(c)), wrong("arena", d.Arena.String(), d.fitsHostMemory()),
 		wrong("memory_guarantee", d.Guarantee.String(), d.fitsMemory()), wrong("reserve", d.Reserve, d.fitsReserve()))
@@ -62,7 +60,7 @@ func (d *Domain) fitsMemory() error {
 	return mustBe("at most memory, %q, which is all that the domain may have", d.Memory)
 }
 
-// fitsReserve says whether there is all that a reserve needs.
+// fitsReserve returns an error if a value that the reserve needs is missing.
 func (d *Domain) fitsReserve() error {
 	switch {
 	case d.Reserve != "pe" && d.Reserve != "ae":
@@ -75,13 +73,13 @@ func (d *Domain) fitsReserve() error {
 	return nil
 }
 
-// HasKey says whether Set knows a key.
+// HasKey reports whether Set supports a key.
 func (d *Domain) HasKey(key string) bool { return slices.Contains(keysOf(d.templateFields()), key) }
 
-// Get returns the value of a key as the file spells it, or nothing for what is no key.
+// Get returns the value of a key as spelled in the file, or "" for an unknown key.
 func (d *Domain) Get(key string) string { return getField(d.templateFields(), key) }
 
-// Get returns the value of a key as the file spells it, or nothing for what is no key.
+// Get returns the value of a key as spelled in the file, or "" for an unknown key.
 func (a *Accelerator) Get(key string) string { return getField(a.fields(Options{}), key) }
 
 func getField(fields []field, key string) string {
@@ -92,14 +90,14 @@ func getField(fields []field, key string) string {
 	return fields[i].value.String()
 }
 
-// Following is next as far as an accelerator that runs can follow it.
+// Following returns next as far as a running accelerator can adopt it.
 func (a Accelerator) Following(next Accelerator) Accelerator {
 	next.Name, next.Type, next.Device, next.Library = a.Name, a.Type, a.Device, a.Library
 	next.Cores, next.Memory, next.Swap, next.Change, next.Context = a.Cores, a.Memory, a.Swap, a.Change, a.Context
 	return next
 }
 
-// setField changes a field. With only = hot it refuses keys that take a restart.
+// setField changes a field. With only = hot it refuses keys that require a restart.
 func setField(fields []field, key, text string, only applies) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 	if i < 0 {
@@ -113,7 +111,7 @@ func setField(fields []field, key, text string, only applies) error {
 		return fmt.Errorf("%s: must be at most %d bytes", key, mostValue)
 	}
 	if err := f.value.set(guess(text)); err != nil {
-		if f.value.set(text) == nil { // such as a name made of digits
+		if f.value.set(text) == nil { // for example a name made of digits
 			return nil
 		}
 		return wrong(key, text, err)
@@ -124,7 +122,7 @@ func setField(fields []field, key, text string, only applies) error {
 // mostValue bounds the text of a value, which the daemon keeps.
 const mostValue = 256
 
-// guess gives text the type that it would have in a file.
+// guess converts text to the type that it would have in a file.
 func guess(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n

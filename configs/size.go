@@ -10,7 +10,7 @@ import (
 // Size is an amount of memory in bytes, never negative.
 type Size int64
 
-// The units that a size may be written in.
+// Units of sizes.
 const (
 	KiB Size = 1 << 10
 	MiB Size = 1 << 20
@@ -41,8 +41,7 @@ func ParseSize(s string) (Size, error) {
 	return parseFraction(s, number, unit)
 }
 
-// parseFraction reads plain decimals such as 1.5, and only those that come to
-// whole bytes.
+// parseFraction parses plain decimals such as 1.5, and only those that result in whole bytes.
 func parseFraction(s, number string, unit Size) (Size, error) {
 	if strings.Trim(number, "0123456789.") != "" || strings.Count(number, ".") != 1 {
 		return 0, fmt.Errorf("size %q isn't a number with one of B, KiB, MiB, GiB, TiB", s)

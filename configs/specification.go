@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Promise is what an entry of a specification file says of the domain that it
-// names, in the words of a [[domain]].
+// Promise is an entry of a specification file, with the keys of a [[domain]].
 type Promise struct {
 	Priority      int
 	Throughput    bool
@@ -18,12 +17,11 @@ type Promise struct {
 	ReserveName   string
 }
 
-// mostWarnings bounds what is said of one file.
+// mostWarnings bounds the warnings about one file.
 const mostWarnings = 20
 
-// specification reads the file of promises that [daemon] names. An entry that is
-// wrong promises nothing, and a warning says so; a file that can't be read is an
-// error.
+// specification reads the file of promises that [daemon] names. A wrong entry promises nothing and gives a
+// warning; a file that can't be read is an error.
 func (p *parser) specification(c *Config, t table) {
 	path := c.Daemon.Specification
 	if path == "" || p.opt.Specification == nil {
@@ -45,7 +43,7 @@ func (p *parser) specification(c *Config, t table) {
 	}
 }
 
-// readSmall reads a file that people write.
+// readSmall reads a file written by people.
 func readSmall(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,8 +63,8 @@ func readSmall(path string) (string, error) {
 	return string(text), nil
 }
 
-// promised is the template for a domain of that name: with what the specification
-// promises it. Under one, a domain that it does not name is in the background.
+// promised returns the template for a domain of that name, with its promises in the specification. With a
+// specification, a domain that it does not name is in the background.
 func (c *Config) promised(name string) Domain {
 	d := c.Template
 	if c.Promises == nil {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// spell shows a decoded value in an error about as the file has it, cut short if
-// it is long.
+// spell formats a decoded value for an error approximately as in the file, truncated if it is long.
 func spell(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// A value reads one key's TOML value into its place in a Config and writes it
-// back. What set refuses it explains as "must be …".
+// value reads one key's TOML value into its field of a Config and writes it back. set returns errors of the
+// form "must be …".
 type value interface {
 	set(v any) error
-	String() string // as TOML spells it
+	String() string // as spelled in TOML
 }
 
-// CheckName tells whether name can be a domain's or an accelerator's: it becomes
-// part of a path and of metrics, so it is short and plain. It doesn't begin with a dot: files of
-// Pegasus that lie beside those of domains do.
+// CheckName returns an error unless name is valid for a domain or an accelerator: it becomes part of a path
+// and of metrics, so it is short and plain. It doesn't begin with a dot: Pegasus's own files beside those of
+// domains do.
 func CheckName(name string) error {
 	if name == "" || len(name) > 63 || !alphanumeric(name[0]) {
 		return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")
@@ -32,7 +32,7 @@ func CheckName(name string) error {
 			return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")
 		}
 	}
-	if strings.HasSuffix(name, ".sock") { // else a domain's directory could have the name of another's socket
+	if strings.HasSuffix(name, ".sock") { // otherwise a domain's directory could have the name of another's socket
 		return mustBe("a name that doesn't end in \".sock\"")
 	}
 	return nil
@@ -56,7 +56,7 @@ func quoteAll(list []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// name is what other tables refer to.
+// name is a name that other tables refer to.
 type name struct{ p *string }
 
 func (n name) String() string { return quote(*n.p) }
@@ -92,7 +92,7 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// list is a few texts, none of them empty or there twice.
+// list is a few texts, none of them empty or repeated.
 type list struct {
 	p    *[]string
 	most int
@@ -160,8 +160,7 @@ func (p path) set(v any) error {
 	return nil
 }
 
-// choice is one of a few words, whose case doesn't matter. An empty list allows
-// every name.
+// choice is one of a few words, ignoring case. An empty list allows every name.
 type choice struct {
 	p    *string
 	from []string
@@ -197,7 +196,7 @@ func (f boolean) set(v any) error {
 	return nil
 }
 
-// whole is an integer within bounds; zero says what 0 means, if it is special.
+// whole is an integer within bounds; zero is the meaning of 0, if it is special.
 type whole struct {
 	p      *int
 	lo, hi int
@@ -221,8 +220,7 @@ func zeroMeans(what string) string {
 	return " (0: " + what + ")"
 }
 
-// bytes is a size within bounds, or 0 where that means something; unit is what
-// it must be a multiple of.
+// bytes is a size within bounds and a multiple of unit, or 0 if that is allowed.
 type bytes struct {
 	p            *Size
 	lo, hi, unit Size
@@ -256,7 +254,7 @@ func inUnits(unit Size) string {
 	return fmt.Sprintf(", a multiple of %q", unit)
 }
 
-// span is a length of time within bounds, or 0 where that means something.
+// span is a duration within bounds, or 0 if that is allowed.
 type span struct {
 	p      *time.Duration
 	lo, hi time.Duration
@@ -275,7 +273,7 @@ func (s span) set(v any) error {
 	return nil
 }
 
-// shortest writes a duration without the zero minutes and seconds that Go adds.
+// shortest formats a duration without the zero minutes and seconds that Go adds.
 func shortest(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -287,7 +285,7 @@ func shortest(d time.Duration) string {
 	return s
 }
 
-// percent is a whole number of per cent within bounds, or 0 where that means something.
+// percent is a whole number of per cent within bounds, or 0 if that is allowed.
 type percent struct {
 	p      *int
 	lo, hi int

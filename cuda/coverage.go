@@ -1,6 +1,6 @@
 package cuda
 
-// SymbolKind says where a symbol of the guest library is answered.
+// SymbolKind is the place where a symbol of the guest library is implemented.
 type SymbolKind uint8
 
 const (
@@ -14,13 +14,13 @@ type Symbol struct {
 	Name     string
 	Kind     SymbolKind
 	Tier     int    // 1: ffmpeg's loader, 2: the CUDA runtime, 3: the rest
-	Programs string // who is known to look it up, separated by commas
+	Programs string // the programs that are known to look it up, separated by commas
 }
 
-// Symbols are all symbols that the guest library exports.
+// Symbols returns all symbols that the guest library exports.
 func Symbols() []Symbol { return symbols }
 
-// CoverageCounts says how many symbols there are of each kind.
+// CoverageCounts is the number of symbols of each kind.
 type CoverageCounts struct {
 	Symbols   int `json:"symbols"`
 	Local     int `json:"local"`
@@ -28,10 +28,10 @@ type CoverageCounts struct {
 	Stubs     int `json:"stubs"`
 }
 
-// Implemented counts the symbols that do something.
+// Implemented returns the number of symbols that are not stubs.
 func (c CoverageCounts) Implemented() int { return c.Local + c.Forwarded }
 
-// Coverage counts the symbols of a tier; tier 0 is all of them.
+// Coverage returns the counts of a tier's symbols; tier 0 stands for all of them.
 func Coverage(tier int) CoverageCounts {
 	var c CoverageCounts
 	for _, s := range symbols {

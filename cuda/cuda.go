@@ -1,6 +1,6 @@
-// Package cuda is the CUDA driver API as data: numbers, results, argument
-// records and the wire operations that calls fold into. It has no behaviour;
-// everything that speaks of CUDA, on either side of a call buffer, imports it.
+// Package cuda is the CUDA driver API as data: numbers, results, argument records and the wire operations
+// that calls are mapped to. It has no behaviour; all code that handles CUDA, on either side of a call buffer,
+// imports it.
 package cuda
 
 // Result is a CUresult. Zero is success.
@@ -21,8 +21,8 @@ type Device struct {
 // NumAttributes bounds the attribute numbers that a snapshot carries.
 const NumAttributes = 160
 
-// ModuleLayout says what a loaded module offers: all that a guest needs to
-// launch its kernels and find its variables without asking again.
+// ModuleLayout describes a loaded module: all data that a guest needs to launch its kernels and find its
+// variables without further calls.
 type ModuleLayout struct {
 	Functions []FunctionLayout
 	Globals   []GlobalLayout
@@ -38,20 +38,21 @@ type FunctionLayout struct {
 	PTXVersion, BinaryVersion, MaxDynamicShared int32
 	// Refusal is the result that every launch of the kernel returns, 0 if it can be launched, or TryFirst.
 	Refusal int32
-	// Required is the only shape of a block that a launch may have, zero for any.
+	// Required is the only permitted shape of a block, zero for any.
 	Required [3]int32
 }
 
-// TryFirst as the Refusal of a kernel means that the device decides at the first launch, which therefore waits for the answer.
+// TryFirst as the Refusal of a kernel means that the device decides at the first launch, which therefore
+// waits for the answer.
 const TryFirst = -1
 
-// ParamLayout is the place of one kernel parameter in the parameter block.
+// ParamLayout is the position of one kernel parameter in the parameter block.
 type ParamLayout struct{ Offset, Size uint32 }
 
-// GlobalKind says what a module variable is.
+// GlobalKind is the kind of a module variable.
 type GlobalKind uint32
 
-// The kinds of module variables: plain memory, and references whose address stands for something.
+// The kinds of module variables: plain memory, and references whose address identifies an object.
 const (
 	GlobalMemory GlobalKind = iota
 	GlobalTexture

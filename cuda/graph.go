@@ -2,26 +2,26 @@ package cuda
 
 import "encoding/binary"
 
-// GraphNode is one node of a graph that OpGraphCreate makes: an operation with the
-// payload of its packet, which is carried out when those that it comes after have
-// ended. What operations a node may have is for the worker to say; OpNop does nothing.
+// GraphNode is one node of a graph that OpGraphCreate makes: an operation with the payload of its packet,
+// which is carried out when the nodes that it depends on have ended. The worker defines the permitted
+// operations; OpNop does nothing.
 //
 // In the arena a graph is
 //
 //	u32 version, nodeCount
 //	per node: u16 op, u16 0, u32 afterCount, u32 payloadBytes, u32 0
-//	          per node that it comes after: u32 its place, less than the node's own
+//	          per node that it depends on: u32 its index, less than the node's own
 //	          payload
 //
-// with places and payload each filled up with zeros to a multiple of 8 bytes. So
-// the order is one in which the nodes can be carried out, and there are no cycles.
+// with indices and payload each padded with zeros to a multiple of 8 bytes. So the nodes can be carried out
+// in this order, and there are no cycles.
 type GraphNode struct {
 	Op      Op
 	After   []uint32
 	Payload []byte
 }
 
-// What one graph may have.
+// Limits of a graph.
 const (
 	MaxGraphNodes = 1 << 16
 	MaxGraphEdges = 1 << 18
@@ -54,11 +54,11 @@ func AppendGraph(b []byte, nodes []GraphNode) []byte {
 	return b
 }
 
-// pad8 is what lacks n to a multiple of 8.
+// pad8 returns the padding of n to a multiple of 8.
 func pad8(n int) int { return -n & 7 }
 
-// DecodeGraph is the graph that b holds. Payloads alias b. It is false unless all of b is one
-// graph, of a size that is allowed, whose nodes each come after earlier ones only.
+// DecodeGraph decodes a graph from b. Payloads alias b. It returns false unless b is exactly one graph, of a
+// permitted size, whose nodes each depend on earlier ones only.
 func DecodeGraph(b []byte) (nodes []GraphNode, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < graphHeader || le.Uint32(b) != graphVersion {
@@ -79,7 +79,7 @@ func DecodeGraph(b []byte) (nodes []GraphNode, ok bool) {
 	return nodes, len(b) == 0
 }
 
-// decode reads the node of that place, and returns what follows it.
+// decode decodes the node of that index, and returns the rest of b.
 func (n *GraphNode) decode(b []byte, place int, room *int) (rest []byte, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < graphNodeHeader {

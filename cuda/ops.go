@@ -5,14 +5,14 @@ package cuda
 // Op is the number of a wire operation.
 type Op uint16
 
-// Class says how an operation passes the gate and how it is accounted.
+// Class is the class of an operation at the gate and in accounting.
 type Class uint8
 
 const (
 	ClassControl Class = iota // answered at once
 	ClassCopy                 // waits for the gate's copy class
 	ClassCompute              // waits for the gate's compute class
-	ClassWait                 // answered when something on the accelerator has happened
+	ClassWait                 // answered after an event on the accelerator
 	NumClasses
 )
 
@@ -25,11 +25,11 @@ func (c Class) String() string {
 	return "unknown class"
 }
 
-// ReplyPolicy says whether callers of an operation wait for a reply.
+// ReplyPolicy specifies whether callers of an operation wait for a reply.
 type ReplyPolicy uint8
 
 const (
-	ReplyEither ReplyPolicy = iota // the packet's flag says
+	ReplyEither ReplyPolicy = iota // decided by the packet's flag
 	ReplyAlways
 	ReplyNever // queued: an error is kept by the context
 )
@@ -40,7 +40,7 @@ type opInfo struct {
 	reply ReplyPolicy
 }
 
-// Known says whether o is an operation of this version.
+// Known reports whether o is an operation of this version.
 func (o Op) Known() bool { return o < NumOps && ops[o].name != "" }
 
 func (o Op) String() string {
@@ -50,7 +50,7 @@ func (o Op) String() string {
 	return ops[o].name
 }
 
-// Class is the operation's class; an unknown one is control.
+// Class returns the operation's class; an unknown one is control.
 func (o Op) Class() Class {
 	if !o.Known() {
 		return ClassControl
@@ -58,7 +58,7 @@ func (o Op) Class() Class {
 	return ops[o].class
 }
 
-// Reply is the operation's reply policy.
+// Reply returns the operation's reply policy.
 func (o Op) Reply() ReplyPolicy {
 	if !o.Known() {
 		return ReplyEither
@@ -76,8 +76,8 @@ func (o Op) wellFormed(reply bool) bool {
 	return true
 }
 
-// Call is what every operation's packet says besides its arguments, in private
-// memory. ReplySlot and ReplyTag mean something only if Reply is set.
+// Call is the fixed part of every operation's packet, in private memory. ReplySlot and ReplyTag are valid
+// only if Reply is set.
 type Call struct {
 	Op        Op
 	Reply     bool
@@ -87,8 +87,7 @@ type Call struct {
 	Stream    uint64
 }
 
-// Deferred is what a handler returns instead of a result when it answers the
-// call itself later. It never travels.
+// Deferred is the return value of a handler that answers the call itself later. It is never sent.
 const Deferred Result = -1
 
 // Endpoint kinds of OpCopy and OpCopyLinear.
@@ -99,16 +98,16 @@ const (
 	EndInline = 4 // the packet's bytes (source), the reply's (destination)
 )
 
-// MaxInlineReply is the most that a copy to EndInline can ask for.
+// MaxInlineReply is the limit of a copy to EndInline.
 const MaxInlineReply = 224
 
-// Stream ids that are not created.
+// Ids of the predefined streams.
 const (
 	StreamNull      = 0
 	StreamLegacy    = 1
 	StreamPerThread = 2  // never on the wire: guests use a stream of their own per thread
-	FirstStream     = 16 // the first that a guest may choose
+	FirstStream     = 16 // the first that a guest may allocate
 )
 
-// LaunchFunction packs the function field of OpLaunch.
+// LaunchFunction returns the packed function field of OpLaunch.
 func LaunchFunction(module uint64, index uint32) uint64 { return module<<32 | uint64(index) }

@@ -4,8 +4,7 @@ import "fmt"
 
 type resultName struct{ name, text string }
 
-// Name is the result's name in the driver API, or a number for one that the API
-// does not have.
+// Name returns the result's name in the driver API, or a number for one that the API does not have.
 func (r Result) Name() string {
 	if n, ok := resultNames[r]; ok {
 		return n.name
@@ -13,7 +12,7 @@ func (r Result) Name() string {
 	return fmt.Sprintf("CUresult(%d)", int32(r))
 }
 
-// Text says in a few words what the result means.
+// Text returns a short description of the result.
 func (r Result) Text() string {
 	if n, ok := resultNames[r]; ok {
 		return n.text
@@ -21,17 +20,16 @@ func (r Result) Text() string {
 	return "unrecognised error code"
 }
 
-// String is Name and Text.
+// String returns Name and Text.
 func (r Result) String() string { return r.Name() + ": " + r.Text() }
 
-// Known says whether the API has the result.
+// Known reports whether the API has the result.
 func (r Result) Known() bool {
 	_, ok := resultNames[r]
 	return ok
 }
 
-// Sticky says whether the result ends a context's usefulness: every later call in
-// the context returns it.
+// Sticky reports whether the result makes a context unusable: every later call in the context returns it.
 func (r Result) Sticky() bool {
 	switch r {
 	case ErrorIllegalAddress, ErrorLaunchTimeout, ErrorAssert, ErrorHardwareStackError, ErrorIllegalInstruction,

@@ -13,7 +13,7 @@ import (
 // ErrArenaFull is returned when the arena has no room for a transfer.
 var ErrArenaFull = errors.New("pegasus: the call buffer's arena is full; the domain's host_memory sets its size")
 
-// ErrNoContext is returned when a process has all the contexts it can have.
+// ErrNoContext is returned when a process has reached its limit of contexts.
 var ErrNoContext = errors.New("pegasus: a process has at most 255 contexts")
 
 // argument is an operation's argument record.
@@ -29,7 +29,7 @@ func encode(a argument) []byte {
 // record is an operation's result record.
 type record interface{ Decode(b []byte) bool }
 
-// Ping makes one empty round trip.
+// Ping makes one empty round trip to the worker.
 func (c *Client) Ping() error {
 	var out [callbuf.MaxReplyData]byte
 	_, err := c.Do(callbuf.Header{Op: uint16(cuda.OpNop)}, nil, out[:0])
@@ -67,7 +67,7 @@ func (c *Client) borrow(n uint64, f func(offset uint64, b []byte) error) error {
 	return f(e.at, c.Arena()[e.at:e.at+n])
 }
 
-// Devices returns the devices that the process has.
+// Devices returns the process's devices.
 func (c *Client) Devices() (s cuda.DeviceSnapshot, err error) {
 	const room = 1 << 16
 	err = c.borrow(room, func(offset uint64, b []byte) error {
@@ -80,7 +80,7 @@ func (c *Client) Devices() (s cuda.DeviceSnapshot, err error) {
 	return s, err
 }
 
-// Usage returns what the process's domain has of its accelerator.
+// Usage returns the use of the accelerator by the process's domain.
 func (c *Client) Usage() (u cuda.DomainUsage, err error) {
 	const room = 1 << 14
 	err = c.borrow(room, func(offset uint64, b []byte) error {
@@ -93,7 +93,7 @@ func (c *Client) Usage() (u cuda.DomainUsage, err error) {
 	return u, err
 }
 
-// decoded reads what the host wrote into a block of the arena, which it may go on writing.
+// decoded decodes a result from a block of the arena, which the host may go on writing.
 func decoded(op cuda.Op, block []byte, length uint64, r record) error {
 	if length > uint64(len(block)) || !r.Decode(bytes.Clone(block[:length])) {
 		return fmt.Errorf("%v: %d bytes not understood", op, length)
@@ -107,7 +107,7 @@ type Context struct {
 	id uint32
 }
 
-// contexts remembers which context ids are in use.
+// contexts is the set of context ids in use.
 type contexts struct {
 	mu   sync.Mutex
 	used [callbuf.MaxContexts]bool
@@ -148,7 +148,7 @@ func (x *Context) header(s Stream) callbuf.Header {
 	return callbuf.Header{Context: x.id, Stream: uint64(s)}
 }
 
-// Destroy ends the context and frees all that it owns.
+// Destroy destroys the context and frees all its objects.
 func (x *Context) Destroy() error {
 	err := x.c.ask(x.header(0), cuda.OpContextDestroy, nil, nil)
 	x.c.contexts.give(x.id)
@@ -172,14 +172,14 @@ func (x *Context) Free(addr uint64) error {
 	return x.c.ask(x.header(0), cuda.OpMemFree, &cuda.MemFreeArgs{Address: addr}, nil)
 }
 
-// MemInfo is what the domain may still allocate, and its quota, in bytes.
+// MemInfo returns the free and the total device memory of the domain.
 func (x *Context) MemInfo() (free, total uint64, err error) {
 	var r cuda.MemInfoResult
 	err = x.c.ask(x.header(0), cuda.OpMemInfo, nil, &r)
 	return r.Free, r.Total, err
 }
 
-// Stream names a stream; zero is the default one.
+// Stream identifies a stream; zero is the default one.
 type Stream uint64
 
 // NewStream creates a stream; flags are CUstream_flags.
@@ -198,7 +198,7 @@ func (x *Context) DestroyStream(s Stream) error {
 	return x.c.queue(x.header(0), cuda.OpStreamDestroy, &cuda.StreamDestroyArgs{Stream: uint64(s)})
 }
 
-// CopyIn copies b to device memory and waits for it.
+// CopyIn copies b to device memory and blocks until the copy has ended.
 func (x *Context) CopyIn(dst uint64, b []byte) error {
 	return x.c.borrow(uint64(len(b)), func(at uint64, staging []byte) error {
 		copy(staging, b)
@@ -207,7 +207,7 @@ func (x *Context) CopyIn(dst uint64, b []byte) error {
 	})
 }
 
-// CopyOut fills b from device memory.
+// CopyOut copies device memory to b.
 func (x *Context) CopyOut(b []byte, src uint64) error {
 	return x.c.borrow(uint64(len(b)), func(at uint64, staging []byte) error {
 		err := x.c.ask(x.header(0), cuda.OpCopyLinear, &cuda.CopyLinearArgs{
@@ -222,7 +222,7 @@ func (x *Context) Fill(s Stream, dst uint64, v byte, n uint64) error {
 	return x.c.queue(x.header(s), cuda.OpFill, &cuda.FillArgs{Dst: dst, Width: n, Height: 1, Pitch: n, Value: uint32(v), ElementSize: 1})
 }
 
-// Event names an event.
+// Event identifies an event.
 type Event uint64
 
 // NewEvent creates an event; flags are CUevent_flags.
@@ -231,8 +231,8 @@ func (x *Context) NewEvent(flags uint32) (Event, error) {
 	return e, x.c.queue(x.header(0), cuda.OpEventCreate, &cuda.EventCreateArgs{Event: uint64(e), Flags: flags})
 }
 
-// Record records e in a stream; serial, above all earlier ones of e, is what
-// Client.EventSerial shows once it has completed.
+// Record records e in a stream; serial must be above all earlier ones of e, and Client.EventSerial returns it
+// once the record has completed.
 func (x *Context) Record(s Stream, e Event, serial uint64) error {
 	return x.c.queue(x.header(s), cuda.OpEventRecord, &cuda.EventRecordArgs{Event: uint64(e), Serial: serial})
 }
@@ -259,7 +259,7 @@ const (
 	logRoom    = 64 << 10
 )
 
-// LoadModule loads an image; log is the compiler's, if it had anything to say.
+// LoadModule loads an image; log is the compiler's output, if any.
 func (x *Context) LoadModule(image []byte) (m *Module, log string, err error) {
 	m = &Module{x: x, id: x.c.ids.Add(1)}
 	n := uint64(len(image))
@@ -285,7 +285,7 @@ func (x *Context) LoadModule(image []byte) (m *Module, log string, err error) {
 	return m, log, err
 }
 
-// Function is the index of a kernel, to be given to Launch.
+// Function returns the index of a kernel, for Launch.
 func (m *Module) Function(name string) (int, error) {
 	for i := range m.Layout.Functions {
 		if m.Layout.Functions[i].Name == name {

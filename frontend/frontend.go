@@ -1,8 +1,8 @@
-// Package frontend is the guest's side of a call buffer in Go: it finds the
-// daemon, maps the segment, sends calls and waits for their replies.
+// Package frontend is the guest's side of a call buffer in Go: it connects to the daemon, maps the segment,
+// sends calls and waits for their replies.
 //
-// Go programs, tools and tests use it. CUDA programs load guest/libcuda, which
-// speaks the same bytes in C: a Go runtime has no place inside them.
+// Callers: Go programs, tools and tests. CUDA programs load guest/libcuda, which uses the same format in C,
+// because a Go runtime cannot be loaded into them.
 package frontend
 
 import (
@@ -23,7 +23,7 @@ import (
 // ErrWorkerGone is returned by every call once the worker has died.
 var ErrWorkerGone = errors.New("pegasus: the worker of this process has ended")
 
-// dialTimeout covers a daemon that is just being restarted.
+// dialTimeout covers the restart of a daemon.
 const dialTimeout = 5 * time.Second
 
 // Client is one guest process's connection: a segment and the worker behind
@@ -43,7 +43,7 @@ type Client struct {
 	close sync.Once
 }
 
-// Dial connects to a domain's socket, asks for a worker and maps its segment.
+// Dial connects to a domain's socket, requests a worker and maps its segment.
 func Dial(path string) (*Client, error) {
 	daemon, err := dialDaemon(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func Dial(path string) (*Client, error) {
 	return attach(w, files)
 }
 
-// dialDaemon retries while nobody listens: a daemon may be on its way back.
+// dialDaemon retries while the socket has no listener: the daemon may be restarting.
 func dialDaemon(path string) (*net.UnixConn, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unixpacket"}
 	for deadline := time.Now().Add(dialTimeout); ; {
@@ -156,7 +156,7 @@ func attach(w callbuf.Welcome, files []*os.File) (_ *Client, err error) {
 	return c, nil
 }
 
-// agreeOnWindows finds bases for arena and device memory that are free on both sides.
+// agreeOnWindows determines bases for arena and device memory that are free on both sides.
 func (c *Client) agreeOnWindows(segment *os.File) error {
 	arena, device := 0, 0
 	for {
@@ -210,8 +210,8 @@ func (c *Client) proposeWindows(arena, device uint32) (callbuf.MapReply, error) 
 	return callbuf.ParseMapped(b[:n])
 }
 
-// alive looks whether the worker has hung up. The socket carries no data, so
-// anything readable on it is the end.
+// alive returns an error if the worker has hung up. The socket carries no data, so anything readable on it is
+// the end.
 func (c *Client) alive() error {
 	p := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN | unix.POLLRDHUP}}
 	if n, _ := unix.Poll(p, 0); n > 0 {
@@ -220,7 +220,7 @@ func (c *Client) alive() error {
 	return nil
 }
 
-// failed is the process's or the context's sticky result, or nil.
+// failed returns the process's or the context's sticky result, or nil.
 func (c *Client) failed(context uint32) error {
 	if r := c.Poison(); r != 0 {
 		return cuda.Result(r)
@@ -239,8 +239,8 @@ func (c *Client) Queue(h callbuf.Header, payload []byte) error {
 	return c.Send(h, payload, c.alive)
 }
 
-// Do sends a call and waits for its reply, whose data is appended to out. A
-// result other than success is returned as a cuda.Result.
+// Do sends a call and waits for its reply. It appends the reply's data to out. A result other than success is
+// returned as a cuda.Result.
 func (c *Client) Do(h callbuf.Header, payload, out []byte) ([]byte, error) {
 	if err := c.failed(h.Context); err != nil {
 		return out, err
@@ -257,11 +257,11 @@ func (c *Client) Do(h callbuf.Header, payload, out []byte) ([]byte, error) {
 	return out, err
 }
 
-// WorkerPID is the process that executes this guest's calls.
+// WorkerPID returns the process that executes this guest's calls.
 func (c *Client) WorkerPID() int { return int(c.welcome.WorkerPID) }
 
-// Close gives everything back; the worker sees the socket hang up and ends.
-// No other method may be running or follow.
+// Close releases everything; the worker sees the socket hang up and ends. No other method may be running or
+// follow.
 func (c *Client) Close() error {
 	var err error
 	c.close.Do(func() {

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// grain is what arena blocks are aligned to.
+// grain is the alignment of arena blocks.
 const grain = 4096
 
-// space hands out blocks of the arena, first fit.
+// space allocates blocks of the arena, first fit.
 type space struct {
 	mu   sync.Mutex
-	free []extent // by offset, never touching one another
+	free []extent // by offset, never adjacent
 }
 
 type extent struct{ at, n uint64 }
 
 func (s *space) init(bytes uint64) { s.free = []extent{{0, bytes}} }
 
-// take returns n bytes, or false if no gap is that long.
+// take allocates n bytes; it returns false if no gap is that long.
 func (s *space) take(n uint64) (extent, bool) {
 	n = (max(n, 1) + grain - 1) &^ (grain - 1)
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *space) take(n uint64) (extent, bool) {
 	return extent{}, false
 }
 
-// give takes a block back.
+// give frees a block.
 func (s *space) give(e extent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *space) give(e extent) {
 	}
 }
 
-// join merges gap i with the one after it if they touch.
+// join merges gap i with the one after it if they are adjacent.
 func (s *space) join(i int) {
 	if i+1 < len(s.free) && s.free[i].at+s.free[i].n == s.free[i+1].at {
 		s.free[i].n += s.free[i+1].n

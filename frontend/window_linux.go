@@ -2,12 +2,12 @@ package frontend
 
 import "golang.org/x/sys/unix"
 
-// window is a range of addresses that guest and worker agreed on. Addresses
-// are plain numbers here: this package never looks through them.
+// window is a range of addresses that guest and worker agreed on. Addresses are plain numbers here: this
+// package never dereferences them.
 type window struct{ base, bytes uintptr }
 
-// take maps the first candidate from index first on that is free here, and
-// says which; len(bases) means none. A window that is held already stays.
+// take maps the first candidate from index first on that is free in this process, and returns its index;
+// len(bases) means none. A window that is held already stays.
 func (w *window) take(first int, bases [4]uint64, bytes uintptr, mapAt func(base uintptr) error) int {
 	if w.base != 0 {
 		return first
@@ -29,12 +29,12 @@ func (w *window) drop() {
 	}
 }
 
-// mapFileAt maps a file at exactly base, or fails if anything is there already.
+// mapFileAt maps a file at exactly base, and returns an error if another mapping exists there.
 func mapFileAt(base, bytes uintptr, fd int, offset uint64) error {
 	return mmap(base, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE, fd, offset)
 }
 
-// reserveAt keeps a range of addresses from being used for anything else.
+// reserveAt reserves a range of addresses without access.
 func reserveAt(base, bytes uintptr) error {
 	return mmap(base, bytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE, -1, 0)
 }
@@ -44,7 +44,7 @@ func mmap(base, bytes uintptr, prot, flags, fd int, offset uint64) error {
 	switch {
 	case errno != 0:
 		return errno
-	case got != base: // a kernel that takes the address for a hint
+	case got != base: // a kernel that treats the address as a hint
 		unix.Syscall(unix.SYS_MUNMAP, got, bytes, 0)
 		return unix.EEXIST
 	}

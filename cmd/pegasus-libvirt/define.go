@@ -12,16 +12,16 @@ import (
 	report "pegasus/hypervisor/libvirt"
 )
 
-// secure has what libvirt otherwise leaves out, such as passwords: who defines a machine
-// without them takes them away.
+// secure includes the parts that libvirt otherwise omits, such as passwords: defining a machine without them
+// would remove them.
 const secure = libvirt.DOMAIN_XML_SECURE
 
-// show prints what libvirt has of a machine.
+// show prints libvirt's data of a machine.
 func show(uri, name string, out *json.Encoder) error {
 	return withMachine(uri, name, func(d *libvirt.Domain) error { return describe(d, out) })
 }
 
-// define gives a machine the definition that is on in.
+// define replaces a machine's definition by the one read from in.
 func define(uri string, in io.Reader, out *json.Encoder) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -59,7 +59,7 @@ func describe(d *libvirt.Domain, out *json.Encoder) (err error) {
 	return out.Encode(s)
 }
 
-// with does something over a connection. Errors are in libvirt's words.
+// with calls do with a connection. Errors have libvirt's texts.
 func with(uri string, do func(*libvirt.Connect) error) error {
 	c, err := libvirt.NewConnect(uri)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	report "pegasus/hypervisor/libvirt"
 )
 
-// list prints all machines that have a region in a directory, now or from their next start on.
+// list prints all machines with a region in a directory, now or from their next start on.
 func list(uri, regions string, out *json.Encoder) error {
 	return with(uri, func(c *libvirt.Connect) error {
 		domains, err := c.ListAllDomains(0)
@@ -55,7 +55,7 @@ func listed(d *libvirt.Domain, regions string) (m report.Listed, err error) {
 	return m, err
 }
 
-// regionIn is a machine's region, if it has one, and its definition, if it is a machine of QEMU's.
+// regionIn returns a machine's region, if it has one, and its definition, if it is a QEMU machine.
 func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (a kvm.Attachment, definition *kvm.Definition, err error) {
 	text, err := d.GetXMLDesc(which)
 	if err != nil {
@@ -68,7 +68,7 @@ func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (
 	return a, definition, nil
 }
 
-// take notes a region in a list, if it is one.
+// take adds a region to a list, if it is one.
 func take(m *report.Listed, a kvm.Attachment, bytes *uint64) {
 	if a.Region == "" {
 		return

@@ -1,8 +1,7 @@
 //go:build cgo && libvirt_dlopen
 
-// Pegasus-libvirt is what the daemon and the pegasus command know of libvirt by. It is a
-// program of its own because libvirt's C library is: nobody else needs that, and where it
-// isn't installed only this one says so.
+// Pegasus-libvirt accesses libvirt for the daemon and the pegasus command. It is a separate program because
+// it links libvirt's C library, which no other program needs: where it isn't installed only this one fails.
 //
 //	pegasus-libvirt watch [--connect URI] [--regions DIR] [--patience TIME]
 //	pegasus-libvirt list [--connect URI] [--regions DIR]
@@ -11,10 +10,11 @@
 //	pegasus-libvirt plug [--connect URI] MACHINE <DEVICE
 //	pegasus-libvirt unplug [--connect URI] MACHINE ALIAS
 //
-// Watch prints a line of JSON whenever something changes: all machines whose definition
-// has a region in the directory, or why libvirt can't be asked. It ends when its standard
-// input does, and when libvirtd doesn't answer for that time. List prints which machines have regions, now or from their next start on. Show prints what libvirt has of a machine, as JSON; define gives it a new
-// definition, and prints the same. Plug gives a machine that runs a device, and unplug takes one from it.
+// Watch prints a line of JSON on every change: all machines whose definition has a region in the directory,
+// or why libvirt is unavailable. It ends at the end of its standard input, and when libvirtd doesn't answer
+// for that time. List prints which machines have regions, now or from their next start on. Show prints
+// libvirt's data of a machine, as JSON; define gives it a new definition, and prints the same. Plug adds a
+// device to a running machine, and unplug removes one from it.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// plug gives a machine that runs the device that is described on in.
+// plug adds the device described on in to a running machine.
 func plug(uri, name string, in io.Reader, out *json.Encoder) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -26,11 +26,11 @@ func plug(uri, name string, in io.Reader, out *json.Encoder) error {
 	})
 }
 
-// unplugTime is how long a machine's kernel may take to let go of a device.
+// unplugTime is how long a machine's kernel may take to release a device.
 const unplugTime = 20 * time.Second
 
-// unplug takes a device from a machine that runs, and waits until it is gone: that is for the
-// machine's kernel to allow.
+// unplug removes a device from a running machine, and blocks until it is gone: the machine's kernel must
+// release it.
 func unplug(uri, name, alias string, out *json.Encoder) error {
 	return withMachine(uri, name, func(d *libvirt.Domain) error {
 		if err := d.DetachDeviceAlias(alias, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {

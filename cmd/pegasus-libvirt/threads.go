@@ -10,7 +10,7 @@ import (
 	report "pegasus/hypervisor/libvirt"
 )
 
-// newThreads are the vCPU threads of a libvirt's machines, as their QEMUs have them.
+// newThreads returns the vCPU threads of the machines of a libvirt connection, as reported by their QEMUs.
 func newThreads(uri string, changed func()) *report.Threads {
 	return &report.Threads{
 		Changed: changed,

@@ -23,39 +23,39 @@ import (
 )
 
 const (
-	lookEvery = 3 * time.Second         // also when no event tells of a change
-	settle    = 10 * time.Millisecond   // events come several at once
-	retry     = time.Second             // to connect
-	twice     = 1500 * time.Millisecond // a reboot is told of twice
-	alive     = 5                       // seconds between questions whether libvirtd is there,
-	aliveMost = 3                       // and how many may be left unanswered
+	lookEvery = 3 * time.Second         // poll interval, without events
+	settle    = 10 * time.Millisecond   // several events come at once
+	retry     = time.Second             // of failed connections
+	twice     = 1500 * time.Millisecond // a reboot is reported twice
+	alive     = 5                       // keepalive interval of libvirtd, in seconds,
+	aliveMost = 3                       // and how many may be unanswered
 
 	patience = 30 * time.Second // for all calls of libvirt between two waits of the watcher
 )
 
-// watcher is what is known of one libvirt.
+// watcher is the state of one libvirt connection.
 type watcher struct {
 	uri, regions string
 	threads      *report.Threads
-	changed      chan struct{} // holds something when there is a reason to look
-	hung         *time.Timer   // runs while libvirt's library is called
+	changed      chan struct{} // holds an element when the machines must be listed again
+	hung         *time.Timer   // runs during calls of libvirt's library
 
 	mu     sync.Mutex
 	resets map[string]reset // by machine
 }
 
-// reset is how often a machine began anew in its emulator, and when last.
+// reset is the number of restarts of a machine in the same emulator, and the time of the last one.
 type reset struct {
 	count uint64
 	last  time.Time
 }
 
-// watch reports until the output is closed, or until libvirt takes longer than patience: a call of its C
-// library can't be ended otherwise than with the process, of which the daemon starts another.
+// watch reports until the output is closed, or until libvirt takes longer than patience: a hung call of its C
+// library can only be ended with the process, and the daemon starts another.
 func watch(uri, regions string, patience time.Duration, out *json.Encoder) error {
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		out.Encode(report.Report{Away: reason(err)})
-		time.Sleep(report.ReportEvery) // the library is looked for once in a process's life
+		time.Sleep(report.ReportEvery) // the library is loaded once in a process's life
 		return errors.New(reason(err))
 	}
 	go func() {
@@ -82,7 +82,7 @@ func watch(uri, regions string, patience time.Duration, out *json.Encoder) error
 	}
 }
 
-// reason is what went wrong, in libvirt's words.
+// reason returns the error in libvirt's words.
 func reason(err error) string {
 	var v libvirt.Error
 	if !errors.As(err, &v) {
@@ -101,7 +101,7 @@ func (w *watcher) kick() {
 	}
 }
 
-// session watches over one connection.
+// session watches one connection.
 func (w *watcher) session(out *json.Encoder, patience time.Duration) error {
 	c, err := libvirt.NewConnect(w.uri)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *watcher) session(out *json.Encoder, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	w.threads.Forget(nil) // libvirtd may count its machines from the beginning again
+	w.threads.Forget(nil) // libvirtd may restart the numbering of its machines
 	var said report.Report
 	var last time.Time
 	for {
@@ -151,9 +151,9 @@ func (w *watcher) session(out *json.Encoder, patience time.Duration) error {
 	}
 }
 
-// register asks for events. What each says is looked up, but for that a machine began
-// anew in the same emulator, which nothing else shows. A connection lasts, with what it has
-// open, until nobody is registered any more, whoever closes it.
+// register subscribes to events. An event only triggers a new listing, except for restarts in the same
+// emulator, which only the event shows. A connection lasts, with its open resources, until the last
+// registration is undone, even after Close.
 func (w *watcher) register(c *libvirt.Connect) (undo func(), err error) {
 	var ids []int
 	undo = func() {
@@ -181,7 +181,7 @@ func (w *watcher) register(c *libvirt.Connect) (undo func(), err error) {
 	return undo, err
 }
 
-// reverted says whether a machine has the memory of a snapshot now.
+// reverted reports whether the event gave a machine the memory of a snapshot.
 func reverted(e *libvirt.DomainEventLifecycle) bool {
 	switch e.Event {
 	case libvirt.DOMAIN_EVENT_STARTED:
@@ -207,8 +207,8 @@ func (w *watcher) reset(d *libvirt.Domain) {
 	}
 }
 
-// look asks for all machines. What isn't certain is no report: a libvirtd that dies must
-// not be taken for one that has lost its machines.
+// look lists all machines. An uncertain result is no report: a dying libvirtd must not be mistaken for one
+// that has lost its machines.
 func (w *watcher) look(c *libvirt.Connect) (report.Report, error) {
 	domains, err := c.ListAllDomains(0)
 	if err != nil {
@@ -236,7 +236,7 @@ func (w *watcher) look(c *libvirt.Connect) (report.Report, error) {
 
 var errOther = errors.New("not one of ours")
 
-// machine describes one that is attached.
+// machine describes an attached machine.
 func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	text, err := d.GetXMLDesc(0)
 	if err != nil {
@@ -271,8 +271,8 @@ func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	return m, nil
 }
 
-// creditsOf are those of the definition that the machine has from its next start on, so
-// that they can change while it runs. A machine that is transient has no other.
+// creditsOf returns the credits in the definition that applies from the machine's next start on, so that they
+// can change while it runs. A transient machine has no other definition.
 func creditsOf(d *libvirt.Domain, running *kvm.Definition) vcpu.Credits {
 	text, err := d.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE)
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 	"pegasus/vcpu"
 )
 
-// Where the regions of machines lie, and what libvirt runs when one starts or ends,
-// unless told otherwise.
+// Defaults of the directory of machines' regions, and of the hook that libvirt runs when a machine starts or
+// ends.
 const (
 	regionsDir = "/dev/shm/pegasus"
 	hooksDir   = "/etc/libvirt/hooks/qemu.d"
 )
 
-// attachment is what attach and detach are about.
+// attachment is the state of the commands attach and detach.
 type attachment struct {
 	*call
 	uri, regions, hooks string
@@ -43,7 +43,7 @@ func newAttachment(c *call) *attachment {
 	return a
 }
 
-// parse reads flags, and returns the machine's name.
+// parse parses the flags, and returns the machine's name.
 func (a *attachment) parse(args []string) (name string, err error) {
 	operands, err := a.call.parse(args, 1, 1)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *attachment) parse(args []string) (name string, err error) {
 	return operands[0], nil
 }
 
-// attach makes a machine of libvirt's one with an accelerator.
+// attach gives a libvirt machine an accelerator.
 func attach(c *call, args []string) error {
 	if inDom0() {
 		return attachDomU(c, args)
@@ -95,7 +95,7 @@ func attach(c *call, args []string) error {
 	if dir := d.RegionDir(); !ok && dir != "" { // it moves
 		is, ok = d.Attached(dir)
 	}
-	if ok { // what isn't said stays
+	if ok { // unspecified values stay
 		if size == 0 {
 			want.Bytes = is.Bytes
 		}
@@ -155,7 +155,8 @@ func attach(c *call, args []string) error {
 	return nil
 }
 
-// onlyCredits says whether a machine has all that it is to have, but for the credits, which need no restart.
+// onlyCredits reports whether a machine already has everything wanted except the credits, which need no
+// restart.
 func onlyCredits(d *kvm.Definition, want kvm.Attachment, regions string) bool {
 	is, ok := d.Attached(regions)
 	want.Credits = is.Credits
@@ -212,7 +213,7 @@ func detach(c *call, args []string) error {
 	if a.dry {
 		return errors.Join(a.print(was, text), a.unplug(name, was))
 	}
-	if err := a.unplug(name, was); err != nil { // first: who is told why not can do it again
+	if err := a.unplug(name, was); err != nil { // first, so that the user can retry after a refusal
 		return err
 	}
 	now, err := a.libvirt(text, "define")
@@ -226,7 +227,7 @@ func detach(c *call, args []string) error {
 	return nil
 }
 
-// remind says what a machine needs that runs, or was saved while it did.
+// remind prints the remaining steps for a machine that runs, or was saved while it did.
 func (a *attachment) remind(name string, now libvirt.Shown) {
 	if now.Saved {
 		fmt.Fprintf(a.out, "It has a saved state, from which it will start as it was: start it, then shut it down and start it again; or drop that state (virsh managedsave-remove %s).\n", name)
@@ -236,7 +237,7 @@ func (a *attachment) remind(name string, now libvirt.Shown) {
 	}
 }
 
-// print shows what would change.
+// print shows the changes.
 func (a *attachment) print(was libvirt.Shown, text []byte) error {
 	if string(text) == was.Definition {
 		fmt.Fprintln(a.out, "Nothing would change.")
@@ -246,7 +247,7 @@ func (a *attachment) print(was libvirt.Shown, text []byte) error {
 	return err
 }
 
-// show asks what libvirt has of a machine.
+// show returns libvirt's data of a machine.
 func (a *attachment) show(name string) (libvirt.Shown, *kvm.Definition, error) {
 	s, err := a.libvirt(nil, "show", name)
 	if err != nil {
@@ -259,8 +260,8 @@ func (a *attachment) show(name string) (libvirt.Shown, *kvm.Definition, error) {
 	return s, d, err
 }
 
-// define gives a machine its definition, and marks the controllers that libvirt adds to it
-// for our devices, so that they go with these.
+// define defines a machine, and marks the controllers that libvirt adds to it for our devices, so that they
+// are removed with these.
 func (a *attachment) define(text []byte) (libvirt.Shown, error) {
 	now, err := a.libvirt(text, "define")
 	if err != nil {
@@ -280,7 +281,7 @@ func (a *attachment) define(text []byte) (libvirt.Shown, error) {
 	return now, nil
 }
 
-// libvirt has pegasus-libvirt ask it, which has libvirt's C library.
+// libvirt runs pegasus-libvirt, which links libvirt's C library.
 func (a *attachment) libvirt(in []byte, args ...string) (s libvirt.Shown, err error) {
 	program, err := findLibvirt()
 	if err != nil {
@@ -296,11 +297,11 @@ func (a *attachment) libvirt(in []byte, args ...string) (s libvirt.Shown, err er
 	return s, json.Unmarshal(out, &s)
 }
 
-// answerTime is how long libvirt may take to answer who wants it to do something.
+// answerTime is libvirt's time limit for an operation.
 const answerTime = 30 * time.Second
 
-// askLibvirt runs pegasus-libvirt, whose errors are in libvirt's words. A libvirtd that hangs
-// answers nobody.
+// askLibvirt runs pegasus-libvirt, whose errors are in libvirt's words. It gives up after patience: a
+// libvirtd that hangs never answers.
 func askLibvirt(patience time.Duration, program string, in []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 	"pegasus/configs"
 )
 
-// errNoDaemon is when there is nobody to ask.
+// errNoDaemon is returned if no daemon runs.
 var errNoDaemon = errors.New("no daemon runs: start one with `pegasusd` as root, or run a program with `pegasus run -- PROGRAM`, which starts a private one")
 
-// dial finds a daemon: that of dir, or the host's, or this user's own. It
-// returns the runtime directory that it found it in.
+// dial connects to a daemon: the one of dir, or the host's, or this user's own. It returns the runtime
+// directory in which it was found.
 func dial(dir string) (*control.Client, string, error) {
 	if dir != "" {
 		if err := control.CheckRuntimeDir(dir); err != nil {
@@ -40,7 +40,7 @@ func dial(dir string) (*control.Client, string, error) {
 		if err == nil {
 			return c, control.SystemDir, nil
 		}
-		if errors.As(err, new(*control.Stranger)) { // another user's program in place of the host's daemon is no reason to go on quietly
+		if errors.As(err, new(*control.Stranger)) { // another user's program in place of the host's daemon is no reason to fall back silently
 			return nil, "", err
 		}
 		if errors.Is(err, fs.ErrPermission) {
@@ -57,7 +57,7 @@ func dial(dir string) (*control.Client, string, error) {
 	return c, private, nil
 }
 
-// refusal is when the daemon of a directory doesn't let us control it.
+// refusal is the error for a daemon that denies this user its control socket.
 type refusal struct {
 	dir   string
 	cause error
@@ -73,7 +73,7 @@ func dialPrivate(dir string) (*control.Client, error) {
 	return control.Dial(filepath.Join(dir, control.SocketName))
 }
 
-// noDaemon tells apart nobody there and nobody listening from other trouble.
+// noDaemon distinguishes a missing socket and a socket without listener from other errors.
 func noDaemon(dir string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

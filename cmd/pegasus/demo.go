@@ -52,7 +52,7 @@ type demonstration struct {
 	*call
 	ctx     context.Context
 	seconds time.Duration
-	frame   string // where ffmpeg leaves its picture
+	frame   string // where ffmpeg writes its picture
 	bench   string // the BlackScholes program
 	ffmpeg  string // empty: not installed
 	self    string
@@ -98,7 +98,7 @@ func demo(c *call, args []string) error {
 	return d.report()
 }
 
-// find looks for everything before anything starts.
+// find locates everything before anything starts.
 func (d *demonstration) find(out string) (err error) {
 	if d.self, err = os.Executable(); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (d *demonstration) find(out string) (err error) {
 // say prints progress, away from data.
 func (d *demonstration) say(format string, args ...any) { fmt.Fprintf(d.err, format, args...) }
 
-// stage is a daemon of the demonstration's own and the programs under it.
+// stage is the demonstration's own daemon and the programs under it.
 type stage struct {
 	d        *demonstration
 	dir      string
@@ -136,7 +136,7 @@ type stage struct {
 	programs []*program
 }
 
-// program is a guest that runs.
+// program is a running guest.
 type program struct {
 	domain string
 	cmd    *exec.Cmd
@@ -162,7 +162,7 @@ func (d *demonstration) openStage(policy string) (*stage, error) {
 	return s, nil
 }
 
-// close ends what still runs and the daemon.
+// close ends the running programs and the daemon.
 func (s *stage) close() {
 	for _, p := range s.programs {
 		p.cmd.Process.Kill()
@@ -215,7 +215,7 @@ func (s *stage) startAll(d time.Duration) error {
 	})
 }
 
-// await asks until all is as wanted, or a program has ended.
+// await polls until ok returns true, or a program has ended.
 func (s *stage) await(ok func(map[string]control.Domain) bool) error {
 	for start := time.Now(); ; {
 		all, err := s.domains()
@@ -250,7 +250,7 @@ func (s *stage) ended() error {
 
 var errEarly = errors.New("a program ended too early")
 
-// finish waits for the programs and whether their results were right.
+// finish waits for the programs and checks their results.
 func (s *stage) finish() error {
 	for _, p := range s.programs {
 		select {

@@ -13,7 +13,7 @@ import (
 // liveEvery is how often progress is drawn.
 const liveEvery = 500 * time.Millisecond
 
-// measure shows how the shares go and notes what they came to after the warm-up.
+// measure shows the shares live and records them after the warm-up.
 func (s *stage) measure(policy string, domains []demoDomain, over time.Duration) error {
 	live := newLive(s.d, policy, domains)
 	defer live.end()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// withVideo lets ffmpeg scale a generated clip in a fourth domain, while the
-// three go on under AccC.
+// withVideo runs ffmpeg, which scales a generated clip, in a fourth domain, while the three continue under
+// AccC.
 func (d *demonstration) withVideo() error {
 	if d.ffmpeg == "" {
 		return nil

@@ -73,8 +73,7 @@ func one(name, state, detail, fix string) []control.Check {
 	return []control.Check{{Name: name, State: state, Detail: detail, Fix: fix}}
 }
 
-// checkKernel looks for what there is no replacement for: pidfds (5.3) and
-// sealed memory files (3.17).
+// checkKernel checks for features without a replacement: pidfds (5.3) and sealed memory files (3.17).
 func checkKernel() []control.Check {
 	var u unix.Utsname
 	unix.Uname(&u)
@@ -99,7 +98,7 @@ func checkCores() []control.Check {
 	return one("cores", fine, strconv.Itoa(n)+" cores", "")
 }
 
-// checkMemory compares what the software accelerator offers with what there is.
+// checkMemory compares the software accelerator's memory with the host's.
 func checkMemory() []control.Check {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -129,7 +128,7 @@ func checkFiles() []control.Check {
 	return one("files", fine, text, "")
 }
 
-// checkAddresses looks at what a daemon that is started from here would have.
+// checkAddresses checks the address space limit that a daemon started from here would have.
 func checkAddresses() []control.Check {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
@@ -138,7 +137,7 @@ func checkAddresses() []control.Check {
 	return judgeAddresses(r.Cur)
 }
 
-// workerAddresses is what a worker has room for, beside its part of the device window.
+// workerAddresses is a worker's need of address space, beside its part of the device window.
 const workerAddresses = 4 << 30
 
 func judgeAddresses(limit uint64) []control.Check {
@@ -152,7 +151,7 @@ func judgeAddresses(limit uint64) []control.Check {
 	return one("addresses", fine, text, "")
 }
 
-// checkRuntimeDir looks whether a daemon can write its state and its sockets.
+// checkRuntimeDir checks whether a daemon can write its state and its sockets.
 func (c *call) checkRuntimeDir() []control.Check {
 	dir := c.dir
 	if dir == "" {
@@ -173,7 +172,7 @@ func (c *call) checkRuntimeDir() []control.Check {
 	return judgeRuntimeDir(dir, &fs)
 }
 
-// minRuntime is more than the state of a daemon with many guests has.
+// minRuntime is more than the state of a daemon with many guests needs.
 const minRuntime = 4 << 20
 
 func judgeRuntimeDir(dir string, fs *unix.Statfs_t) []control.Check {
@@ -201,8 +200,8 @@ func checkBinaries() []control.Check {
 	return append(all, judgeLibrary(path, err, inDom0())...)
 }
 
-// judgeLibrary says what it means whether there is a library for this host's own programs. Dom0 need have none: domUs
-// bring theirs.
+// judgeLibrary returns the finding about the library for this host's own programs. Dom0 needs none: domUs
+// have theirs.
 func judgeLibrary(path string, err error, dom0 bool) []control.Check {
 	switch {
 	case err != nil && dom0:
@@ -227,7 +226,7 @@ func checkConfig() []control.Check {
 	return one("configuration", fine, configs.Path, "")
 }
 
-// checkDaemon asks the daemon that runs, if any.
+// checkDaemon queries the running daemon, if any.
 func (c *call) checkDaemon() []control.Check {
 	var s control.Status
 	err := c.ask(control.MethodStatus, nil, &s)
@@ -252,7 +251,7 @@ func (c *call) checkDaemon() []control.Check {
 	return append(all, s.Confinement...)
 }
 
-// checkCompanions names what NVIDIA's driver and toolkit bring along and Pegasus doesn't.
+// checkCompanions lists the parts of NVIDIA's driver and toolkit that Pegasus does not include.
 func checkCompanions() []control.Check {
 	var all []control.Check
 	for _, c := range setup.Companions() {
@@ -281,7 +280,7 @@ func checkSocket() []control.Check {
 	return one("socket", fine, path+", which PEGASUS_SOCKET names, answers", "")
 }
 
-// checkCoverage says how much of the driver API does something.
+// checkCoverage reports how much of the driver API is implemented.
 func checkCoverage() []control.Check {
 	all := cuda.Coverage(0)
 	first := cuda.Coverage(1)

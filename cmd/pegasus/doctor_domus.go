@@ -17,7 +17,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// checkDomUs looks at what domUs need of Dom0.
+// checkDomUs checks Dom0's preconditions for domUs.
 func (c *call) checkDomUs() []control.Check {
 	config := c.configInForce()
 	all := append(c.checkServes(), checkHypervisor()...)
@@ -52,7 +52,7 @@ func (c *call) checkDomUs() []control.Check {
 	return all
 }
 
-// checkServes looks whether the host's daemon, if it runs, has found Xen.
+// checkServes checks whether the host's daemon, if it runs, has found Xen.
 func (c *call) checkServes() []control.Check {
 	var s control.Status
 	if c.ask(control.MethodStatus, nil, &s) != nil || s.Private || s.DomUs {
@@ -61,7 +61,7 @@ func (c *call) checkServes() []control.Check {
 	return one("domUs", fail, fmt.Sprintf("the daemon that runs, process %d, serves none", s.PID), servesNone)
 }
 
-// checkHypervisor asks Xen itself.
+// checkHypervisor queries Xen directly.
 func checkHypervisor() []control.Check {
 	const fix = "modprobe xen-privcmd, and run this as root"
 	calls, err := privcmd.Open()
@@ -84,7 +84,7 @@ func checkHypervisor() []control.Check {
 	return one("Xen", fine, text, "")
 }
 
-// checkDevice looks whether there is a device, and whether it is ours to open.
+// checkDevice checks whether a device exists, and whether this process may open it.
 func checkDevice(name, path, module string) []control.Check {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	switch {
@@ -97,11 +97,11 @@ func checkDevice(name, path, module string) []control.Check {
 	return one(name, fine, path, "")
 }
 
-// segmentOwn is what a segment has beside its arena.
+// segmentOwn is the size of a segment without its arena.
 const segmentOwn = 2 << 20
 
-// checkGrants looks whether the kernel maps as many pages at once as an arena has. Where the file isn't
-// there, the kernel has no such limit.
+// checkGrants checks whether the kernel maps as many pages at once as an arena has. Without the file, the
+// kernel has no such limit.
 func checkGrants(path string, arena uint64) []control.Check {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func checkGrants(path string, arena uint64) []control.Check {
 	return one("grants", fine, fmt.Sprintf("the kernel maps up to %d pages of a domU at once", limit), "")
 }
 
-// judgeDomU says how an attached name stands: ids are the domains that have it.
+// judgeDomU returns the findings about an attached name: ids are the domains that have it.
 func judgeDomU(a domus.Attachment, ids []uint16, agent bool, config *configs.Config) []control.Check {
 	name := "domU " + a.Name
 	_, known := config.Domain(a.Name)

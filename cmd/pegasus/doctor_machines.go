@@ -23,7 +23,7 @@ import (
 	"pegasus/policies"
 )
 
-// checkMachines looks at what virtual machines need of the host.
+// checkMachines checks the host's preconditions for virtual machines.
 func (c *call) checkMachines() []control.Check {
 	if inDom0() {
 		return c.checkDomUs()
@@ -49,7 +49,7 @@ func (c *call) checkMachines() []control.Check {
 	return all
 }
 
-// configInForce is what the daemon that runs was started with, or the next would be.
+// configInForce returns the configuration of the running daemon, or that of the next one.
 func (c *call) configInForce() *configs.Config {
 	path := configs.Path
 	var s control.Status
@@ -81,7 +81,7 @@ func checkRegions(dir string) []control.Check {
 	return judgeRoom(dir, room.Bavail*uint64(room.Bsize))
 }
 
-// judgeRoom is about the room that there is for regions.
+// judgeRoom returns the findings about the space for regions.
 func judgeRoom(dir string, bytes uint64) []control.Check {
 	if kvm.CheckSize(bytes>>21<<21) != nil {
 		return one("regions", warn, fmt.Sprintf("%s is full: it has room for %s, and no machine that is attached starts", dir, bytesText(bytes)),
@@ -90,7 +90,7 @@ func judgeRoom(dir string, bytes uint64) []control.Check {
 	return one("regions", fine, fmt.Sprintf("%s has room for %s more", dir, bytesText(bytes)), "")
 }
 
-// checkHook looks whether libvirt will make regions.
+// checkHook checks whether libvirt will make regions.
 func checkHook(path, regions string) []control.Check {
 	all := judgeHook(path, regions)
 	if all[0].State == fine && unheard(path) {
@@ -99,7 +99,7 @@ func checkHook(path, regions string) []control.Check {
 	return all
 }
 
-// judgeHook is about the hook's file.
+// judgeHook returns the findings about the hook's file.
 func judgeHook(path, regions string) []control.Check {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -120,17 +120,17 @@ func judgeHook(path, regions string) []control.Check {
 	return one("hook", fine, path, "")
 }
 
-// hookProgram is what the hook runs.
+// hookProgram matches the program that the hook runs.
 var hookProgram = regexp.MustCompile(`(?m)^program='([^']*)'$`)
 
-// unheard says whether libvirtd runs that was started before a hook was installed.
+// unheard reports whether the running libvirtd was started before a hook was installed.
 func unheard(path string) bool {
 	pid, started := libvirtd()
 	st, err := os.Stat(path)
 	return err == nil && pid != 0 && st.ModTime().After(started)
 }
 
-// libvirtd is the process that runs hooks, and when it was started; 0: none runs.
+// libvirtd returns the process that runs hooks, and when it was started; 0: none runs.
 func libvirtd() (pid int, started time.Time) {
 	for _, file := range []string{"/run/virtqemud.pid", "/run/libvirtd.pid"} {
 		text, err := os.ReadFile(file)
@@ -146,7 +146,7 @@ func libvirtd() (pid int, started time.Time) {
 	return 0, time.Time{}
 }
 
-// checkQEMU looks whether QEMU, which libvirt runs as another user, may open regions.
+// checkQEMU checks whether QEMU, which libvirt runs as another user, may open regions.
 func checkQEMU() []control.Check {
 	conf, _ := os.ReadFile("/etc/libvirt/qemu.conf")
 	name, group := setIn(conf, "user"), setIn(conf, "group")
@@ -172,7 +172,7 @@ func checkQEMU() []control.Check {
 	}
 }
 
-// setIn is what a key is set to in a file of libvirt's configuration.
+// setIn returns the value of a key in a file of libvirt's configuration.
 func setIn(text []byte, key string) string {
 	m := regexp.MustCompile(`(?m)^\s*` + key + `\s*=\s*"([^"]*)"`).FindSubmatch(text)
 	if m == nil {
@@ -181,10 +181,10 @@ func setIn(text []byte, key string) string {
 	return string(m[1])
 }
 
-// listTime is how long libvirt may take to list them.
+// listTime is libvirt's time limit for listing machines.
 const listTime = 10 * time.Second
 
-// listMachines asks for all machines that have a region from their next start on, or now.
+// listMachines returns all machines that have a region from their next start on, or now.
 func listMachines(uri, regions string) (all []libvirt.Listed, err error) {
 	program, err := findLibvirt()
 	if err != nil {
@@ -197,7 +197,7 @@ func listMachines(uri, regions string) (all []libvirt.Listed, err error) {
 	return all, json.Unmarshal(out, &all)
 }
 
-// regionOf is how large the region of a machine is; 0: there is none.
+// regionOf returns the size of a machine's region; 0: there is none.
 func regionOf(regions, name string) uint64 {
 	st, err := os.Stat(filepath.Join(regions, name))
 	if err != nil {
@@ -206,8 +206,7 @@ func regionOf(regions, name string) uint64 {
 	return uint64(st.Size())
 }
 
-// judgeMachine says what is wrong with a machine that is attached; there bytes lie in the
-// file of its region.
+// judgeMachine returns the faults of an attached machine; there is the size of its region's file.
 func judgeMachine(m libvirt.Listed, there uint64, config *configs.Config) []control.Check {
 	name, region := "machine "+m.Name, "a region"
 	if m.Shared {

@@ -11,11 +11,11 @@ import (
 	"pegasus/policies"
 )
 
-// checkNVIDIA looks for NVIDIA's devices: with the drivers that the configuration
-// names for them, else with the system's, without which it's fine too.
+// checkNVIDIA checks NVIDIA's devices: with the drivers that the configuration names for them, otherwise with
+// the system's, which may be missing.
 func checkNVIDIA() []control.Check {
 	if os.Getenv("PEGASUS_SOCKET") != "" {
-		return nil // in a guest, where the driver that is found is Pegasus'
+		return nil // in a guest the visible driver is Pegasus' own
 	}
 	wanted := nvidiaTables()
 	if len(wanted) == 0 {
@@ -28,14 +28,14 @@ func checkNVIDIA() []control.Check {
 	return all
 }
 
-// nvidiaTables are the accelerators of that type in the host's configuration.
+// nvidiaTables returns the accelerators of that type in the host's configuration.
 func nvidiaTables() (all []configs.Accelerator) {
 	if !configs.Exists(configs.Path) {
 		return nil
 	}
 	c, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()})
 	if err != nil {
-		return nil // checkConfig tells
+		return nil // reported by checkConfig
 	}
 	for _, a := range c.Accelerators {
 		if a.Type == "nvidia" {
@@ -57,7 +57,7 @@ func judgeNVIDIA(a configs.Accelerator, wanted bool) []control.Check {
 	return one(name, fine, fmt.Sprintf("none to be had: %v", err), "")
 }
 
-// askNVIDIA says which device an accelerator would be, or all that there are.
+// askNVIDIA returns the device that an accelerator would use, or all that there are.
 func askNVIDIA(a configs.Accelerator) (string, error) {
 	program, err := listing.Find()
 	if err != nil {

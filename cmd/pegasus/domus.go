@@ -20,16 +20,16 @@ import (
 	"pegasus/xenstore"
 )
 
-// xenCapabilities is where the kernel says whether this is Dom0; tests say so elsewhere.
+// xenCapabilities is the file that shows whether this is Dom0; tests replace it.
 var xenCapabilities = domus.CapabilitiesPath
 
-// inDom0 says whether this host's machines are Xen's.
+// inDom0 reports whether this host's machines are Xen's.
 func inDom0() bool { return domus.IsDom0(xenCapabilities) }
 
-// xenURI is libvirt's for Xen, whose machines are xl's as well.
+// xenURI is libvirt's URI for Xen, which covers the machines of xl, too.
 const xenURI = "xen:///system"
 
-// checkURI refuses what another hypervisor than this host's has.
+// checkURI returns an error for a URI of another hypervisor than this host's.
 func checkURI(uri string, dom0 bool) error {
 	switch xen := strings.HasPrefix(uri, "xen:"); {
 	case xen && !dom0:
@@ -40,7 +40,7 @@ func checkURI(uri string, dom0 bool) error {
 	return nil
 }
 
-// domU is what attach and detach are about in Dom0.
+// domU is the state of the commands attach and detach in Dom0.
 type domU struct {
 	*call
 	name  string
@@ -48,7 +48,7 @@ type domU struct {
 	dry   bool
 }
 
-// parse reads what attach and detach have in common.
+// parse parses the common flags of attach and detach.
 func (u *domU) parse(args []string) error {
 	dir := u.flags.String("machines", "", "`directory` where it stands which domUs are attached (default machines of [daemon])")
 	uri := u.flags.String("connect", xenURI, "libvirt's `uri`, if it has the domUs; their names are enough")
@@ -80,7 +80,7 @@ func (u *domU) parse(args []string) error {
 	return nil
 }
 
-// attachDomU has domUs of a name served.
+// attachDomU makes the daemon serve domUs of a name.
 func attachDomU(c *call, args []string) error {
 	u := &domU{call: c}
 	var size configs.Size
@@ -103,7 +103,7 @@ func attachDomU(c *call, args []string) error {
 		return fmt.Errorf("it is attached, but not as it should be: %w; detach it first", err)
 	}
 	want := domus.Attachment{Name: u.name, Credits: was.Credits, Memory: was.Memory}
-	if !is { // what isn't said stays
+	if !is { // unspecified values stay
 		want.Memory = domus.DefaultMemory
 	}
 	if size != 0 {
@@ -131,7 +131,7 @@ func attachDomU(c *call, args []string) error {
 	return nil
 }
 
-// detachDomU has them served no more.
+// detachDomU makes the daemon stop serving them.
 func detachDomU(c *call, args []string) error {
 	u := &domU{call: c}
 	if err := u.parse(args); err != nil {
@@ -142,7 +142,7 @@ func detachDomU(c *call, args []string) error {
 		fmt.Fprintf(c.out, "%s isn't attached: nothing changes.\n", u.name)
 		return nil
 	}
-	if u.dry { // a file that can't be read goes, too
+	if u.dry { // an unreadable file is removed, too
 		return u.print(was, true, nil)
 	}
 	if err := u.files.Remove(u.name); err != nil {
@@ -152,7 +152,7 @@ func detachDomU(c *call, args []string) error {
 	return nil
 }
 
-// print shows what would change.
+// print shows the changes.
 func (u *domU) print(was domus.Attachment, is bool, then []byte) error {
 	var now []byte
 	if is {
@@ -162,10 +162,10 @@ func (u *domU) print(was domus.Attachment, is bool, then []byte) error {
 	return err
 }
 
-// storeTime is how long XenStore may take to say which domUs there are.
+// storeTime is XenStore's time limit for listing domUs.
 const storeTime = 5 * time.Second
 
-// sayWhetherThere says what a domU that was attached still needs.
+// sayWhetherThere prints the remaining steps for a domU that was attached.
 func (u *domU) sayWhetherThere() {
 	var s control.Status
 	switch err := u.ask(control.MethodStatus, nil, &s); {
@@ -180,7 +180,7 @@ func (u *domU) sayWhetherThere() {
 	switch ids := numbersOf(u.name, names); {
 	case err != nil:
 		fmt.Fprintf(u.err, "Whether there is one now isn't known: %v\n", err)
-	case len(ids) == 0 && isCalled(u.name, names) != "": // xl takes both, so who means the number is likely to think so
+	case len(ids) == 0 && isCalled(u.name, names) != "": // xl accepts names and numbers, so the user probably meant the number
 		fmt.Fprintf(u.out, "There is none of that name now. Domain %s is called %s: if you mean that, attach %[2]s, and detach %[1]s. A number is another one's after a reboot.\n", u.name, isCalled(u.name, names))
 	case len(ids) == 0:
 		fmt.Fprintln(u.out, "There is none now: it will be served from its start on.")
@@ -191,10 +191,10 @@ func (u *domU) sayWhetherThere() {
 	}
 }
 
-// servesNone is what to do about a daemon that hasn't found Xen when it was started.
+// servesNone is the remedy for a daemon that did not find Xen when it was started.
 const servesNone = "when it was started /proc/xen wasn't mounted, or something else was missing: see to that (`pegasus doctor`), then restart it"
 
-// numbersOf are those of the domUs of a name.
+// numbersOf returns the numbers of the domUs of a name.
 func numbersOf(name string, names map[uint16]string) (ids []uint16) {
 	for id, is := range names {
 		if is == name {
@@ -205,7 +205,7 @@ func numbersOf(name string, names map[uint16]string) (ids []uint16) {
 	return ids
 }
 
-// isCalled is the name of the domU that has a number; "" if there is none, or it is no number.
+// isCalled returns the name of the domU with a number; "" if there is none, or it is no number.
 func isCalled(number string, names map[uint16]string) string {
 	id, err := strconv.ParseUint(number, 10, 16)
 	if err != nil {
@@ -214,7 +214,7 @@ func isCalled(number string, names map[uint16]string) string {
 	return names[uint16(id)]
 }
 
-// domUNames are those of all domUs.
+// domUNames returns the names of all domUs.
 func domUNames() (map[uint16]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()

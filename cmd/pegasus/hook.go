@@ -15,8 +15,8 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// hookText is the hook. libvirt calls it for each machine of the host: when our program has moved,
-// those that have nothing to do with us start all the same.
+// hookText is the hook. libvirt calls it for each machine of the host: if our program has moved, unrelated
+// machines must still start.
 const hookText = `#!/bin/sh
 program=%s
 [ -x "$program" ] && exec "$program" hook --regions %s "$@"
@@ -25,8 +25,7 @@ echo "$program, which makes the machine's memory, is gone: run pegasus attach $1
 [ "$2" != prepare ]
 `
 
-// installHook has libvirt call us when machines start and end, and says whether it
-// didn't before.
+// installHook makes libvirt call us when machines start and end, and reports whether the hook is new.
 func (a *attachment) installHook() (fresh bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,9 +41,9 @@ func (a *attachment) installHook() (fresh bool, err error) {
 		err = os.WriteFile(path, []byte(text), 0o755)
 	}
 	if err == nil {
-		return true, os.Chmod(path, 0o755) // one that was there keeps its mode
+		return true, os.Chmod(path, 0o755) // an existing hook keeps its mode
 	}
-	if judgeHook(path, a.regions)[0].State == fine { // of another installation, as root installed it
+	if judgeHook(path, a.regions)[0].State == fine { // of another installation, installed by root
 		return a.hooks == hooksDir && unheard(path), nil
 	}
 	return false, fmt.Errorf("libvirt's hook: %w; attach one machine as root, which installs it: from then on every user of libvirt can attach", err)
@@ -55,11 +54,11 @@ func executable(path string) bool {
 	return err == nil && st.Mode()&0o111 != 0
 }
 
-// quoted is text as one word of the shell's.
+// quoted returns text as one word of the shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// hook is what libvirt calls with a machine's name, what happens to it, and its
-// definition. An error keeps the machine from starting.
+// hook is the program behind the hook: libvirt passes a machine's name, the event, and its definition. An
+// error keeps the machine from starting.
 func hook(c *call, args []string) error {
 	regions := c.flags.String("regions", regionsDir, "`directory` of the machines' shared memory")
 	operands, err := c.parse(args, 2, -1)
@@ -76,7 +75,7 @@ func hook(c *call, args []string) error {
 	}
 	d, err := kvm.Parse(text)
 	if err != nil && !bytes.Contains(text, []byte(*regions+"/")) {
-		return nil // whatever it is, it isn't one of ours
+		return nil // not one of ours
 	}
 	if err != nil {
 		return err
@@ -90,14 +89,14 @@ func hook(c *call, args []string) error {
 	case a.Region != filepath.Join(*regions, name):
 		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
 	case what == "release end" && kvm.UsedBy(a.Region) != 0:
-		return nil // it wasn't made for this one: its start was refused
+		return nil // the region wasn't made for this one: its start was refused
 	case what == "release end":
 		return a.Remove()
 	}
 	return errors.Join(a.Make(qemuGroup()), d.MakeOldPorts(*regions))
 }
 
-// qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.
+// qemuGroup returns the group that QEMU runs in on Debian and elsewhere; -1 without one.
 func qemuGroup() int {
 	for _, name := range []string{"kvm", "qemu"} {
 		if g, err := user.LookupGroup(name); err == nil {

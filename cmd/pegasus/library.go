@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// libraryName is what programs load.
+// libraryName is the library that programs load.
 const libraryName = "libcuda.so.1"
 
-// findLibrary returns the path of our libcuda.so.1: $PEGASUS_LIBCUDA, or beside
-// this command as built or as installed.
+// findLibrary returns the path of our libcuda.so.1: $PEGASUS_LIBCUDA, or beside this command as built or as
+// installed.
 func findLibrary() (string, error) {
 	if given := os.Getenv("PEGASUS_LIBCUDA"); given != "" {
 		if info, err := os.Stat(given); err == nil && info.IsDir() {
@@ -42,7 +42,7 @@ func libraryPlaces() []string {
 	return append(places, filepath.Join("/usr/lib/pegasus", libraryName))
 }
 
-// ownDir is the directory of this command's binary.
+// ownDir returns the directory of this command's binary.
 func ownDir() string {
 	self, err := os.Executable()
 	if err != nil {

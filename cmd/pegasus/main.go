@@ -1,11 +1,11 @@
-// Pegasus is the operator's and user's command.
+// Pegasus is the command of operators and users.
 //
 //	pegasus run [--domain NAME] [--credits N] -- PROGRAM ARGS…
 //	pegasus domains | accelerators | policy | create | renew | release | remove | set | reload | events | trace | why | doctor | attach | detach | stop | demo | version
 //
-// It talks to the host's daemon at /run/pegasus if one runs there and lets us,
-// else to the user's own private daemon, which `run` starts. Every command that
-// prints data takes --json. `pegasus help COMMAND` teaches each with examples.
+// It connects to the host's daemon at /run/pegasus if one runs there and permits it, otherwise to the user's
+// own private daemon, which `run` starts. Every command that prints data takes --json. `pegasus help COMMAND`
+// explains each with examples.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(run(os.Args[1:], &streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// streams are the command's ends to the world.
+// streams are the command's standard streams.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -56,13 +56,12 @@ func usagef(format string, args ...any) error {
 // command is one line of the table.
 type command struct {
 	name, args, short string
-	long              string // after the usage line: what it does, with examples
+	long              string // after the usage line: its effect, with examples
 	run               func(c *call, args []string) error
-	greedy            bool // the arguments after the first operand are not ours
+	greedy            bool // the arguments after the first operand are not parsed
 }
 
-// printed is a writer that remembers what went wrong: of what a command printed, who
-// asked for it must not lose half without being told.
+// printed is a writer that remembers the first error: a command must not lose half of its output silently.
 type printed struct {
 	io.Writer
 	err error
@@ -134,7 +133,7 @@ func find(name string) *command {
 	return nil
 }
 
-// nearest offers a command that begins alike.
+// nearest suggests a command that begins alike.
 func nearest(name string) string {
 	for _, c := range commands() {
 		if strings.HasPrefix(c.name, name) || strings.HasPrefix(name, c.name) || (len(name) > 1 && strings.HasPrefix(c.name, name[:2])) {
@@ -205,14 +204,14 @@ func newCall(cmd *command, s *streams) *call {
 // jsonFlag is for commands that print data.
 func (c *call) jsonFlag() { c.flags.BoolVar(&c.json, "json", false, "print JSON, for programs") }
 
-// given says whether a flag stood among the arguments.
+// given reports whether a flag is among the arguments.
 func (c *call) given(flagName string) (given bool) {
 	c.flags.Visit(func(f *flag.Flag) { given = given || f.Name == flagName })
 	return given
 }
 
-// parse reads flags wherever they stand among the arguments and returns the
-// operands; at least min, at most max of them (max < 0: any number).
+// parse parses flags anywhere among the arguments and returns the operands; at least min, at most max of them
+// (max < 0: any number).
 func (c *call) parse(args []string, min, max int) ([]string, error) {
 	var operands []string
 	for {
@@ -248,7 +247,7 @@ func (c *call) parse(args []string, min, max int) ([]string, error) {
 	return operands, nil
 }
 
-// ask does one request to the daemon that runs.
+// ask sends one request to the running daemon.
 func (c *call) ask(method string, params, result any) error {
 	client, err := c.dial()
 	if err != nil {

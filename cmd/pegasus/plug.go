@@ -9,7 +9,7 @@ import (
 	"pegasus/hypervisor/libvirt"
 )
 
-// has says whether a machine runs and has a region.
+// has reports whether a machine runs and has a region.
 func (a *attachment) has(now libvirt.Shown) bool {
 	if !now.Runs {
 		return false
@@ -22,8 +22,8 @@ func (a *attachment) has(now libvirt.Shown) bool {
 	return ok
 }
 
-// plug gives a machine that runs its region at once, if that was asked for. No hook is called for
-// that, so the region is made here.
+// plug gives a running machine its region at once, if that was requested. libvirt calls no hook for that, so
+// the region is made here.
 func (a *attachment) plug(name string, want kvm.Attachment, now libvirt.Shown) error {
 	if !a.live || !now.Runs {
 		return nil
@@ -62,7 +62,7 @@ func (a *attachment) plug(name string, want kvm.Attachment, now libvirt.Shown) e
 	return nil
 }
 
-// pull takes back what of a region came into a machine.
+// pull removes the parts of a region that were added to a machine.
 func (a *attachment) pull(name string, region kvm.Attachment) error {
 	now, _, err := a.show(name)
 	if err != nil {
@@ -80,8 +80,8 @@ func (a *attachment) pull(name string, region kvm.Attachment) error {
 	return region.Remove()
 }
 
-// unplug takes a machine's region while it runs, if that was asked for. Programs that use it would
-// be killed by that, so there must be none.
+// unplug removes a machine's region while it runs, if that was requested. Programs that use the region would
+// be killed, so there must be none.
 func (a *attachment) unplug(name string, now libvirt.Shown) error {
 	if !a.live || !a.has(now) {
 		return nil
@@ -108,7 +108,7 @@ func (a *attachment) unplug(name string, now libvirt.Shown) error {
 	return nil
 }
 
-// programs is how many programs of a machine have accelerators, as far as a daemon knows.
+// programs returns the number of a machine's programs with accelerators, as reported by the daemon.
 func (a *attachment) programs(name string) int {
 	var domains []control.Domain
 	if err := a.ask(control.MethodDomains, nil, &domains); err != nil && !errors.Is(err, errNoDaemon) {

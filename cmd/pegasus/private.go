@@ -142,7 +142,7 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// errVanished is when a daemon that was ready has ended before it was asked anything.
+// errVanished is returned if a daemon that was ready has ended before the first request.
 var errVanished = errors.New("the private daemon has ended")
 
 // hosts reports whether a directory is that of the host's daemon, which keeps its state there: private ones keep none.

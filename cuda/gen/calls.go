@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// emitCalls makes a table of all symbols for programs that call each with
-// arguments of their choice and know what it may answer.
+// emitCalls makes a table of all symbols for programs that call each with arbitrary arguments and check the
+// results against the documented ones.
 func emitCalls(w *writer, s *spec) {
 	w.cHeader("Every symbol: what its arguments are, how to call it, and which results are documented.")
 	w.f("%s", callsHead)
@@ -83,7 +83,7 @@ struct call {
 
 `
 
-// structOf is the tag of the structure that an input of an implemented function points to.
+// structOf returns the tag of the structure that an input of an implemented function points to.
 func structOf(s *spec, f *function, p param) string {
 	name, ok := strings.CutSuffix(strings.TrimPrefix(p.Type, "const "), " *")
 	if !ok || p.Class != "struct*" || f.kind(s) == kindStub {
@@ -99,7 +99,7 @@ func structOf(s *spec, f *function, p param) string {
 	return ""
 }
 
-// callStructs are the tags of all structures that callers fill.
+// callStructs returns the tags of all structures that callers fill.
 func callStructs(s *spec) map[string]bool {
 	tags := map[string]bool{}
 	for _, f := range s.Functions {
@@ -122,14 +122,14 @@ func emitFields(w *writer, tag string, st *structure) {
 	w.f("};\n\n")
 }
 
-// handleKinds are the handles that a program can have living ones of.
+// handleKinds are the handles of objects that a program can create.
 var handleKinds = map[string]string{
 	"CUcontext": "CONTEXT", "CUmodule": "MODULE", "CUfunction": "FUNCTION", "CUstream": "STREAM",
 	"CUevent": "EVENT", "CUarray": "ARRAY", "CUtexObject": "TEXTURE", "CUlibrary": "LIBRARY", "CUkernel": "KERNEL",
 	"CUmipmappedArray": "MIPMAP",
 }
 
-// kindOf is the kind of an argument or field, by its name, type and class if any.
+// kindOf returns the kind of an argument or field, by its name, type and class if any.
 func kindOf(name, ctype, class string) string {
 	switch {
 	case handleKinds[ctype] != "":
@@ -158,8 +158,8 @@ func kindOf(name, ctype, class string) string {
 	return "NUMBER"
 }
 
-// isStructure reports whether a function gets a structure by value. The data
-// has the class "struct" for parameters of some enumerations, too.
+// isStructure reports whether a function gets a structure by value. The data has the class "struct" for
+// parameters of some enumerations, too.
 func isStructure(s *spec, p param) bool {
 	if p.Class != "struct" {
 		return false

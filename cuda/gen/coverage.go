@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// kinds of symbols, as users see them.
+// Kinds of symbols, as shown to users.
 const (
 	kindLocal     = "local"
 	kindForwarded = "forwarded"
@@ -20,7 +20,7 @@ func (f *function) kind(s *spec) string {
 	return kindForwarded
 }
 
-// programs are those that look a symbol up.
+// programs returns the programs that look a symbol up.
 func (f *function) programs() []string {
 	var ps []string
 	switch {
@@ -80,7 +80,7 @@ func emitCoverage(w *writer, s *spec) {
 	}
 }
 
-// emitRefusals says of stubs why they are, where that was decided.
+// emitRefusals lists the reasons of the stubs that have one.
 func emitRefusals(w *writer, s *spec) {
 	symbols := map[string][]string{}
 	var reasons []string

@@ -1,7 +1,7 @@
 package main
 
-// emitResolverTest makes a program that prints what cuGetProcAddress says to every
-// name, version and kind of stream, and whether that is the right symbol.
+// emitResolverTest makes a program that prints the result of cuGetProcAddress for every name, version and
+// kind of stream, and whether that is the right symbol.
 func emitResolverTest(w *writer, s *spec) {
 	w.cHeader("Asks cuGetProcAddress for every name at every version that changes an answer.")
 	w.f(`#define __CUDA_API_VERSION_INTERNAL
@@ -82,8 +82,8 @@ int main(void)
 	w.f("\tprintf(\"%%d checks, %%d failures\\n\", checks, failures);\n\treturn failures != 0;\n}\n")
 }
 
-// askedVersions are those on both sides of every change, as far as the driver
-// answers them at all.
+// askedVersions returns the versions on both sides of every change, as far as the driver supports them at
+// all.
 func askedVersions(rows []resolverRow) []int {
 	asked := map[int]bool{0: true, headerVersion: true}
 	for _, r := range rows {
@@ -108,8 +108,8 @@ func answer(rows []resolverRow, version int) string {
 	return symbol
 }
 
-// emitABITest makes a file that compiles if and only if the header's structures
-// have the layouts of the facts.
+// emitABITest makes a file that compiles if and only if the header's structures have the layouts of the
+// facts.
 func emitABITest(w *writer, s *spec) {
 	w.cHeader("Holds the structures of cuda.h to their layouts.")
 	w.f("#include \"cuda.h\"\n\n#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)\n#define FIELD(type, field, at, bytes) \\\n\t_Static_assert(offsetof(type, field) == (at) && sizeof(((type *)0)->field) == (bytes), #type \".\" #field)\n\n")

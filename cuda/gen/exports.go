@@ -79,10 +79,10 @@ static CUresult stub(const char *symbol)
 	}
 }
 
-// emitOlder has a symbol that is newer than the driver that programs are told of answer as the
-// earlier symbol of its name does, which takes fewer arguments. Such a driver doesn't export the symbol;
-// a program that finds it here nevertheless calls it as it would call the earlier one, and the
-// arguments behind are whatever registers have.
+// emitOlder makes a symbol that is newer than the announced driver version behave like the earlier symbol of
+// its name, which takes fewer arguments. Such a driver doesn't export the symbol; a program that finds it
+// here nevertheless calls it like the earlier one, and the remaining arguments are arbitrary register
+// contents.
 func emitOlder(w *writer, s *spec, f *function) {
 	older := f.older(s)
 	if older == nil || f.Since <= headerVersion {
@@ -95,7 +95,8 @@ func emitOlder(w *writer, s *spec, f *function) {
 	w.f("\tif (device_driver_version() < %d)\n\t\treturn %s(%s);\n", f.Since, older.Symbol, strings.Join(names, ", "))
 }
 
-// older is the newest symbol before f, of the same name and kind of stream, whose parameters f's begin with.
+// older returns the newest symbol before f, of the same name and kind of stream, whose parameters are a
+// prefix of f's.
 func (f *function) older(s *spec) *function {
 	var older *function
 	for _, g := range s.Functions {
@@ -138,7 +139,7 @@ func emitBody(w *writer, s *spec, f *function) {
 	emitCall(w, s, f, target)
 }
 
-// unsafe says whether f, or what it follows, is.
+// unsafe reports whether f, or the symbol that it is an alias of, is unsafe.
 func (f *function) unsafe(s *spec) bool {
 	for f.decision.Body == bodyAlias && !f.decision.Unsafe {
 		f = s.bySymbol[f.decision.Of]
@@ -153,7 +154,7 @@ func emitConstant(w *writer, f *function) {
 	w.f("\treturn %s;\n", f.decision.Result)
 }
 
-// argument is how one parameter of the target is filled.
+// argument is the C code that fills one parameter of the target.
 type argument struct {
 	before, value, after string
 }
@@ -189,8 +190,8 @@ func emitCall(w *writer, s *spec, f, target *function) {
 	w.f("\tr = %s;\n%s\treturn r;\n", call, after)
 }
 
-// matching is f's parameter for the target's i-th: by place when they have equally
-// many, else by name.
+// matching returns f's parameter for the target's i-th: by position when they have equally many, else by
+// name.
 func matching(f, target *function, i int) param {
 	if len(f.Params) == len(target.Params) {
 		return f.Params[i]
@@ -203,7 +204,7 @@ func matching(f, target *function, i int) param {
 	panic(f.Symbol + ": no parameter for " + target.Symbol + "'s " + target.Params[i].Name)
 }
 
-// missing are f's parameters that the target lacks.
+// missing returns f's parameters that the target lacks.
 func missing(f, target *function) []param {
 	var ps []param
 	if len(f.Params) == len(target.Params) {
@@ -266,8 +267,7 @@ func convertStruct(p, q param) argument {
 	}
 }
 
-// conversions are the structures that have a first ABI of their own, and the
-// directions that are needed.
+// conversions are the structures with a first ABI of their own, and the directions that are needed.
 var conversions = []struct {
 	typedef       string
 	widen, narrow bool

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// goEnum is an enumeration that the host knows by name.
+// goEnum is an enumeration that the host uses by name.
 type goEnum struct {
 	tag            string // in the facts
 	prefix         string // of its enumerators
@@ -33,7 +33,7 @@ var goEnumList = []goEnum{
 	{"CUoccupancy_flags_enum", "CU_OCCUPANCY_", "OccupancyFlags", "Occupancy", "OccupancyFlags are CUoccupancy_flags."},
 }
 
-// goMacros are macros that the host knows by name.
+// goMacros are macros that the host uses by name.
 var goMacros = []struct{ prefix, goName string }{
 	{"CU_TRSF_", "Texture"},
 	{"CUDA_ARRAY3D_", "Array"},
@@ -83,7 +83,7 @@ var initialisms = []string{
 	"PTX", "RDMA", "RPC", "SM", "SRGB", "UUID", "VMM", "SASS", "TCC", "P2P", "D3D12", "NV12",
 }
 
-// camel makes a Go name of a C enumerator's.
+// camel returns the Go name of a C enumerator.
 func camel(s string) string {
 	var b strings.Builder
 	for _, word := range strings.Split(s, "_") {

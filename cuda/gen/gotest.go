@@ -12,7 +12,7 @@ var goldenTail = []byte{0xd0, 0xd1, 0xd2, 0xd3, 0xd4}
 
 func goldenByte(offset int) byte { return byte(offset + 1) }
 
-// goldenBits is the value of a field's element, as little-endian bits.
+// goldenBits returns the value of a field's element, as little-endian bits.
 func goldenBits(k wireKind, at int) uint64 {
 	var b [8]byte
 	for i := range k.Bytes {

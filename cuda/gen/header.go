@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// headerVersion is the CUDA version whose programs the header speaks to. Which
-// ABI an unsuffixed name means is fixed by it.
+// headerVersion is the CUDA version of the programs that the header is for. It determines the ABI of an
+// unsuffixed name.
 const headerVersion = 12040
 
 func emitHeader(w *writer, s *spec) {
@@ -102,7 +102,7 @@ func (e *enum) typedef(tag string) string {
 	return tag
 }
 
-// fresh says whether e has enumerators that no earlier enumeration has.
+// fresh reports whether e has enumerators that no earlier enumeration has.
 func (e *enum) fresh(seen map[string]bool) bool {
 	for name := range e.Values {
 		if !seen[name] {
@@ -112,8 +112,7 @@ func (e *enum) fresh(seen map[string]bool) bool {
 	return false
 }
 
-// handleTypes are the types that are neither structures with known contents nor
-// enumerations.
+// handleTypes are the types that are neither structures with known contents nor enumerations.
 const handleTypes = `typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 typedef int CUdevice_v1;
@@ -167,8 +166,8 @@ typedef void (CUDA_CB *CUcoredumpStatusCallback)(void *userData, int pid, CUdevi
 
 `
 
-// graphicsTypes stand in for what the headers of other libraries declare; only
-// the library itself needs the prototypes that use them.
+// graphicsTypes replace the declarations of other libraries' headers; only the library itself needs the
+// prototypes that use them.
 const graphicsTypes = `typedef unsigned int GLenum;
 typedef unsigned int GLuint;
 typedef int32_t EGLint;
@@ -225,14 +224,13 @@ func emitPrototypes(w *writer, s *spec) {
 	w.f("#endif\n\n")
 }
 
-// keptABI are names that CUDA 12 left at another ABI than the table's rows
-// would say.
+// keptABI are names that CUDA 12 left at an ABI other than the one by the table's rows.
 var keptABI = map[string]string{
 	"cuCtxCreate": "cuCtxCreate_v2", "cuDeviceGetUuid": "cuDeviceGetUuid", "cuGraphInstantiate": "cuGraphInstantiateWithFlags",
 }
 
-// headerSymbol is what an unsuffixed name means to programs of headerVersion.
-// Within a major version the meaning of a name stays.
+// headerSymbol returns the symbol of an unsuffixed name in programs of headerVersion. Within a major version
+// that symbol stays the same.
 func headerSymbol(s *spec, name string) string {
 	if kept := keptABI[name]; kept != "" {
 		return kept

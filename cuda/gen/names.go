@@ -26,7 +26,7 @@ func loadTexts(dir string, s *spec) error {
 	return nil
 }
 
-// text returns what cuGetErrorString returns for the result with that name.
+// text returns the result of cuGetErrorString for the result with that name.
 func (s *spec) text(name string) string {
 	return s.Texts[strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_ERROR_"), "CUDA_")]
 }

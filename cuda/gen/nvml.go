@@ -27,7 +27,7 @@ func (d *driver) UnmarshalJSON(b []byte) error {
 }
 
 // nvmlFunction is one symbol of libnvidia-ml.so.1. Body is "manual" for a function that guest/nvml
-// implements, and empty for one that is generated: with Out, it answers constants, else
+// implements, and empty for a generated one: with Out it returns constants, otherwise
 // NVML_ERROR_NOT_SUPPORTED.
 type nvmlFunction struct {
 	Name   string
@@ -62,8 +62,8 @@ func loadNVML(dir string) (*nvmlSpec, error) {
 	return s, nil
 }
 
-// cType is the type by which a generated function takes a parameter. Every enumeration and
-// number of an object is an unsigned int in NVML's ABI; a structure is not looked into.
+// cType returns the type of a parameter of a generated function. Every enumeration and number of an object is
+// an unsigned int in NVML's ABI; structures are opaque.
 func (s *nvmlSpec) cType(p param, out bool) string {
 	switch {
 	case p.Type == "nvmlDevice_t":

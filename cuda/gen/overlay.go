@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// decision says what the guest library does with a symbol.
+// decision is the guest library's implementation of a symbol.
 type decision struct {
 	Body       string
 	Class      string
@@ -14,18 +14,18 @@ type decision struct {
 	Result     string           // constant
 	Out        map[string]int64 // constant: values of outputs
 	BeforeInit bool             `toml:"before_init"`
-	Unsafe     bool             // prohibited while a stream captures, unless the thread says otherwise
+	Unsafe     bool             // prohibited while a stream captures, unless the thread's capture mode permits it
 
 	because string // stub: why there is no implementation, if that was decided
 }
 
-// refusal is why some symbols are stubs.
+// refusal is the reason for some stubs.
 type refusal struct {
 	Symbols []string
 	Because string
 }
 
-// bodies are the kinds of decision; stub is that of a symbol without one.
+// Kinds of decisions; stub is the kind of a symbol without one.
 const (
 	bodyManual    = "manual"
 	bodyGenerated = "generated"
@@ -72,7 +72,7 @@ func loadOverlay(dir string, s *spec) error {
 	return nil
 }
 
-// refuse makes symbols stubs that say why.
+// refuse makes symbols stubs with a reason.
 func refuse(s *spec, refused []refusal) error {
 	for _, r := range refused {
 		if r.Because == "" {
@@ -92,8 +92,8 @@ func refuse(s *spec, refused []refusal) error {
 	return nil
 }
 
-// refused is why f is a stub, if that was decided: of f itself, of what it follows, or
-// of the symbol that it is a variant of.
+// refused returns why f is a stub, if that was decided: for f itself, for the symbol that it is an alias of,
+// or for the symbol that it is a variant of.
 func (f *function) refused(s *spec) string {
 	for f.decision.Body == bodyAlias {
 		f = s.bySymbol[f.decision.Of]
