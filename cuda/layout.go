@@ -16,7 +16,7 @@ import (
 //	names, each ended by a zero byte; zeros up to a multiple of 4
 //	per function: i32 refusal, requiredX, requiredY, requiredZ
 //
-// The last part is missing in what hosts of earlier releases send, and libcuda.so.1 of those releases leaves it unread.
+// Hosts of earlier releases do not send the last part, and libcuda.so.1 of those releases does not read it.
 const (
 	layoutVersion  = 1
 	layoutHeader   = 16
@@ -40,7 +40,7 @@ func (m *ModuleLayout) Append(b []byte) []byte {
 	b = le.AppendUint32(b, layoutVersion)
 	b = le.AppendUint32(b, uint32(len(m.Functions)))
 	b = le.AppendUint32(b, uint32(len(m.Globals)))
-	b = le.AppendUint32(b, 0) // the names' bytes, known at the end
+	b = le.AppendUint32(b, 0) // size of the names, set at the end
 	params := 0
 	for i := range m.Functions {
 		f := &m.Functions[i]
@@ -75,10 +75,10 @@ func (m *ModuleLayout) Append(b []byte) []byte {
 	return b
 }
 
-// padding is how many zeros follow n bytes of names.
+// padding returns the number of zeros after n bytes of names.
 func padding(n uint64) uint64 { return -n & 3 }
 
-// numbers are f's plain numbers in the order of the record.
+// numbers returns pointers to f's plain numbers in the order of the record.
 func (f *FunctionLayout) numbers() [8]*int32 {
 	return [...]*int32{
 		&f.MaxThreads, &f.StaticShared, &f.ConstBytes, &f.LocalBytes,
@@ -86,13 +86,13 @@ func (f *FunctionLayout) numbers() [8]*int32 {
 	}
 }
 
-// limits are f's numbers in the last part, in their order.
+// limits returns pointers to f's numbers in the last part, in their order.
 func (f *FunctionLayout) limits() [4]*int32 {
 	return [...]*int32{&f.Refusal, &f.Required[0], &f.Required[1], &f.Required[2]}
 }
 
-// Decode reads m from b, which may hold anything, and says whether it is a
-// layout. What it reads does not alias b.
+// Decode decodes m from b, which may have any content, and reports whether it is a layout. The result does
+// not alias b.
 func (m *ModuleLayout) Decode(b []byte) bool {
 	le := binary.LittleEndian
 	if len(b) < layoutHeader || le.Uint32(b) != layoutVersion {
@@ -117,7 +117,7 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 	}
 	paramPart, b := b[:paramTotal*paramRecord], b[paramTotal*paramRecord:]
 	globalPart, namePart := b[:globals*globalRecord], b[globals*globalRecord:][:stringBytes]
-	// Names are copied once, however many records point to them.
+	// Names are copied once, even if several records refer to them.
 	names, params := string(namePart), decodeParams(paramPart)
 	m.Functions, m.Globals = make([]FunctionLayout, functions), make([]GlobalLayout, globals)
 	next := 0 // functions' parameters follow one another

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// release is NVIDIA's first driver that had a CUDA. releases are sorted, oldest first.
+// release is NVIDIA's first driver with a CUDA version. releases are sorted, oldest first.
 type release struct {
 	cuda   uint32 // 1000*major + 10*minor
 	driver string
@@ -16,8 +16,9 @@ var (
 	driverText = regexp.MustCompile(`^([0-9]{1,3})\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 )
 
-// Told returns the CUDA and the driver that a guest's program is told of, as guest/libcuda/release.c has them: what the variables
-// PEGASUS_CUDA and PEGASUS_DRIVER name, else the host's CUDA and the first driver that had it.
+// Told returns the CUDA and driver versions that are reported to a guest's program, like
+// guest/libcuda/release.c: the values of the variables PEGASUS_CUDA and PEGASUS_DRIVER, by default the host's
+// CUDA and the first driver that had it.
 func Told(host uint32, getenv func(string) string) (version uint32, driver string) {
 	version = host
 	if m := driverText.FindStringSubmatch(getenv("PEGASUS_DRIVER")); m != nil {

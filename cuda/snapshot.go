@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// DeviceSnapshot answers all that a guest may ask about devices, at once. It is
-// what OpDeviceInfo writes into the arena:
+// DeviceSnapshot is the answers to all of a guest's queries about devices. OpDeviceInfo writes it into the
+// arena:
 //
 //	u32 version, deviceCount, driverVersion, attributeCount
 //	per device: char name[128], u8 uuid[16], u64 totalMem, char pciBusId[16], i32 attribute[attributeCount]
@@ -24,18 +24,18 @@ const (
 	pciBusIDBytes   = 16
 	deviceRecord    = deviceNameBytes + 16 + 8 + pciBusIDBytes + 4*NumAttributes
 
-	// NoAttribute is a number that CUDA gives to none.
+	// NoAttribute is an attribute number that CUDA does not use.
 	NoAttribute = 0
 
-	// Habits of a device that guests have to know.
+	// Habits are properties of a device that guests have to take into account.
 	TakesMachineCode = 1 << 0 // it loads cubins
-	GivesHandles     = 1 << 1 // it chooses the handles of textures and surfaces: OpTextureHandle tells them
+	GivesHandles     = 1 << 1 // it chooses the handles of textures and surfaces: OpTextureHandle returns them
 
-	// MaxDevices bounds what a reader accepts.
+	// MaxDevices is a reader's limit.
 	MaxDevices = 256
 )
 
-// Append encodes s after b. Strings that are too long are cut.
+// Append encodes s after b. Strings that are too long are truncated.
 func (s *DeviceSnapshot) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, snapshotVersion)
@@ -55,8 +55,8 @@ func (s *DeviceSnapshot) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads s from b, which may hold anything, and says whether it is a
-// snapshot. What it reads does not alias b.
+// Decode decodes s from b, which may have any content, and reports whether it is a snapshot. The result does
+// not alias b.
 func (s *DeviceSnapshot) Decode(b []byte) bool {
 	le := binary.LittleEndian
 	if len(b) < snapshotHeader || le.Uint32(b) != snapshotVersion || le.Uint32(b[12:]) != NumAttributes {
@@ -93,7 +93,7 @@ func appendText(b []byte, s string, n int) []byte {
 	return append(b, make([]byte, n-len(s))...)
 }
 
-// text undoes appendText; the last byte ends it whatever it holds.
+// text undoes appendText; the last byte ends the text regardless of its value.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b[:len(b)-1], []byte{0})
 	return string(s)

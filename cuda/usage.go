@@ -2,13 +2,13 @@ package cuda
 
 import "encoding/binary"
 
-// DomainUsage is what a domain has of an accelerator. It is what OpDomainUsage writes into the arena:
+// DomainUsage is a domain's use of an accelerator. OpDomainUsage writes it into the arena:
 //
 //	u32 version, processCount; u64 memoryUsed, memoryQuota; i64 now, busy
 //	per process: u32 pid, 0; u64 memory; i64 busy
 type DomainUsage struct {
 	MemoryUsed, MemoryQuota uint64
-	Now, Busy               int64 // ns: a clock, and for how long its processes that live have computed
+	Now, Busy               int64 // ns: a clock, and the total computing time of its live processes
 	Processes               []ProcessUsage
 }
 
@@ -44,7 +44,7 @@ func (u *DomainUsage) Append(b []byte, room int) []byte {
 	return b
 }
 
-// Decode reads u from b, which may hold anything, and says whether that is one.
+// Decode decodes u from b, which may have any content, and reports whether it is one.
 func (u *DomainUsage) Decode(b []byte) bool {
 	le := binary.LittleEndian
 	if len(b) < usageHeader || le.Uint32(b) != usageVersion {

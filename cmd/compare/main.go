@@ -1,10 +1,9 @@
-// Compare runs scenarios twice: in the simulator, and for real on the software
-// accelerator, with a daemon, workers and programs that check their results. It shows
-// the predictions beside the measurements. `make policies-e2e` calls it, from the top
-// of the source tree and after the build.
+// Compare runs scenarios twice: in the simulator, and for real on the software accelerator, with a daemon,
+// workers and programs that check their results. It prints the predictions beside the measurements. `make
+// policies-e2e` calls it, from the top of the source tree and after the build.
 //
-// Before that it tries out every program by itself, and the simulator predicts with
-// what the program takes on this machine, not with what the scenario says.
+// Before that it measures every program by itself, and the simulator's prediction uses the program's times on
+// this machine, not those of the scenario.
 package main
 
 import (
@@ -26,8 +25,8 @@ import (
 // settings are the command's.
 type settings struct {
 	stage live.Stage
-	trial time.Duration // for which each program is tried out by itself
-	times int           // that each plan is run
+	trial time.Duration // time for measuring each program by itself
+	times int           // runs of each plan
 	seeds int           // of the prediction
 }
 
@@ -96,7 +95,7 @@ func run(ctx context.Context, s *settings, names []string, out string, asJSON bo
 	return failed, err
 }
 
-// compare predicts a scenario and runs it.
+// compare predicts a scenario's results and runs it.
 func (s *settings) compare(ctx context.Context, sc *sim.Scenario, stderr io.Writer) (*Comparison, error) {
 	fmt.Fprintf(stderr, "%s: trying out the programs by themselves…\n", sc.ID)
 	here, alone, err := s.stage.Calibrate(ctx, sc, s.trial)

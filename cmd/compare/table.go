@@ -26,8 +26,7 @@ type Comparison struct {
 	scenario *sim.Scenario
 }
 
-// Plan is what was foretold of a plan and what came of it, by domain; "" is the plan
-// itself.
+// Plan is the prediction and the measurement of a plan, by domain; "" is the plan itself.
 type Plan struct {
 	Name      string      `json:"name"`
 	Policy    string      `json:"policy"`
@@ -35,14 +34,14 @@ type Plan struct {
 	Measured  sim.Metrics `json:"measured"`
 }
 
-// Row is what shall hold.
+// Row is an expected result.
 type Row struct {
 	Predicted sim.Verdict `json:"predicted"`
 	Measured  sim.Verdict `json:"measured"`
 }
 
-// Order is how the plans compare by one metric: of all pairs of them that were
-// foretold to differ, how many differ that way.
+// Order is the comparison of the plans by one metric: of all pairs of plans that were predicted to differ,
+// the number that differs in that direction.
 type Order struct {
 	Metric string `json:"metric"`
 	Domain string `json:"domain,omitempty"`
@@ -50,7 +49,7 @@ type Order struct {
 	Same   int    `json:"same"`
 }
 
-// fill takes in what was foretold and what was measured, several times.
+// fill takes in the prediction and the measurements of several runs.
 func (c *Comparison) fill(foretold *sim.Result, runs []map[string]sim.Metrics) {
 	for i := range c.scenario.Plans {
 		p := &c.scenario.Plans[i]
@@ -85,8 +84,8 @@ func mean(runs []map[string]sim.Metrics, plan string) sim.Metrics {
 	return out
 }
 
-// differ says whether one value is larger (1) or smaller (-1) than another, or about
-// the same: within a twentieth of the larger, and half a unit where it is points.
+// differ reports whether a value is larger (1) or smaller (-1) than another, or about the same (0): within a
+// twentieth of the larger, and half a unit for points.
 func differ(metric string, a, b float64) int {
 	least := 0.05 * max(math.Abs(a), math.Abs(b))
 	if metric == "off" {

@@ -18,7 +18,7 @@ import (
 	"pegasus/guest/xen"
 )
 
-// serve serves the machine until it is told to end.
+// serve serves the machine until it receives a signal to end.
 func serve(args []string, errs io.Writer) int {
 	flags := flag.NewFlagSet("pegasus-guest agent", flag.ContinueOnError)
 	flags.SetOutput(errs)
@@ -51,7 +51,7 @@ func serve(args []string, errs io.Writer) int {
 	return 0
 }
 
-// machineHere is what kind of machine this is.
+// machineHere returns the kind of this machine.
 func machineHere(memory uint64) agent.Machine {
 	if xen.Here("/") {
 		return &xen.Machine{Memory: memory}

@@ -15,7 +15,7 @@ import (
 	"pegasus/guest/setup"
 )
 
-// What a check may find.
+// Possible results of a check.
 const (
 	fine = "ok"
 	warn = "warn"
@@ -26,7 +26,7 @@ func good(name, detail string) control.Check {
 	return control.Check{Name: name, State: fine, Detail: detail}
 }
 
-// bad is a finding with its way out.
+// bad returns a failure with its remedy.
 func bad(name, detail, fix string) control.Check {
 	return control.Check{Name: name, State: fail, Detail: detail, Fix: fix}
 }
@@ -74,8 +74,8 @@ func doctor(args []string, out, errs io.Writer) int {
 	return status
 }
 
-// checkCompanions tells which libraries beside the driver's programs don't find here. That fails only
-// programs that want them.
+// checkCompanions lists the libraries beside the driver's that programs don't find here. Only programs that
+// need them fail.
 func checkCompanions(root, searchPath string) []control.Check {
 	var all []control.Check
 	for _, c := range setup.Companions() {
@@ -88,7 +88,7 @@ func checkCompanions(root, searchPath string) []control.Check {
 	return all
 }
 
-// checkSocket tells whether the daemon of a process guest can be reached.
+// checkSocket checks whether a process guest can reach its daemon.
 func checkSocket(path string) control.Check {
 	const name = "socket"
 	d := net.Dialer{Timeout: 5 * time.Second}

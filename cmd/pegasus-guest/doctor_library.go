@@ -27,8 +27,8 @@ var (
 	missing  = regexp.MustCompile(`version .(\S+)' not found`)
 )
 
-// checkLibrary tells whether programs load our library, and not a driver's. It asks the
-// loader itself, which knows best where it looks.
+// checkLibrary checks whether programs load our library, and not a driver's. It runs the loader itself, which
+// implements the search.
 func checkLibrary(library, searchPath string) control.Check {
 	const name = "library"
 	cmd := exec.Command(loader, "--preload", library, "--list", findLibc())
@@ -62,8 +62,8 @@ func checkLibrary(library, searchPath string) control.Check {
 	return good(name, path+" is Pegasus', and programs load it first")
 }
 
-// findLibc is the file of glibc, which stands for a program: without a cache, as in many
-// containers, the loader wouldn't find that by its name.
+// findLibc returns glibc's file, which stands for a program: without a cache, as in many containers, the
+// loader wouldn't find it by its name.
 func findLibc() string {
 	const libc = "libc.so.6"
 	for _, dir := range []string{"/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {

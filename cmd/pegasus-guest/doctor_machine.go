@@ -17,7 +17,7 @@ import (
 	"pegasus/guest/xen"
 )
 
-// machine is what there is to look at in a virtual machine.
+// machine is the state of a virtual machine to check.
 type machine struct {
 	root   string // of its files
 	socket string
@@ -25,8 +25,8 @@ type machine struct {
 
 var thisMachine = machine{"/", setup.Socket}
 
-// check follows the way of a program: agent, region, host. What lies behind a failure it
-// looks for in the machine itself.
+// check follows the path of a program: agent, region, host. It searches the cause of a failure in the machine
+// itself.
 func (m machine) check() []control.Check {
 	st, err := m.ask()
 	all := []control.Check{m.checkAgent(st, err)}
@@ -45,7 +45,7 @@ func (m machine) check() []control.Check {
 		return append(all, m.checkXen(st)...)
 	case !m.inContainer():
 		all = append(all, m.checkRegion(st.Why))
-		if len(kvm.FindShared(m.root)) > 0 { // it takes nothing of the kernel
+		if len(kvm.FindShared(m.root)) > 0 { // it needs no kernel support
 			return all
 		}
 		return append(all, m.checkKernel(), m.checkMkfs())
@@ -56,7 +56,7 @@ func (m machine) check() []control.Check {
 	}
 }
 
-// ask asks the agent, and waits while that only begins, as programs do.
+// ask queries the agent, and waits while the agent starts, as programs do.
 func (m machine) ask() (st agent.Status, err error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		st, err = agent.Ask(m.socket)
@@ -97,7 +97,7 @@ func (m machine) checkAgent(st agent.Status, err error) control.Check {
 	}
 }
 
-// checkDevice tells what the region is, and from whom it protects.
+// checkDevice describes the region's device, and which users can access it.
 func (m machine) checkDevice(st agent.Status) control.Check {
 	what := fmt.Sprintf("%s, of %d MiB", st.Device, st.Bytes>>20)
 	if !st.Shared {
@@ -107,7 +107,7 @@ func (m machine) checkDevice(st agent.Status) control.Check {
 		Fix: "let only those use it who trust each other (docs/kvm.md says how), or attach the machine with an NVDIMM"}
 }
 
-// checkRegion tells why there is none, as far as the agent knows.
+// checkRegion gives the reason for a missing region, as far as the agent reports it.
 func (m machine) checkRegion(why string) control.Check {
 	spaces, _ := filepath.Glob(filepath.Join(m.root, "sys/bus/nd/devices/namespace*"))
 	shared := kvm.FindShared(m.root)
@@ -130,7 +130,7 @@ func checkHost(st agent.Status) control.Check {
 	return good("host", fmt.Sprintf("%s answers, generation %d", st.HostRelease, st.Generation))
 }
 
-// checkKernel looks for what the agent needs of the kernel.
+// checkKernel checks for the kernel features that the agent needs.
 func (m machine) checkKernel() control.Check {
 	const name = "kernel"
 	release, _ := os.ReadFile(filepath.Join(m.root, "proc/sys/kernel/osrelease"))
@@ -152,7 +152,7 @@ func (m machine) checkKernel() control.Check {
 	return good(name, "Linux "+version+" can map an NVDIMM")
 }
 
-// hasModule says whether a module can be loaded, or is built in.
+// hasModule reports whether a module can be loaded, or is built in.
 func (m machine) hasModule(version, name string) bool {
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
 		text, err := os.ReadFile(filepath.Join(m.root, "lib/modules", version, list))

@@ -18,8 +18,8 @@ import (
 	"pegasus/xenstore"
 )
 
-// checkXen looks for what the agent of a domU needs: the kernel's devices, the XenStore, and that
-// enough may be granted.
+// checkXen checks the preconditions of a domU's agent: the kernel's devices, the XenStore, and the limit of
+// granted pages.
 func (m machine) checkXen(st agent.Status) []control.Check {
 	if xen.IsDom0(m.root) {
 		return []control.Check{bad("domain", "this is Dom0 itself", "CUDA programs of Dom0 need no agent: `pegasus run -- PROGRAM`")}
@@ -51,7 +51,7 @@ func (m machine) checkXenDevices() control.Check {
 	return bad(name, "it has no "+strings.Join(lacks, ", "), "as root: `modprobe -a "+strings.Join(modules, " ")+"`, which a kernel has to have, as Debian's, Ubuntu's and Fedora's do")
 }
 
-// storeSays is what the XenStore says of this domain.
+// storeSays returns the XenStore's path of this domain.
 func storeSays() (domain string, err error) {
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
@@ -75,7 +75,7 @@ func checkStore(domain string, err error) control.Check {
 	return good(name, "it answers; this is domain "+domain)
 }
 
-// checkLimit looks whether the kernel lets as much be granted as the agent wants.
+// checkLimit checks whether the kernel permits as many granted pages as the agent needs.
 func (m machine) checkLimit(wanted uint64) control.Check {
 	const name = "limit"
 	text, err := os.ReadFile(filepath.Join(m.root, xen.LimitFile))

@@ -47,7 +47,7 @@ func install(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// rootOf is where an image is, which must be there: who says "" for one doesn't mean this machine.
+// rootOf returns the path of an image, which must exist: an empty --root does not mean this machine.
 func rootOf(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {

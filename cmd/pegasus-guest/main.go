@@ -1,11 +1,11 @@
-// Pegasus-guest is for use inside a guest: in a virtual machine it is the agent that
-// CUDA programs need; it installs itself and the library there; and it says whether a program here would find Pegasus, and if
+// Pegasus-guest is for use inside a guest: in a virtual machine it is the agent that CUDA programs need; it
+// installs itself and the library there; and it reports whether a program here would find Pegasus, and if
 // not, why.
 //
 //	pegasus-guest install    set a virtual machine up, as its root
 //	pegasus-guest agent      serve the CUDA programs of a virtual machine, as its root
 //	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
-//	pegasus-guest smi        show what this guest has of its accelerator, as nvidia-smi does
+//	pegasus-guest smi        show this guest's use of its accelerator, as nvidia-smi does
 //	pegasus-guest version    print the version
 package main
 
@@ -43,7 +43,7 @@ func run(args []string, out, errs io.Writer) int {
 		return showDevice(args[1:], out, errs)
 	case "agent":
 		return serve(args[1:], errs)
-	case xen.HoldCommand: // by the agent
+	case xen.HoldCommand: // started by the agent
 		xen.Hold()
 	}
 	if len(args) > 1 {

@@ -2,7 +2,7 @@ package main
 
 import "pegasus/backend/control"
 
-// checkPort tells whether the host can wake a machine's agent. All works without, too.
+// checkPort checks whether the host can wake a machine's agent. Without that everything still works.
 func checkPort(device string, err error) control.Check {
 	const name = "port"
 	if err != nil {

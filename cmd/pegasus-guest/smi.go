@@ -9,7 +9,7 @@ import (
 	"pegasus/guest/smi"
 )
 
-// showDevice shows what this guest has of its accelerator.
+// showDevice prints this guest's use of its accelerator.
 func showDevice(args []string, out, errs io.Writer) int {
 	var o smi.Options
 	flags := flag.NewFlagSet("pegasus-guest smi", flag.ContinueOnError)

@@ -1,16 +1,16 @@
 //go:build cgo
 
-// Pegasus-nvidia is what the daemon and the pegasus command know of NVIDIA's devices
-// by. It is a program of its own because the driver is a C library: nobody else
-// needs that, and where it isn't installed only this one says so.
+// Pegasus-nvidia accesses NVIDIA's devices for the daemon and the pegasus command. It is a separate program
+// because the driver is a C library, which no other program needs: where it isn't installed only this one
+// fails.
 //
 //	pegasus-nvidia list [--library FILE]
 //	pegasus-nvidia switching [--library FILE] [--device INDEX|UUID]
 //	pegasus-nvidia worker
 //
-// List prints as JSON which devices the driver has, switching what changing between two processes costs
-// on one of them, where nobody else uses it, and how much memory each takes for itself. Worker is what the daemon starts
-// for each guest process of an accelerator of type "nvidia"; nobody else can use it.
+// List prints the driver's devices as JSON; switching measures on one of them, which no other process may be
+// using, the cost of changing between two processes, and the memory that each occupies. Worker is what the
+// daemon starts for each guest process of an accelerator of type "nvidia"; it has no other use.
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "worker" {
-		// A stream that waits holds up others that the driver has put behind it, by default from the ninth on. It reads
-		// this when it is loaded. Each makes a context slower to create.
+		// A waiting stream blocks others that the driver has queued behind it, by default from the ninth on.
+		// The driver reads this variable when it is loaded. Each connection makes a context slower to create.
 		if _, set := os.LookupEnv("CUDA_DEVICE_MAX_CONNECTIONS"); !set {
 			os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 		}
 		printed, err := catch()
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "worker:", err) // without what kernels print
+			fmt.Fprintln(os.Stderr, "worker:", err) // without the output of kernels
 		}
 		os.Exit(worker.Main(worker.Config{Open: opener{printed}.open, Driver: true}))
 	}
@@ -66,7 +66,7 @@ func run(args []string, out io.Writer) error {
 		return json.NewEncoder(out).Encode(all)
 	case "switching":
 		return switching(*library, device, out)
-	case "switching-part": // of the one above
+	case "switching-part": // child of switching
 		return switchingPart(*library, device, os.Stdin, out)
 	}
 	return errUsage

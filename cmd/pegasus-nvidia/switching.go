@@ -17,11 +17,11 @@ import (
 	"pegasus/accel/nvidia/listing"
 )
 
-// rounds is how often an empty kernel is run each way; half of them may be disturbed.
+// rounds is how often an empty kernel is run each way; up to half of them may be disturbed.
 const rounds = 31
 
-// switching measures what changing between two processes' contexts costs, which is how much longer an empty kernel takes
-// when it comes after another process', how much memory a context takes, and how much there is.
+// switching measures the cost of changing between two processes' contexts, which is the additional time of an
+// empty kernel after another process's kernel, the memory that a context occupies, and the device's memory.
 func switching(library, device string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
 	defer cancel()
@@ -56,7 +56,7 @@ func switching(library, device string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(cost)
 }
 
-// timesOf has parts run their kernels in turn.
+// timesOf makes parts run their kernels in turn, and returns the times.
 func timesOf(parts ...*part) (all []time.Duration, err error) {
 	for range rounds {
 		for _, p := range parts {
@@ -96,20 +96,20 @@ func startPart(ctx context.Context, library, device string) (*part, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if _, err := p.run(); err != nil { // the first one brings the kernel to the device
+	if _, err := p.run(); err != nil { // the first one loads the kernel onto the device
 		p.end()
 		return nil, err
 	}
 	return p, nil
 }
 
-// What a part can be asked.
+// Requests to a part.
 const (
-	askRun    = "run"    // for how many nanoseconds its kernel runs
-	askUnused = "unused" // how many bytes of the device's memory nobody has
+	askRun    = "run"    // the run time of its kernel, in nanoseconds
+	askUnused = "unused" // the free bytes of the device's memory
 )
 
-// run has it run its kernel, and returns how long that took there.
+// run makes the part run its kernel, and returns the time measured there.
 func (p *part) run() (took time.Duration, err error) {
 	err = p.ask(askRun, &took)
 	return took, err
@@ -135,7 +135,7 @@ func (p *part) end() {
 	p.cmd.Wait()
 }
 
-// switchingPart has a context, and answers what it reads.
+// switchingPart has a context, and answers the requests that it reads.
 func switchingPart(library, device string, in io.Reader, out io.Writer) error {
 	e, err := nvidia.NewEmpty(library, device)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"pegasus/backend/worker"
 )
 
-// device is an NVIDIA device with its seat on the page that all workers of the
-// accelerator share, where is written down how much memory each has, and on that of its domain: for how long it held the engines. The driver takes care of the engines themselves.
+// device is an NVIDIA device with its entries on two shared pages: on the accelerator's, which all of its
+// workers share, the memory of each worker, and on the domain's, for how long it held the engines. The driver
+// schedules the engines themselves.
 type device struct {
 	*nvidia.Device
 	memory  *engine.Memory
@@ -27,10 +28,11 @@ type device struct {
 	domain  string
 }
 
-// opener opens devices; printed is the other end of this process's standard output, or nil.
+// opener opens devices; printed is the read end of this process's standard output, or nil.
 type opener struct{ printed *os.File }
 
-// catch makes this process's standard output, to which the driver writes what kernels print, one that can be read here.
+// catch replaces this process's standard output, to which the driver writes the output of kernels, by a pipe
+// that the worker can read.
 func catch() (*os.File, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -48,7 +50,7 @@ func catch() (*os.File, error) {
 	return os.NewFile(uintptr(ends[0]), "printed"), nil
 }
 
-// open opens the accelerator of a job, in this worker process. The files stay the worker's.
+// open opens the accelerator of a job, in this worker process. The worker keeps ownership of the files.
 func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
 	if j.Accelerator.Type != "nvidia" {
 		return nil, fmt.Errorf("accelerator type %q: this worker is for \"nvidia\"", j.Accelerator.Type)
@@ -88,7 +90,8 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 	return d, nil
 }
 
-// quota asks whether both the domain and the accelerator have so much.
+// quota returns a function that reserves memory of both the domain and the accelerator, and reports whether
+// both have enough.
 func (d *device) quota(domain func(int64) bool) func(int64) bool {
 	return func(delta int64) bool {
 		if delta < 0 {
@@ -106,7 +109,7 @@ func (d *device) quota(domain func(int64) bool) func(int64) bool {
 	}
 }
 
-// tokens are those by which the page counts the classes' time.
+// tokens are the page's counters of the classes' time.
 var tokens = [accel.NumClasses]engine.Token{
 	accel.Compute: engine.Compute, accel.CopyIn: engine.CopyIn, accel.CopyOut: engine.CopyOut, accel.CopyDevice: engine.Compute,
 }
@@ -115,24 +118,25 @@ func (d *device) used(c accel.Class, ns int64) { d.worker.Charge(tokens[c], ns) 
 
 func (d *device) executes(c accel.Class, since int64) { d.worker.Executes(tokens[c], since) }
 
-// SetShare changes what the domain was promised of the memory.
+// SetShare changes the domain's memory guarantee and priority.
 func (d *device) SetShare(s worker.Share) {
 	d.worker.SetShare(engine.DomainNumber(d.domain), s.Guarantee, s.Priority)
 }
 
-// ReserveCommons says how much device memory the worker's domain has of its own now.
+// ReserveCommons sets the shared device memory of the worker's domain.
 func (d *device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
 
-// MemoryFree is how much this process may still allocate, if its domain's quota allows it.
+// MemoryFree returns how much this process may still allocate, if its domain's quota allows it.
 func (d *device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 
-// TrySpin asks for one of the host's seats for spinning threads; who got one gives it back with EndSpin.
+// TrySpin reserves one of the host's seats for spinning threads and reports whether one was free; EndSpin
+// releases it.
 func (d *device) TrySpin() bool { return d.worker.TrySpin() }
 
-// EndSpin gives a seat back.
+// EndSpin releases a seat.
 func (d *device) EndSpin() { d.worker.EndSpin() }
 
-// Saturated says that every core of the host computes: here they don't.
+// Saturated reports whether every core of the host computes: never for this device.
 func (d *device) Saturated() bool { return false }
 
 // Close closes the device and then the pages.

@@ -265,7 +265,8 @@ func checkCompanions() []control.Check {
 	return all
 }
 
-// checkSocket reports whether the domain's socket answers, in a guest: there the host's daemon has no other way in.
+// checkSocket checks, in a guest, whether the domain's socket answers: a guest has no other access to the
+// host's daemon.
 func checkSocket() []control.Check {
 	path := os.Getenv("PEGASUS_SOCKET")
 	if path == "" {

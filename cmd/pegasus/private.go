@@ -181,8 +181,8 @@ func lock(path string, patience time.Duration) (unlock func(), err error) {
 	}
 }
 
-// reuse makes the running daemon follow config. It returns nil and no error if
-// the daemon was idle under another configuration and has ended.
+// reuse makes the running daemon adopt config. It returns nil and no error if the daemon was idle under
+// another configuration and has ended.
 func reuse(client *control.Client, config string) (*control.Client, error) {
 	if config == "" {
 		return client, nil
@@ -212,8 +212,8 @@ func reuse(client *control.Client, config string) (*control.Client, error) {
 	return nil, err
 }
 
-// launch starts the daemon apart from this process' session and waits until it
-// is ready, or has said why it can't be.
+// launch starts the daemon outside this process's session and waits until it is ready, or has reported why it
+// failed.
 func launch(dir, config string, more ...string) error {
 	daemon, err := findDaemon()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// guestFlags say whose guest a program becomes.
+// guestFlags select the daemon and domain of a program.
 type guestFlags struct {
 	domain, config, policy string
 	credits                int
@@ -73,7 +73,7 @@ func lookProgram(name string) (string, error) {
 	}
 }
 
-// held is what a program finds its domain by.
+// held is the data by which a program finds its domain.
 type held struct {
 	socket string // of the domain
 	own    string // the runtime directory of the program's own daemon; empty: the daemon serves others, too
@@ -92,11 +92,11 @@ func (g guestFlags) hold(c *call) (held, error) {
 	}
 }
 
-// retryEvery is how long a program waits after a daemon that ended before it asks the next one.
+// retryEvery is the delay after a daemon that has ended, before the next one is contacted.
 const retryEvery = 20 * time.Millisecond
 
-// ending reports whether an error comes of a daemon that ends or has just ended, so that another one can be found or
-// started. The requests of run may be repeated.
+// ending reports whether an error is caused by a daemon that ends or has just ended, so that another one can
+// be found or started. The requests of run may be repeated.
 func ending(err error) bool {
 	var refused *control.Error
 	if errors.As(err, &refused) {
@@ -130,9 +130,8 @@ func (g guestFlags) holdOnce(c *call) (held, error) {
 	return held{h.Socket, own}, err
 }
 
-// openDoor is the socket of a domain of the daemon of a directory, if we may use it: one
-// need not control a daemon to be its guest. A directory of another user has none: its
-// owner could listen in the daemon's place.
+// openDoor returns the socket of a domain of the daemon of a directory, if this user may use it: a guest need
+// not control the daemon. A directory of another user has none: its owner could listen in the daemon's place.
 func openDoor(dir, domain string) string {
 	doors := filepath.Join(dir, "domains")
 	path := filepath.Join(doors, domain, "sock")
@@ -142,8 +141,8 @@ func openDoor(dir, domain string) string {
 	return path
 }
 
-// daemon finds the daemon to be a guest of, and starts a private one if there is none. own is the runtime directory
-// of a daemon that serves nothing but this program.
+// daemon connects to the daemon to be a guest of, and starts a private one if there is none. own is the
+// runtime directory of a daemon that serves only this program.
 func (g guestFlags) daemon(c *call) (client *control.Client, own string, err error) {
 	if g.private {
 		return startOwn(g.config)
@@ -174,8 +173,9 @@ func (g guestFlags) sharedDaemon(c *call) (*control.Client, error) {
 	return startPrivate(dir, g.config)
 }
 
-// guestEnvironment is env with what our libcuda.so.1 needs to be found and to find its domain, and with the runtime
-// directory of the program's own daemon, so that `pegasus` in the program finds that daemon.
+// guestEnvironment returns env with the variables by which programs find our libcuda.so.1 and their domain,
+// and with the runtime directory of the program's own daemon, so that `pegasus` in the program finds that
+// daemon.
 func guestEnvironment(env []string, h held, library string) []string {
 	const search, socket, runtime = "LD_LIBRARY_PATH=", "PEGASUS_SOCKET=", "PEGASUS_RUNTIME_DIR="
 	out := []string{socket + h.socket}

@@ -81,7 +81,7 @@ func domainTable(domains []control.Domain) *table {
 	return t
 }
 
-// owed is a domain's part of its accelerator, or a dash where none is owed to it.
+// owed returns the text of a domain's part of its accelerator, or a dash if it has none.
 func owed(part float64) string {
 	if part == 0 {
 		return "-"
@@ -89,7 +89,7 @@ func owed(part float64) string {
 	return percent(part)
 }
 
-// ownerText describes the owner of a domain, with the holders of its leases.
+// ownerText returns the owner of a domain, with the holders of its leases.
 func ownerText(d control.Domain) string {
 	switch {
 	case d.Removing:
@@ -103,7 +103,7 @@ func ownerText(d control.Domain) string {
 	}
 }
 
-// machineText says what a domain's machine does.
+// machineText returns the state of a domain's machine.
 func machineText(m *control.Machine) string {
 	if m == nil {
 		return "-"
@@ -118,8 +118,8 @@ func machineText(m *control.Machine) string {
 	}
 }
 
-// watchDomains prints the domains every second until it is interrupted. A daemon that goes is waited for. What isn't a terminal
-// gets one table after the other, without escapes.
+// watchDomains prints the domains every second until it is interrupted. If the daemon ends, it waits for the
+// next one. To an output that isn't a terminal it prints one table after the other, without escapes.
 func (c *call) watchDomains() error {
 	client, err := c.dial()
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *call) watchDomains() error {
 	}
 }
 
-// showDomains prints what domains --watch shows of one moment.
+// showDomains prints one update of domains --watch.
 func (c *call) showDomains(domains []control.Domain) error {
 	if c.json {
 		return json.NewEncoder(c.out).Encode(domains)
@@ -175,7 +175,7 @@ func (c *call) showDomains(domains []control.Domain) error {
 	return nil
 }
 
-// isTerminal reports whether w is one.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	if p, ok := w.(*printed); ok {
 		w = p.Writer
@@ -278,7 +278,7 @@ func set(c *call, args []string) error {
 	return nil
 }
 
-// parseSettings reads operands that are KEY=VALUE.
+// parseSettings parses operands of the form KEY=VALUE.
 func parseSettings(operands []string) (map[string]string, error) {
 	settings := map[string]string{}
 	for _, o := range operands {
@@ -356,8 +356,8 @@ func events(c *call, args []string) error {
 // beginTime is how long a recording may take to begin.
 const beginTime = 20 * time.Second
 
-// until does something so many seconds after begin was called first, or when the user interrupts; 0: only then. What doesn't
-// begin ends by beginTime.
+// until calls do so many seconds after the first call of begin, or when the user interrupts; 0: only then.
+// Without a call of begin it does so after beginTime.
 func until(seconds float64, do func()) (ended context.Context, begin, stop func()) {
 	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt)
 	ended, cancel := context.WithCancel(interrupted)

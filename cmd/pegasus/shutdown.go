@@ -10,8 +10,8 @@ import (
 	"pegasus/backend/control"
 )
 
-// shutDown tells a daemon to end, waits until it has, and hangs up. A daemon's
-// refusal is a *control.Error.
+// shutDown orders a daemon to end, blocks until it has, and closes the connection. A daemon's refusal is a
+// *control.Error.
 func shutDown(client *control.Client, p control.ShutdownParams) error {
 	defer client.Close()
 	server, err := client.Server()
@@ -20,7 +20,7 @@ func shutDown(client *control.Client, p control.ShutdownParams) error {
 	}
 	process, err := unix.PidfdOpen(server.PID, 0)
 	if err != nil {
-		return nil // it has ended just now
+		return nil // it has just ended
 	}
 	defer unix.Close(process)
 	err = client.Call(control.MethodShutdown, p, nil)
@@ -28,7 +28,7 @@ func shutDown(client *control.Client, p control.ShutdownParams) error {
 	if errors.As(err, &refused) {
 		return err
 	}
-	return awaitEnd(process) // also when it went away without an answer
+	return awaitEnd(process) // also when it ended without an answer
 }
 
 // endTime is how long a daemon may take from the order to its end.

@@ -16,17 +16,17 @@ import (
 	"pegasus/sim/report"
 )
 
-// simFlags are those of `pegasus sim`.
+// simFlags are the flags of `pegasus sim`.
 type simFlags struct {
 	list   bool
 	seed   uint64
 	seeds  int
-	plan   string // that --trace and --record are about
+	plan   string // for --trace and --record
 	trace  string // files
 	record string
 	replay string
 	policy string // of --replay
-	judged string // by --coordination
+	judged string // file of --coordination
 	cost   bool   // of --replay
 	report string // directory
 }
@@ -76,7 +76,7 @@ func simulate(c *call, args []string) error {
 	return runScenarios(c, f, names)
 }
 
-// check refuses what would be overlooked.
+// check returns an error for flags that would have no effect.
 func (f *simFlags) check(names []string) error {
 	watched := f.trace != "" || f.record != ""
 	switch {
@@ -133,8 +133,8 @@ func listScenarios(c *call) error {
 	return nil
 }
 
-// gcPercent lets scenarios use some tens of megabytes rather than a tenth of their time
-// to collect what one run leaves for the next.
+// gcPercent makes scenarios use some tens of megabytes rather than a tenth of their time for collecting a
+// run's garbage.
 const gcPercent = 400
 
 func runScenarios(c *call, f simFlags, names []string) error {
@@ -191,7 +191,7 @@ func writeReport(dir string, sections []report.Scenario) error {
 	return writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.Write(w, sections) })
 }
 
-// observe runs one plan with one seed and writes what happens.
+// observe runs one plan with one seed and writes its events.
 func observe(c *call, f simFlags, name string) error {
 	sc, err := sim.Load(name)
 	if err != nil {
@@ -246,7 +246,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return file.Close()
 }
 
-// replay tells a scheduler again what was recorded.
+// replay replays a recording with a scheduler.
 func replay(c *call, f simFlags) error {
 	file, err := os.Open(f.replay)
 	if err != nil {
@@ -286,7 +286,8 @@ func replay(c *call, f simFlags) error {
 	return err
 }
 
-// outcomeTable shows what the recorded decisions came to and, if others were made, what those would at the same events.
+// outcomeTable returns the outcome of the recorded decisions and, if the replay's differ, theirs at the same
+// events.
 func outcomeTable(r *sim.Replayed) *table {
 	t := &table{head: []string{"POLICY", "DOMAIN", ">SHARE", ">DIFFERENCE", ">WITH WORK", ">WAITS", ">MEAN WAIT", ">LONGEST", ">USED"}}
 	add := func(policy string, all []sim.Outcome, other []sim.Outcome) {
@@ -305,20 +306,20 @@ func outcomeTable(r *sim.Replayed) *table {
 	return t
 }
 
-// replayed is what came of a replay, and of trying how long it takes.
+// replayed is the result of a replay, and its measured cost.
 type replayed struct {
 	*sim.Replayed
 	Cost *turnCost `json:"cost,omitempty"`
 }
 
-// turnCost is what a turn of the scheduler costs, with the events that it is told before.
+// turnCost is the cost of a turn of the scheduler, with the events before it.
 type turnCost struct {
 	Nanos       float64 `json:"ns"`
 	Allocations float64 `json:"allocations"`
 }
 
-// costOf plays a recording again and again for a while. What it takes until the first turn, when a scheduler is made
-// and told who is there, isn't a turn's.
+// costOf plays a recording again and again for a while. The time until the first turn, in which a scheduler
+// is made and its domains attached, is not counted.
 func costOf(rec *sim.Recording, policy string) (*turnCost, error) {
 	first := slices.IndexFunc(rec.Entries, func(e sim.Entry) bool { return e.Choice == nil && e.Event == nil })
 	if first < 0 {
@@ -335,8 +336,8 @@ func costOf(rec *sim.Recording, policy string) (*turnCost, error) {
 	return &turnCost{(all.Nanos - before.Nanos) / float64(turns), (all.Allocations - before.Allocations) / float64(turns)}, nil
 }
 
-// playCost is what playing a recording once costs: the least time of many, since what else goes on on the machine
-// can only add to it.
+// playCost returns the cost of playing a recording once: the least time of many, because other load on the
+// machine only adds to it.
 func playCost(rec *sim.Recording, policy string) (c turnCost, turns int, err error) {
 	const enough = 200 * time.Millisecond
 	var before, after runtime.MemStats
@@ -354,7 +355,7 @@ func playCost(rec *sim.Recording, policy string) (c turnCost, turns int, err err
 	return turnCost{float64(least), float64(after.Mallocs-before.Mallocs) / float64(n)}, turns, nil
 }
 
-// chosen loads the scenarios that were named; "all" are those that come along.
+// chosen loads the named scenarios; "all" are the built-in ones.
 func chosen(names []string) ([]*sim.Scenario, error) {
 	if len(names) == 1 && names[0] == "all" {
 		return sim.Scenarios()
@@ -370,7 +371,7 @@ func chosen(names []string) ([]*sim.Scenario, error) {
 	return all, nil
 }
 
-// progress shows on a terminal how far it is, after two seconds.
+// progress returns a function that shows the progress on a terminal, after two seconds.
 func progress(c *call, id string) func(done, of int) {
 	if !isTerminal(c.err) {
 		return nil
@@ -435,7 +436,7 @@ func bounds(v sim.Verdict) string {
 
 func number(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.4g", f), ".0") }
 
-// planTable shows what each plan came to, all domains and each.
+// planTable returns the results of each plan, for all domains and for each.
 func planTable(r *sim.Result) *table {
 	columns := []string{"work", "run", "rate", "iqr", "share", "part", "wait_p50", "wait_p99", "latency_p50", "latency_p85"}
 	t := &table{head: []string{"PLAN", "DOMAIN"}}

@@ -2,7 +2,7 @@ package main
 
 import "pegasus/guest/smi"
 
-// showDevice is `pegasus smi`: as a guest of the domain that this environment is in, else of the one that is named.
+// showDevice is `pegasus smi`: as a guest of the domain of this environment, otherwise of the named one.
 func showDevice(c *call, args []string) error {
 	g := guestFlags{}
 	var o smi.Options

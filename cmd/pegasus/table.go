@@ -55,7 +55,7 @@ func printJSON(w io.Writer, v any) error {
 
 func percent(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) }
 
-// short writes a time with three digits or so, as people read it.
+// short formats a time with about three digits, for people.
 func short(ns int64) string {
 	switch d := time.Duration(ns); {
 	case d == 0:
@@ -93,7 +93,7 @@ func quota(used, limit uint64) string {
 	return bytesText(used) + " / " + bytesText(limit)
 }
 
-// orDash stands in for what isn't there.
+// orDash returns s, or a dash for "".
 func orDash(s string) string {
 	if s == "" {
 		return "-"

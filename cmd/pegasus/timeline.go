@@ -14,8 +14,8 @@ import (
 // maxSpans bounds a picture: Perfetto gets slow with more.
 const maxSpans = 2_000_000
 
-// timeline is `pegasus trace --perfetto`: a picture of what goes on, for so many
-// seconds or, with 0, until interrupted.
+// timeline is `pegasus trace --perfetto`: it records a picture of the activity, for so many seconds or, with
+// 0, until interrupted.
 func timeline(c *call, path string, seconds float64) error {
 	client, err := c.dial()
 	if err != nil {
@@ -73,10 +73,10 @@ func timeline(c *call, path string, seconds float64) error {
 	return nil
 }
 
-// picture puts spans on lines.
+// picture draws spans on lines.
 type picture struct {
 	trace *perfetto.Trace
-	zero  int64 // when it begins
+	zero  int64 // its beginning
 	lost  uint64
 	full  bool
 }

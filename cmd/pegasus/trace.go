@@ -58,12 +58,12 @@ func trace(c *call, args []string) error {
 	return nil
 }
 
-// recorder writes what a scheduler is told and decides and, beside that, when vCPUs ran.
+// recorder writes the inputs and decisions of a scheduler and, beside them, when vCPUs ran.
 type recorder struct {
 	mu      sync.Mutex
 	out     *bufio.Writer
 	records int
-	begun   bool // a trace begins with a choice: before that nothing is written
+	begun   bool // a trace begins with a choice: records before it are not written
 }
 
 func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float64) error {
@@ -84,7 +84,7 @@ func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float6
 	if cpus {
 		go func() {
 			failed <- beside.Stream(control.MethodTimeline, nil, r.run)
-			client.Close() // there is no use in the one without the other
+			client.Close() // one is of no use without the other
 		}()
 	}
 	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: accelerator}, func(data json.RawMessage, last bool) error {
@@ -106,7 +106,7 @@ func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float6
 	return err
 }
 
-// run takes a span of the timeline.
+// run writes a span of the timeline.
 func (r *recorder) run(data json.RawMessage, last bool) error {
 	var s control.Span
 	if last {
@@ -140,7 +140,7 @@ func (r *recorder) write(line []byte, record bool) error {
 	return err
 }
 
-// judgeCoordination is `pegasus sim --coordination`: how well an accelerator and the CPUs went together.
+// judgeCoordination is `pegasus sim --coordination`: the coordination of an accelerator and the CPUs.
 func judgeCoordination(c *call, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -16,11 +16,10 @@ const (
 	brakeKinds = 4096
 )
 
-// brake is a log handler that bounds what guests, callers of sockets and machines
-// cause in the host's log, wherever the line is written: so many lines of each kind
-// about each domain. A line's kind is its attribute of that name, else its message,
-// which is a constant then. Lines left out are counted, and the next of their kind
-// comes with the number.
+// brake is a log handler that limits the lines that guests, callers of sockets and machines cause in the
+// host's log, wherever the line is written: so many lines of each kind about each domain. A line's kind is
+// its attribute of that name, else its message, which is a constant then. Dropped lines are counted, and the
+// next line of their kind contains the number.
 type brake struct {
 	slog.Handler
 	domain string // of With
@@ -35,10 +34,10 @@ type brakeState struct {
 
 type brakeKind struct{ domain, kind string }
 
-// brakeRoom is how many lines of a kind may still be written.
+// brakeRoom is the number of lines of a kind that may still be written.
 type brakeRoom struct {
 	lines int
-	at    time.Time // when lines was worked out
+	at    time.Time // when lines was computed
 	lost  int
 }
 
@@ -68,8 +67,7 @@ func (b *brake) Handle(ctx context.Context, r slog.Record) error {
 	return b.Handler.Handle(ctx, r)
 }
 
-// take reports whether a line may be written, and if so how many of its kind before
-// it were not.
+// take reports whether a line may be written, and if so how many of its kind were dropped before it.
 func (s *brakeState) take(k brakeKind) (ok bool, lost int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +96,8 @@ func (r *brakeRoom) refill(now time.Time) {
 	}
 }
 
-// makeRoom forgets kinds once there are too many: those that have not been seen for so
-// long that they would be let through, else any.
+// makeRoom drops kinds once there are too many: those unused for so long that their limit is unused,
+// otherwise any.
 func (s *brakeState) makeRoom(now time.Time) {
 	if len(s.kinds) < brakeKinds {
 		return

@@ -19,7 +19,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// xenHost is what a daemon in Dom0 of a Xen host knows of its domUs.
+// xenHost is the access to the domUs of a daemon in Dom0 of a Xen host.
 type xenHost struct {
 	units   *domus.DomUs
 	cpus    *cpus.CPUs
@@ -27,15 +27,15 @@ type xenHost struct {
 	readers *trace.Company // of Xen's trace
 }
 
-// xenCapabilities is where the kernel reports whether this is Dom0; tests report it elsewhere.
+// xenCapabilities is the file in which the kernel reports whether this is Dom0; tests replace it.
 var xenCapabilities = domus.CapabilitiesPath
 
-// attachments are the domUs that are served.
+// attachments returns the served domUs.
 func attachments(c configs.Daemon) domus.Files {
 	return domus.Files{Dir: c.Machines, Valid: configs.CheckName}
 }
 
-// openHypervisor finds out how to talk to Xen.
+// openHypervisor opens the connection to Xen.
 func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
 	calls, err := privcmd.Open()
 	if err != nil {
@@ -49,7 +49,7 @@ func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
 	return x, calls, nil
 }
 
-// domainLives says whether the hypervisor has a domain that isn't dying.
+// domainLives reports whether the hypervisor has a domain that isn't dying.
 func domainLives(id uint16) (bool, error) {
 	x, calls, err := openHypervisor()
 	if err != nil {
@@ -60,10 +60,10 @@ func domainLives(id uint16) (bool, error) {
 	return slices.ContainsFunc(all, func(d control.Domain) bool { return d.ID == id && d.Flags&control.DomainDying == 0 }), err
 }
 
-// hubsDir is where in a runtime directory the hubs of domUs take their places.
+// hubsDir is the subdirectory of a runtime directory for the hubs of domUs.
 const hubsDir = "hubs"
 
-// openXen talks to the hypervisor twice: for whoever lists domains, and for whoever knows of the CPUs.
+// openXen opens two connections to the hypervisor: one for listing domains, one for sampling the CPUs.
 func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 	var both [2]*control.Xen
 	for i := range both {
@@ -93,8 +93,8 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 	return h, nil
 }
 
-// Watch fulfils hypervisor.Machines. Who is served no more has no hub first: else its programs would
-// find another worker when theirs ends.
+// Watch implements hypervisor.Machines. The hub of a domU that is no longer served ends before its machine is
+// reported: otherwise its programs would get another worker when theirs ends.
 func (h *xenHost) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	h.units.Watch(ctx, func(all []hypervisor.Machine) {
 		h.keeper.Keep(all)
@@ -102,15 +102,15 @@ func (h *xenHost) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	})
 }
 
-// keepHubs starts the hubs of domUs, beside the daemon.
+// keepHubs runs the hubs of domUs, beside the daemon.
 func (h *xenHost) keepHubs(ctx context.Context, log *slog.Logger) {
 	if err := h.keeper.Run(ctx); err != nil {
 		log.Error("domUs can't be served", "err", err)
 	}
 }
 
-// give has a daemon use it, beside what it has for Dom0's own processes. Weights that are changed for
-// moments are written down in a directory.
+// give sets the options by which a daemon uses the Xen host, in addition to Dom0's own processes. Temporarily
+// changed weights are recorded in a directory.
 func (h *xenHost) give(o *backend.Options, weights string) {
 	o.Machines, o.DomUs, o.Tuner = h, true, h.cpus.Tuner(h.units.ID)
 	o.CPUs, o.Raiser = cpus.NewBeside(h.cpus, o.CPUs), h.cpus.Raiser(weights)

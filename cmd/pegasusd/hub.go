@@ -24,7 +24,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// runHub is the process between a virtual machine and the daemon of a runtime directory.
+// runHub runs the process between a virtual machine and the daemon of a runtime directory.
 func runHub(args []string, errs io.Writer) int {
 	f := flag.NewFlagSet("pegasusd hub", flag.ContinueOnError)
 	f.SetOutput(errs)
@@ -37,8 +37,8 @@ func runHub(args []string, errs io.Writer) int {
 	if f.Parse(args) != nil || f.NArg() > 0 || *id > math.MaxUint16 {
 		return 2
 	}
-	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
-	// What the machine's programs wait for isn't to wait for whoever reads our log.
+	signal.Ignore(syscall.SIGPIPE) // the reader of our log may end before us
+	// The machine's programs must not wait for the reader of our log.
 	lines := newSink(errs)
 	defer lines.close()
 	log := slog.New(newBrake(slog.NewTextHandler(lines, nil))).With("domain", *domain)
@@ -62,7 +62,7 @@ func runHub(args []string, errs io.Writer) int {
 	return 0
 }
 
-// openMemory is that of a domU, if it is one.
+// openMemory opens the memory of a domU, if it is one.
 func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger) (hub.Memory, error) {
 	if d.ID == 0 {
 		m, err := kvm.Open(region)
@@ -80,7 +80,8 @@ func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger
 	return m, nil
 }
 
-// door has the daemon keep the domain for as long as this process lives.
+// door connects to the daemon so that it keeps the domain for as long as this process lives, and returns the
+// domain's socket.
 func door(dir, domain string) (string, error) {
 	c, err := control.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {
@@ -96,8 +97,9 @@ func door(dir, domain string) (string, error) {
 	return r.Socket, err
 }
 
-// claimMachines makes a directory of machines this daemon's, and waits for the one before to end. A directory that can't be
-// used keeps the daemon from serving machines, and not from all else; whichever part reads the directory logs that.
+// claimMachines claims a directory of machines for this daemon, and waits for the previous owner to end. With
+// an unusable directory the daemon serves no machines, but everything else; the parts that read the directory
+// log the cause.
 func claimMachines(claim func(context.Context) (release func(), err error)) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
@@ -108,7 +110,7 @@ func claimMachines(claim func(context.Context) (release func(), err error)) (rel
 	return func() {}, nil
 }
 
-// keepHubs starts the hubs of the machines whose regions lie in a directory, beside the daemon.
+// keepHubs runs the hubs of the machines whose regions are in a directory, beside the daemon.
 func keepHubs(ctx context.Context, regions, dir string, known *overheard, log *slog.Logger) {
 	k := kvm.Keeper{
 		Dir: regions, Valid: configs.CheckName, Log: log,

@@ -12,8 +12,8 @@ import (
 	"pegasus/hypervisor/libvirt"
 )
 
-// machines are those of the libvirts of a configuration, as pegasus-libvirt, which is
-// installed beside us, tells of them; nil where there are to be none.
+// machines returns the machines of the configured libvirt connections, as reported by pegasus-libvirt, which
+// is installed beside this program; nil if the configuration has none.
 func machines(c configs.Daemon, log *slog.Logger) *overheard {
 	if c.Regions == "" || len(c.Libvirt) == 0 {
 		return nil
@@ -30,12 +30,12 @@ func machines(c configs.Daemon, log *slog.Logger) *overheard {
 	}}
 }
 
-// overheard passes on what is told of machines, and remembers which of them are off.
+// overheard passes on the reports about machines, and records which of them are off.
 type overheard struct {
 	from hypervisor.Machines
 
 	mu  sync.Mutex
-	off map[string]bool // by name, of all that were ever told of
+	off map[string]bool // by name, of all machines ever reported
 }
 
 func (o *overheard) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
@@ -45,7 +45,7 @@ func (o *overheard) Watch(ctx context.Context, tell func([]hypervisor.Machine)) 
 	})
 }
 
-// note remembers machines. One that isn't told of any more isn't any more.
+// note records a report. A machine that is missing from it does not exist any more.
 func (o *overheard) note(all []hypervisor.Machine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

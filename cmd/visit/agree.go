@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// agree is whether what runs by Pegasus does what it does without.
+// agree are the steps that compare programs under Pegasus with the same programs without it.
 var agree = []step{
 	{"conformance", "what every accelerator must do, on this one", 3 * time.Minute, conformance},
 	{"swapping", "devices that share a memory move it out of each other's way", 3 * time.Minute, swapping},
@@ -33,7 +33,7 @@ var agree = []step{
 	{"decoder", "PyTorch: a decoder of random weights, with and without CUDA graphs", 2 * time.Minute, python("torch_decode.py")},
 }
 
-// tests runs a binary of Go's tests, and says which of them failed.
+// tests runs a binary of Go tests, and returns the names of the failed ones.
 func (v *visit) tests(ctx context.Context, env []string, dir, binary string, args ...string) (any, error) {
 	cmd := v.program(ctx, env, v.in("tests", binary), append(args, "-test.v", "-test.timeout=10m")...)
 	cmd.Dir = v.in(dir)
@@ -66,12 +66,14 @@ func (v *visit) tests(ctx context.Context, env []string, dir, binary string, arg
 	return found, err
 }
 
-// conformance runs the tests of accel/conformance: in a rehearsal with the software accelerator that they start themselves.
+// conformance runs the tests of accel/conformance: in a rehearsal with the software accelerator that they
+// start themselves.
 func conformance(ctx context.Context, v *visit) (any, error) {
 	return contract(ctx, v, "^(TestConformance|TestPlaces.*)$")
 }
 
-// swapping runs those of devices whose memory moves: not in a rehearsal, whose driver can't do that.
+// swapping runs the conformance tests of devices whose memory moves: not in a rehearsal, whose driver can't
+// do that.
 func swapping(ctx context.Context, v *visit) (any, error) {
 	return contract(ctx, v, "^TestSwapping.*$")
 }
@@ -97,7 +99,8 @@ type way struct {
 	start func(ctx context.Context, program string, args ...string) error
 }
 
-// ways tries each of several things in both ways, and says which went well without Pegasus, and didn't by it.
+// ways runs each of several programs in both ways, and returns those that succeeded without Pegasus and
+// failed under it.
 func (v *visit) ways(names []string, try func(w way, name string) error) (any, error) {
 	d, err := v.start(config{})
 	if err != nil {
@@ -135,7 +138,7 @@ func (v *visit) ways(names []string, try func(w way, name string) error) (any, e
 	return all, nil
 }
 
-// benchmarks check what they compute.
+// benchmarks are programs that check their results.
 var benchmarks = []string{"vectoradd", "matmul", "reduction", "histogram", "walsh", "blackscholes", "nbody", "binomial", "montecarlo", "srad", "lud", "mriq"}
 
 func selfChecking(ctx context.Context, v *visit) (any, error) {
@@ -144,7 +147,7 @@ func selfChecking(ctx context.Context, v *visit) (any, error) {
 	})
 }
 
-// each tries several things, some at once: most of their time goes into starting the driver.
+// each runs try for several names, some at once: most of the time is spent starting the driver.
 func each(names []string, try func(name string) error) map[string]error {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -164,10 +167,10 @@ func each(names []string, try func(name string) error) map[string]error {
 	return said
 }
 
-// parts is a step that runs the parts of a program of tests, each by itself.
+// parts returns a step that runs the parts of a test program, each by itself.
 func parts(program string, names ...string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) {
-		if v.rehearsal { // its kernels use pinned memory, which our library can't register for others
+		if v.rehearsal { // its kernels use pinned memory, which our library can't register for other libraries
 			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "neighbours" })
 		}
 		return v.ways(names, func(w way, name string) error {
@@ -178,7 +181,8 @@ func parts(program string, names ...string) func(context.Context, *visit) (any, 
 	}
 }
 
-// offload runs programs that were compiled with GCC's offloading, if they were: what they print on the host is right.
+// offload runs programs that were compiled with GCC's offloading, if there are any: the host checks the
+// results.
 func offload(ctx context.Context, v *visit) (any, error) {
 	programs, _ := filepath.Glob(v.in("offload/*"))
 	if len(programs) == 0 {

@@ -16,14 +16,14 @@ import (
 	"pegasus/backend/control"
 )
 
-// daemon is a daemon of ours.
+// daemon is a daemon that the visit runs.
 type daemon struct {
 	v   *visit
 	dir string
 	cmd *exec.Cmd
 }
 
-// config is what it shall do.
+// config is the daemon's variable configuration.
 type config struct {
 	accelerator string // more lines of the accelerator
 	domains     string // tables of domains; "" for one called visit
@@ -38,7 +38,7 @@ func (v *visit) start(c config) (*daemon, error) {
 	return v.launch(text, v.environment())
 }
 
-// startGPU starts the software accelerator that stands for a device, and has our library be its driver.
+// startGPU starts the software accelerator that stands for a device, and makes our library its driver.
 func (v *visit) startGPU() (err error) {
 	v.driver = v.in("guest/libcuda.so.1")
 	v.gpu, err = v.launch("[[accelerator]]\nname = \"soft0\"\ntype = \"soft\"\nmemory = \"1GiB\"\npolicy = \"none\"\nkernel_timeout = \"1h\"\n"+
@@ -80,7 +80,7 @@ func (v *visit) launch(text string, env []string) (*daemon, error) {
 	return d, nil
 }
 
-// stop ends the daemon, and whoever is its guest.
+// stop ends the daemon, and its guests.
 func (d *daemon) stop() {
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	ended := make(chan struct{})
@@ -96,17 +96,17 @@ func (d *daemon) stop() {
 
 func (d *daemon) socket(domain string) string { return filepath.Join(d.dir, "domains", domain, "sock") }
 
-// guest is a program as a guest of a domain.
+// guest returns a command that runs a program as a guest of a domain.
 func (d *daemon) guest(ctx context.Context, domain, name string, args ...string) *exec.Cmd {
 	all := append([]string{"run", "--runtime-dir", d.dir, "--domain", domain, "--", name}, args...)
 	env := d.v.environment()
-	if d.v.cuda >= 13000 { // what lies there was built with that, and is to see the same
+	if d.v.cuda >= 13000 { // the programs there were built with that, and are to see the same
 		env = append(env, "PEGASUS_CUDA=13.0")
 	}
 	return d.v.program(ctx, env, d.v.in("bin/pegasus"), all...)
 }
 
-// domains says how its domains are.
+// domains returns the state of its domains.
 func (d *daemon) domains(ctx context.Context) (map[string]control.Domain, error) {
 	out, err := d.v.program(ctx, d.v.environment(), d.v.in("bin/pegasus"), "domains", "--runtime-dir", d.dir, "--json").Output()
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *daemon) domains(ctx context.Context) (map[string]control.Domain, error)
 	return all, nil
 }
 
-// places are where a driver's library may be, if nobody says.
+// places returns the paths where a driver's library may be, if none is given.
 func places() []string {
 	all := filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
 	if out, err := exec.Command("ldconfig", "-p").Output(); err == nil {
@@ -155,7 +155,7 @@ func (v *visit) findDriver() error {
 	return errors.New("there is no libcuda.so.1 in " + strings.Join(places(), ", ") + ": say where with --driver, or try with --rehearse")
 }
 
-// only is a folder with the driver's library alone.
+// only returns a folder that contains only the driver's library.
 func (v *visit) only() string {
 	dir := filepath.Join(v.dir, "driver")
 	if os.Mkdir(dir, 0o755) == nil {

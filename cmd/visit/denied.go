@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A worker whose filter lacks a system call that its driver needs fails in ways that say nothing of that. Where nobody else
-// takes them, the kernel has lines of its log for such calls.
+// A worker whose filter lacks a system call that its driver needs fails without a hint of that. If no audit
+// daemon takes them, the kernel logs such calls.
 
-// kernelLog is the kernel's log, as far as it can be read.
+// kernelLog returns the readable part of the kernel's log.
 func kernelLog() []byte {
 	const all, room = 3, 10 // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER
 	n, err := unix.Klogctl(room, nil)
@@ -28,7 +28,8 @@ func kernelLog() []byte {
 
 var refusal = regexp.MustCompile(`(?m)type=1326 .* syscall=([0-9]+) `)
 
-// denied are the numbers of system calls that filters refused, by the lines that a log has after those that it had before.
+// denied returns the numbers of the system calls that filters refused, by the log lines added between before
+// and after.
 func denied(before, after []byte) (numbers []int) {
 	if lines := bytes.Split(bytes.TrimRight(before, "\n"), []byte("\n")); len(before) > 0 {
 		if _, fresh, found := bytes.Cut(after, append(lines[len(lines)-1], '\n')); found {

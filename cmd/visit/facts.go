@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// facts are the questions that documents leave open, and what a device is like.
+// facts are the questions that documents leave open, and the device's properties.
 var facts = []step{
 	{"attributes", "what the device says of itself; beside it the software accelerator", time.Minute, besideSoftware("attributes")},
 	{"device", "the device as guests would be told of it", 30 * time.Second, describe},
@@ -30,7 +30,7 @@ var facts = []step{
 	{"switching", "what changing between processes costs", time.Minute, alone("programs/probe", "switching")},
 }
 
-// besideSoftware is a step that asks the driver, and then the software accelerator. They may differ.
+// besideSoftware returns a step that queries the driver, and then the software accelerator. They may differ.
 func besideSoftware(probe string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) {
 		f, err := v.ask(ctx, v.program(ctx, v.environment(), v.in("programs/probe"), probe))
@@ -51,7 +51,7 @@ func besideSoftware(probe string) func(context.Context, *visit) (any, error) {
 	}
 }
 
-// describe is the device in the form in which programs of ours read it.
+// describe returns the device's description as printed by pegasus-nvidia.
 func describe(ctx context.Context, v *visit) (any, error) {
 	out, err := v.output(ctx, v.program(ctx, v.environment(), v.in("bin/pegasus-nvidia"), "list", "--library", v.driver))
 	if err != nil {
@@ -60,7 +60,7 @@ func describe(ctx context.Context, v *visit) (any, error) {
 	return json.RawMessage(out), nil
 }
 
-// exported compares the functions that the library shows with those that ours has.
+// exported compares the functions that the library exports with those of ours.
 func exported(_ context.Context, v *visit) (any, error) {
 	theirs, err := functionsOf(v.driver)
 	if err != nil {
@@ -77,7 +77,7 @@ func exported(_ context.Context, v *visit) (any, error) {
 	}{len(theirs), without(theirs, ours), without(ours, theirs)}, nil
 }
 
-// functionsOf are the functions of CUDA that a library shows, in order.
+// functionsOf returns the CUDA functions that a library exports, in order.
 func functionsOf(library string) ([]string, error) {
 	f, err := elf.Open(library)
 	if err != nil {
@@ -98,7 +98,7 @@ func functionsOf(library string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// without are the names of all that are not in others.
+// without returns the names of all that are not in others.
 func without(all, others []string) (left []string) {
 	for _, name := range all {
 		if _, found := slices.BinarySearch(others, name); !found {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A program says what it finds in lines of JSON among whatever else it prints:
+// A program prints its findings as lines of JSON among its other output:
 //
-//	{"figure": NAME, "value": NUMBER, "unit": UNIT}    what it measured
-//	{"answer": NAME, "value": ANYTHING, "within": PART} what it computed, or was told; numbers may be so far off, in parts of the greater
-//	{"skip": REASON}                                   it can't do here what it is for
+//	{"figure": NAME, "value": NUMBER, "unit": UNIT}    a measurement
+//	{"answer": NAME, "value": ANYTHING, "within": PART} a computed or queried value; the tolerance of numbers, in parts of the greater
+//	{"skip": REASON}                                   it cannot run here
 type line struct {
 	Figure string
 	Answer string
@@ -23,9 +23,9 @@ type line struct {
 	Within float64
 }
 
-// findings are what a program said, or what two runs of it said.
+// findings are the findings of a program, or of two runs of it.
 type findings struct {
-	Other   string   `json:"other,omitempty"` // what the other run was by
+	Other   string   `json:"other,omitempty"` // how the other run was done
 	Figures []figure `json:"figures,omitempty"`
 	Answers []answer `json:"answers,omitempty"`
 }
@@ -45,7 +45,7 @@ type answer struct {
 	Differs bool            `json:"differs,omitempty"`
 }
 
-// read takes from a program's output what it found.
+// read parses the findings in a program's output.
 func read(output []byte) (f findings, err error) {
 	for text := range bytes.Lines(output) {
 		text = bytes.TrimSpace(text)
@@ -54,7 +54,7 @@ func read(output []byte) (f findings, err error) {
 		}
 		var l line
 		if json.Unmarshal(text, &l) != nil {
-			continue // somebody else's
+			continue // another program's
 		}
 		switch {
 		case l.Skip != "":
@@ -72,10 +72,10 @@ func read(output []byte) (f findings, err error) {
 	return f, nil
 }
 
-// byPegasus is how programs run the other way, as a rule.
+// byPegasus is the usual way of the second run.
 const byPegasus = "by Pegasus"
 
-// beside puts what a program found in another way beside this. The error names the answers that differ.
+// beside adds a program's findings of another run. The error names the answers that differ.
 func (f findings) beside(other string, g findings) (findings, error) {
 	f.Other = other
 	for i := range f.Figures {
@@ -114,7 +114,7 @@ func short(j json.RawMessage) string {
 	return string(j)
 }
 
-// alike says whether two values are the same, or numbers, also in lists, that are near enough.
+// alike reports whether two values are equal, or numbers, also in lists, within the tolerance.
 func alike(a, b json.RawMessage, within float64) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
@@ -146,7 +146,7 @@ func near(x, y any, within float64) bool {
 	return x == y
 }
 
-// markdown is the findings as tables.
+// markdown returns the findings as tables.
 func (f findings) markdown() string {
 	var b strings.Builder
 	if len(f.Figures) > 0 {
@@ -183,7 +183,7 @@ func (f findings) markdown() string {
 	return b.String()
 }
 
-// row is a row of a table: without what only a second run has, if there was one alone.
+// row writes a row of a table: without the columns of a second run, if there was only one.
 func (f findings) row(b *strings.Builder, name, value, other, ratio string) {
 	cells := []string{name, value}
 	if f.Other != "" {

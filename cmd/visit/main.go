@@ -1,17 +1,18 @@
-// Visit makes the most of a short time on a machine with a GPU. It, and the folder
-// that it lies in, are all that is needed there: `make gpu-visit` builds the folder.
+// Visit makes the most of a short time on a machine with a GPU. The program and its folder are all that is
+// needed there: `make gpu-visit` builds the folder.
 //
-//	visit facts   [flags]   what the driver and the device are like, and recorded calls
-//	visit agree   [flags]   whether programs give by Pegasus what they give without
-//	visit measure [flags]   how fast they are, each way, and who gets which share
+//	visit facts   [flags]   properties of the driver and the device, and recorded calls
+//	visit agree   [flags]   whether programs give the same results under Pegasus as without
+//	visit measure [flags]   their speed, each way, and the shares of competing domains
 //	visit list              all of their steps, as the table in docs/results/unverified.md
 //
-// Each command takes less than nine minutes and consists of steps with a time limit of their own. What a step found is
-// written to COMMAND.json and COMMAND.md in the folder --out as soon as it has ended, and what its programs print to
-// COMMAND.log meanwhile. What is there already isn't done again.
+// Each command takes less than nine minutes and consists of steps with a time limit of their own. The
+// findings of a step are written to COMMAND.json and COMMAND.md in the folder --out as soon as it has ended,
+// and the output of its programs to COMMAND.log meanwhile. Steps with existing results are not repeated.
 //
-// What a step needs and the machine hasn't got, such as PyTorch, makes it a skipped step that says so. With --rehearse
-// the driver is our own library, connected to a software accelerator, and the steps are short.
+// A step that needs something that the machine lacks, such as PyTorch, is recorded as skipped with the
+// reason. With --rehearse the driver is our own library, connected to a software accelerator, and the steps
+// are short.
 package main
 
 import (
@@ -29,7 +30,7 @@ import (
 	"time"
 )
 
-// commands are what there is to do, in the order in which it is worth most.
+// commands are the steps of each command, the most valuable first.
 var commands = map[string][]step{
 	"facts":   facts,
 	"agree":   agree,
@@ -87,7 +88,7 @@ func run(ctx context.Context, args []string, say io.Writer) error {
 	return v.do(ctx, steps)
 }
 
-// list is what there is to find out, as a table.
+// list returns the table of all steps.
 func list() string {
 	var b strings.Builder
 	b.WriteString("| command | step | finds out |\n|---|---|---|\n")
@@ -99,7 +100,7 @@ func list() string {
 	return b.String()
 }
 
-// choose are the steps of these names, all if none is given.
+// choose returns the steps of these names, all if none is given.
 func choose(all []step, names string) ([]step, error) {
 	if names == "" {
 		return all, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// measure is how fast programs are, and who gets which share.
+// measure are the steps that measure the speed of programs, and the shares of competing domains.
 var measure = []step{
 	{"rates", "launches, allocations, copies", 2 * time.Minute, bothWays("programs/rates")},
 	{"kernels", "whole programs", 2 * time.Minute, kernels},
@@ -18,7 +18,7 @@ var measure = []step{
 	{"decoding", "PyTorch: decoding", 90 * time.Second, python("torch_decode.py", "--measure")},
 }
 
-// report is what a benchmark program prints.
+// report is the output of a benchmark program.
 type report struct {
 	PerSecond float64 `json:"launches_per_s"`
 	P50       float64 `json:"round_p50_ns"`

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// notHere is the exit status of a program that can't do here what it is for.
+// notHere is the exit status of a program that cannot run here.
 const notHere = 77
 
-// environment is that of a program that uses the device without Pegasus.
+// environment returns the environment of a program that uses the device without Pegasus.
 func (v *visit) environment(more ...string) []string {
-	path := v.only() // nothing else that lies beside the driver comes before what programs bring
+	path := v.only() // no other library in the driver's directory precedes those that programs bring
 	var env []string
 	for _, e := range os.Environ() {
 		switch {
@@ -43,8 +43,8 @@ func (v *visit) environment(more ...string) []string {
 	return append(env, more...)
 }
 
-// isSystem says whether the loader looks into a folder by itself. Named to it, such a folder would come before those of the libraries
-// that programs bring, such as PyTorch's own.
+// isSystem reports whether the loader searches a folder by default. In LD_LIBRARY_PATH such a folder would
+// precede those of the libraries that programs bring, such as PyTorch's own.
 func isSystem(dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -52,7 +52,7 @@ func isSystem(dir string) bool {
 	return slices.Contains([]string{"/lib", "/lib64", "/lib/x86_64-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu"}, dir)
 }
 
-// program is a program with its arguments, in a process group that ends with the context.
+// program returns a program with its arguments, in a process group that ends with the context.
 func (v *visit) program(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = env
@@ -63,7 +63,7 @@ func (v *visit) program(ctx context.Context, env []string, name string, args ...
 	return cmd
 }
 
-// output runs a program and returns what it prints, which is logged as it comes.
+// output runs a program and returns its output, which is also logged as it comes.
 func (v *visit) output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	fmt.Fprintf(v.log, "$ %s\n", strings.Join(cmd.Args, " "))
 	var out, said bytes.Buffer
@@ -81,13 +81,13 @@ func (v *visit) output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// last is the last line of a text.
+// last returns the last line of a text.
 func last(text []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return lines[len(lines)-1]
 }
 
-// ask runs a program and returns what it found.
+// ask runs a program and returns its findings.
 func (v *visit) ask(ctx context.Context, cmd *exec.Cmd) (findings, error) {
 	out, err := v.output(ctx, cmd)
 	f, wrong := read(out)
@@ -98,14 +98,14 @@ func (v *visit) ask(ctx context.Context, cmd *exec.Cmd) (findings, error) {
 	return f, err
 }
 
-// alone is a step that runs a program without Pegasus.
+// alone returns a step that runs a program without Pegasus.
 func alone(name string, args ...string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) {
 		return v.ask(ctx, v.program(ctx, v.environment(), v.in(name), args...))
 	}
 }
 
-// bothWays is a step that runs a program without Pegasus, and then by it, and compares.
+// bothWays returns a step that runs a program without Pegasus, and then under it, and compares.
 func bothWays(name string, args ...string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) { return v.bothWays(ctx, v.in(name), args...) }
 }
@@ -126,12 +126,12 @@ func (v *visit) bothWays(ctx context.Context, program string, args ...string) (f
 	defer d.stop()
 	g, err := v.ask(ctx, d.guest(ctx, "visit", program, args...))
 	if err != nil {
-		return f, fmt.Errorf("by Pegasus: %v", err) // also if it can't: it could without
+		return f, fmt.Errorf("by Pegasus: %v", err) // also if it reports that it cannot run: without Pegasus it could
 	}
 	return f.beside(byPegasus, g)
 }
 
-// python is a step that runs one of our programs in Python both ways.
+// python returns a step that runs one of our Python programs both ways.
 func python(name string, args ...string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) {
 		python, err := exec.LookPath("python3")

@@ -16,7 +16,7 @@ import (
 	"pegasus/accel/nvidia/listing"
 )
 
-// What may become of a step.
+// Possible outcomes of a step.
 const (
 	stateDone    = "done"
 	stateFailed  = "FAILED"
@@ -24,22 +24,22 @@ const (
 	stateLater   = "no time"
 )
 
-// outcome is what became of a step.
+// outcome is the outcome of a step.
 type outcome struct {
 	Step    string  `json:"step"`
 	About   string  `json:"about"`
 	State   string  `json:"state"`
 	Why     string  `json:"why,omitempty"`
 	Seconds float64 `json:"seconds"`
-	Denied  []int   `json:"denied,omitempty"` // numbers of system calls that the kernel noted meanwhile as refused by a filter
+	Denied  []int   `json:"denied,omitempty"` // system calls that the kernel logged meanwhile as refused by a filter
 	Data    any     `json:"data,omitempty"`
 }
 
-// record is what a command has found so far. It is written anew after each step: whoever ends the
-// command early has what was found until then.
+// record is the results of a command so far. It is rewritten after each step, so an aborted command leaves
+// the results of the finished steps.
 type record struct {
 	Command   string    `json:"command"`
-	Rehearsal bool      `json:"rehearsal"` // nothing of this was found on a GPU
+	Rehearsal bool      `json:"rehearsal"` // no result is from a GPU
 	Driver    string    `json:"driver"`
 	Began     time.Time `json:"began"`
 	Machine   string    `json:"machine"`
@@ -94,7 +94,7 @@ func (r *record) add(o outcome) error {
 	return write(r.v.file(".md"), r.markdown())
 }
 
-// write replaces a file at once.
+// write replaces a file atomically.
 func write(path string, text []byte) error {
 	if err := os.WriteFile(path+".new", text, 0o644); err != nil {
 		return err
@@ -102,13 +102,14 @@ func write(path string, text []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// machine says in a line where this is.
+// machine returns a one-line description of this machine.
 func machine() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return fmt.Sprintf("%d cores, Linux %s", runtime.NumCPU(), strings.TrimSpace(string(kernel)))
 }
 
-// lookAt says in a line what the device is, and which CUDA its driver knows, as pegasus-nvidia does.
+// lookAt returns a one-line description of the device, and its driver's CUDA version, as pegasus-nvidia
+// reports them.
 func (v *visit) lookAt() (string, int) {
 	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
 	defer cancel()
@@ -122,7 +123,7 @@ func (v *visit) lookAt() (string, int) {
 	return all[0].Name + ", capability " + all[0].Capability, all[0].Version
 }
 
-// markdown is the record for people.
+// markdown returns the record for people.
 func (r *record) markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", strings.ToUpper(r.Command[:1])+r.Command[1:])
@@ -145,7 +146,7 @@ func (r *record) markdown() []byte {
 	return b.Bytes()
 }
 
-// cell is a text as it may stand in a table.
+// cell returns a text escaped for a table.
 func cell(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ")
 	if len(s) > 300 {
@@ -154,10 +155,10 @@ func cell(s string) string {
 	return s
 }
 
-// mostLines of a step's data are shown; the rest is in the JSON.
+// mostLines is the number of lines of a step's data that are shown; the rest is in the JSON.
 const mostLines = 60
 
-// detail is what a step found: figures and answers as a table, all else as JSON.
+// detail returns a step's data: figures and answers as a table, everything else as JSON.
 func detail(data any) string {
 	text, err := json.Marshal(data)
 	if err != nil {

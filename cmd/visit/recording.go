@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// replayed is what became of a recording when it was replayed by Pegasus.
+// replayed is the result of replaying a recording under Pegasus.
 type replayed struct {
 	Program string `json:"program"`
 	Bytes   int64  `json:"bytes"`
@@ -24,13 +24,14 @@ type replayed struct {
 }
 
 const (
-	// mostRecorded is what one recording may have; longer ones aren't kept.
+	// mostRecorded is the size limit of one recording; longer ones aren't kept.
 	mostRecorded = 8 << 20
-	// mostCarried is what all of them may take together, packed: the shortest are kept.
+	// mostCarried is the limit of the total size, packed: the shortest are kept.
 	mostCarried = 15 << 20
 )
 
-// recording records the calls of programs with the driver, keeps them in one file, and replays them by Pegasus.
+// recording records the calls of programs to the driver, packs the recordings into one file, and replays them
+// under Pegasus.
 func recording(ctx context.Context, v *visit) (any, error) {
 	dir := filepath.Join(v.dir, "calls")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -84,7 +85,7 @@ func recording(ctx context.Context, v *visit) (any, error) {
 	return all, nil
 }
 
-// toRecord is a program whose calls are worth having.
+// toRecord is a program whose calls are recorded.
 type toRecord struct {
 	name    string
 	command []string
@@ -121,7 +122,8 @@ func (v *visit) recordOne(ctx context.Context, file string, command []string) er
 	return err
 }
 
-// pack makes one file of a folder's files, the shortest first, as long as that is of so many bytes at most. It says which were left out.
+// pack packs the files of a folder into one, the shortest first, up to a size limit. It returns the files
+// left out.
 func pack(to, dir string, most int64) (left []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// resolved is what cuGetProcAddress answers to one question.
+// resolved is the result of one call of cuGetProcAddress.
 type resolved struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
@@ -18,11 +18,11 @@ type resolved struct {
 	Result  int    `json:"result"`
 	Status  int    `json:"status"`
 	Symbol  string `json:"symbol"`         // "-": none; "?": an address that no symbol has
-	Ours    string `json:"ours,omitempty"` // what our table says, where that differs
+	Ours    string `json:"ours,omitempty"` // our table's symbol, if it differs
 }
 
-// resolver asks for all names that we know at all versions that change an answer, and some beyond, and keeps the
-// answers that our table doesn't have.
+// resolver queries all known names at all versions that change a result, and some beyond, and records the
+// results that differ from our table.
 func resolver(ctx context.Context, v *visit) (any, error) {
 	text, err := os.ReadFile(v.in("spec/driver_api.json"))
 	if err != nil {
@@ -77,7 +77,7 @@ func resolver(ctx context.Context, v *visit) (any, error) {
 		}
 		found.Asked++
 		if r.Version > v.cuda && r.Result == invalidValue {
-			continue // it is newer than the driver, as that says
+			continue // newer than the driver, as the result states
 		}
 		if ours := want[fmt.Sprintf("%s %d %d", r.Name, r.Version, r.Flags)]; ours != r.Symbol {
 			r.Ours = ours
@@ -92,7 +92,7 @@ func resolver(ctx context.Context, v *visit) (any, error) {
 
 const invalidValue = 1 // CUDA_ERROR_INVALID_VALUE
 
-// row is since when a name stands for a symbol.
+// row is a symbol of a name, and the version since when it is.
 type row struct {
 	since  int
 	symbol string
@@ -100,7 +100,7 @@ type row struct {
 
 func (r *row) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &[]any{&r.since, &r.symbol}) }
 
-// versionsOf are those at which an answer changes, and those right before.
+// versionsOf returns the versions at which a result changes, and those right before.
 func versionsOf(lists ...[]row) (all []int) {
 	for _, rows := range lists {
 		for _, r := range rows {
@@ -112,7 +112,7 @@ func versionsOf(lists ...[]row) (all []int) {
 	return slices.Compact(all)
 }
 
-// answerOf is the symbol of a name at a version.
+// answerOf returns the symbol of a name at a version.
 func answerOf(rows []row, version int) string {
 	symbol := "-"
 	for _, r := range rows {

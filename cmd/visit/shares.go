@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sharer is a domain that always has more to do.
+// sharer is a domain that always has work waiting.
 type sharer struct {
 	name    string
 	credits int
@@ -31,13 +31,14 @@ func shares(ctx context.Context, v *visit) (any, error) {
 	return f, nil
 }
 
-// busy is a program that keeps the device busy with kernels of so many milliseconds, as long as nobody stops it.
+// busy returns a program that keeps the device busy with kernels of so many milliseconds, until it is
+// stopped.
 func (v *visit) busy(ctx context.Context, d *daemon, domain string, steps float64, args ...string) *exec.Cmd {
 	all := append([]string{"--size", v.size(1056, 16), "--steps", fmt.Sprint(math.Ceil(steps)), "--no-check", "--quiet", "--json"}, args...)
 	return d.guest(ctx, domain, v.in("bench/busy"), all...)
 }
 
-// stepsOf is how many steps take a kernel of busy's a millisecond where nobody else computes.
+// stepsOf returns the steps for which busy's kernel takes a millisecond while no other program computes.
 func (v *visit) stepsOf(ctx context.Context, d *daemon, domain string) (float64, error) {
 	const long = 5
 	out, err := v.output(ctx, d.guest(ctx, domain, v.in("bench/busy"), "--size", v.size(1056, 16), "--kernel-ms", fmt.Sprint(long), "--iterations", "3", "--no-check", "--quiet", "--json"))
@@ -48,7 +49,8 @@ func (v *visit) stepsOf(ctx context.Context, d *daemon, domain string) (float64,
 	return r.Steps / long, err
 }
 
-// share has domains compete under a policy, and notes which part of the time each got, beside its part of the credits.
+// share makes domains compete under a policy, and records each domain's part of the time beside its part of
+// the credits.
 func (v *visit) share(ctx context.Context, policy string, domains []sharer, f *findings) error {
 	var tables strings.Builder
 	credits := 0
@@ -97,7 +99,7 @@ func (v *visit) share(ctx context.Context, policy string, domains []sharer, f *f
 	return nil
 }
 
-// await waits until all domains compute.
+// await blocks until all domains compute.
 func (d *daemon) await(ctx context.Context, domains []sharer) error {
 	for {
 		now, err := d.domains(ctx)
@@ -113,7 +115,7 @@ func (d *daemon) await(ctx context.Context, domains []sharer) error {
 	}
 }
 
-// used is the time that each domain computed within so long.
+// used returns the time that each domain computed within a period.
 func (d *daemon) used(ctx context.Context, domains []sharer, length time.Duration) (all []int64, err error) {
 	before, err := d.domains(ctx)
 	if err != nil {
@@ -138,7 +140,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// latency is how long requests take beside a domain with long kernels.
+// latency measures the duration of requests beside a domain with long kernels.
 func latency(ctx context.Context, v *visit) (any, error) {
 	var f findings
 	for _, p := range append([]string{"alone"}, v.policies...) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// step is one thing to find out.
+// step is one experiment.
 type step struct {
 	name  string
 	about string
@@ -22,23 +22,23 @@ type step struct {
 // visit is one command's run.
 type visit struct {
 	command   string
-	folder    string // what was carried here
+	folder    string // the folder brought to this machine
 	out       string
-	driver    string // NVIDIA's libcuda.so.1, or what stands for it
-	device    string // what it is, in a line
-	cuda      int    // the newest that the driver knows
-	libraries string // a folder of others that the step's programs need
+	driver    string // NVIDIA's libcuda.so.1, or its substitute
+	device    string // one-line description
+	cuda      int    // the driver's CUDA version
+	libraries string // a folder of other libraries for the steps' programs
 	rehearsal bool
-	policies  []string // that are compared
+	policies  []string // to compare
 	say       io.Writer
 
 	record *record
 	log    *os.File
-	dir    string // for sockets and the like; it goes at the end
+	dir    string // for sockets and other temporary files; removed at the end
 	gpu    *daemon
 }
 
-// errSkip is why a step can't be done here, which is no failure.
+// errSkip is the reason why a step cannot run here, which is no failure.
 type errSkip string
 
 func (e errSkip) Error() string { return string(e) }
@@ -58,7 +58,7 @@ func (v *visit) begin() (err error) {
 	if v.dir, err = os.MkdirTemp("", "pv"); err != nil { // short: socket paths are at most 107 bytes
 		return err
 	}
-	if err := os.Chmod(v.dir, 0o755); err != nil { // workers have other users
+	if err := os.Chmod(v.dir, 0o755); err != nil { // workers run as other users
 		return err
 	}
 	if v.rehearsal {
@@ -85,13 +85,13 @@ func (v *visit) end() {
 
 func (v *visit) file(ending string) string { return filepath.Join(v.out, v.command+ending) }
 
-// in is a path within what was carried here.
+// in returns a path within the folder brought to this machine.
 func (v *visit) in(name ...string) string {
 	return filepath.Join(append([]string{v.folder}, name...)...)
 }
 
-// patience is how long what takes at most so long on a device may take: in a rehearsal longer, whose machine
-// may be slow and have other things to do.
+// patience returns the time limit for an operation that takes at most d on a device: longer in a rehearsal,
+// whose machine may be slow and have other load.
 func (v *visit) patience(d time.Duration) time.Duration {
 	if v.rehearsal {
 		return 5 * d
@@ -99,7 +99,7 @@ func (v *visit) patience(d time.Duration) time.Duration {
 	return d
 }
 
-// size is a number for the device, and another for a rehearsal.
+// size returns a number for the device, and another for a rehearsal.
 func (v *visit) size(device, rehearsal int) string {
 	if v.rehearsal {
 		return fmt.Sprint(rehearsal)
@@ -107,7 +107,7 @@ func (v *visit) size(device, rehearsal int) string {
 	return fmt.Sprint(device)
 }
 
-// do does the steps that were not done before, one after the other.
+// do runs the steps that were not done before, one after the other.
 func (v *visit) do(ctx context.Context, steps []step) error {
 	failed := 0
 	for _, s := range steps {
@@ -129,7 +129,7 @@ func (v *visit) do(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// try does a step within its time.
+// try runs a step within its time limit.
 func (v *visit) try(ctx context.Context, s step) outcome {
 	o := outcome{Step: s.name, About: s.about}
 	end, _ := ctx.Deadline()

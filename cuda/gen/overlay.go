@@ -104,7 +104,7 @@ func (f *function) refused(s *spec) string {
 	return f.decision.because
 }
 
-// checkRefusals holds that what programs need to start, and what the CUDA runtime
+// checkRefusals returns an error unless every symbol that programs need to start, or that the CUDA runtime
 // looks up, is implemented or refused with a reason.
 func checkRefusals(s *spec) error {
 	for _, f := range s.Functions {
@@ -136,7 +136,7 @@ func checkDecision(s *spec, symbol string, d *decision) error {
 	return nil
 }
 
-// plain is the symbol without _ptsz or _ptds of a variant that has one.
+// plain returns the symbol without _ptsz or _ptds of a variant that has one.
 func (f *function) plain(s *spec) *function {
 	if f.Stream == "" {
 		return nil
@@ -144,16 +144,16 @@ func (f *function) plain(s *spec) *function {
 	return s.bySymbol[strings.TrimSuffix(f.Symbol, "_"+f.Stream)]
 }
 
-// takesStream says whether the implementation of f gets one more argument, the
-// stream: f has none, but a _ptds variant.
+// takesStream reports whether the implementation of f gets one more argument, the stream: f has none, but a
+// _ptds variant.
 func (f *function) takesStream(s *spec) bool { return s.bySymbol[f.Symbol+"_ptds"] != nil }
 
-// implemented says whether f has a function pg_SYMBOL.
+// implemented reports whether f has a function pg_SYMBOL.
 func (f *function) implemented() bool {
 	return f.decision.Body == bodyManual || f.decision.Body == bodyGenerated
 }
 
-// target is the function whose implementation answers f, or nil.
+// target returns the function whose implementation f uses, or nil.
 func (f *function) target(s *spec) *function {
 	for f.decision.Body == bodyAlias {
 		f = s.bySymbol[f.decision.Of]

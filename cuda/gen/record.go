@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// emitRecorder makes the exported symbols of the library that records calls, and the table of what their arguments are.
+// emitRecorder makes the exported symbols of the library that records calls, and the table of their
+// arguments' kinds.
 func emitRecorder(w *writer, s *spec) {
 	w.cHeader("The symbols of the library that records calls, and what their arguments are.")
 	w.f(`#define __CUDA_API_VERSION_INTERNAL
@@ -45,7 +46,8 @@ func emitRecorderMap(w *writer, s *spec) {
 	w.f("local:\n\t*;\n};\n")
 }
 
-// byWords says whether a function can be called by words in place of its arguments. Others are few, and not recorded.
+// byWords reports whether a function can be called by words in place of its arguments. Others are few, and
+// not recorded.
 func byWords(f *function) bool {
 	return !slices.ContainsFunc(f.Params, func(p param) bool { return p.Class == "struct" || p.Type == "float" })
 }
@@ -69,8 +71,8 @@ func names(f *function) string {
 	return strings.Join(all, ", ")
 }
 
-// recordedArgument is what the recorder has to know of an argument: what it is, the size of what it points to, and which
-// other argument says how many there are (-1: one).
+// recordedArgument returns the recorder's data of an argument: its kind, the size of the objects that it
+// points to, and the argument that gives their number (-1: one object).
 func recordedArgument(s *spec, f *function, p param) string {
 	row := func(kind string, sized bool) string {
 		size := "0"
@@ -125,7 +127,7 @@ func recordedArgument(s *spec, f *function, p param) string {
 	return row("SCRATCH", false)
 }
 
-// complete says whether what a parameter points to has a known size.
+// complete reports whether the object that a parameter points to has a known size.
 func (s *spec) complete(p param) bool {
 	if p.Class != "struct*" {
 		return true

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// documented is what results.toml says.
+// documented is the contents of results.toml.
 type documented struct {
 	Common, Deferred []string
 	Argument         map[string][]string // by class of parameter
 	Function         []*documentedRow
 }
 
-// documentedRow is what the manual says of some functions.
+// documentedRow is the manual's results of some functions.
 type documentedRow struct {
 	Names, Only, More []string
 	Deferred          bool
@@ -81,7 +81,7 @@ func (d *documented) byName(s *spec) (map[string]*documentedRow, error) {
 	return rows, nil
 }
 
-// results are the names of what f may return.
+// results returns the names of the results of f.
 func (d *documented) results(row *documentedRow, f *function) []string {
 	if len(row.Only) > 0 {
 		return row.Only

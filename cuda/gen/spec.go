@@ -11,11 +11,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// spec is all that the generator knows.
+// spec is the generator's input.
 type spec struct {
 	Functions []*function
-	// Extensions are exported, too, and are none of CUDA's: neither in its header nor
-	// in the page of coverage.
+	// Extensions are exported, too, but are not CUDA's: they are neither in its header nor on the coverage
+	// page.
 	Extensions []*function
 	Resolver   []resolverName
 	Enums      map[string]*enum
@@ -47,17 +47,17 @@ type function struct {
 
 type param struct {
 	Name, Type, Class string
-	Dir, Len          string // in, out or inout; of what it points to: how many, another parameter or a rule
+	Dir, Len          string // in, out or inout; number of objects that it points to: another parameter or a rule
 }
 
-// resolverName is one name that cuGetProcAddress knows.
+// resolverName is one name that cuGetProcAddress resolves.
 type resolverName struct {
 	Name      string
 	Legacy    []resolverRow
 	PerThread []resolverRow
 }
 
-// resolverRow says which symbol answers from a requested version on.
+// resolverRow is the symbol that a name resolves to from a requested version on.
 type resolverRow struct {
 	Version int
 	Symbol  string
@@ -132,10 +132,10 @@ func loadSpec(dir string) (*spec, error) {
 	return s, checkRefusals(s)
 }
 
-// exported is what the library shows.
+// exported returns the symbols that the library exports.
 func (s *spec) exported() []*function { return append(slices.Clip(s.Functions), s.Extensions...) }
 
-// resolvable is what cuGetProcAddress answers to.
+// resolvable returns the names that cuGetProcAddress resolves.
 func (s *spec) resolvable() []resolverName {
 	all := slices.Clip(s.Resolver)
 	for _, f := range s.Extensions {
@@ -155,7 +155,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// readTOML refuses keys that v does not name.
+// readTOML returns an error for keys that v does not name.
 func readTOML(path string, v any) error {
 	md, err := toml.DecodeFile(path, v)
 	if err != nil {

@@ -4,13 +4,12 @@ import (
 	"strings"
 )
 
-// sharedTypedef settles typedef names that several structures claim, as
-// headerVersion does.
+// sharedTypedef resolves typedef names that several structures have, as headerVersion does.
 var sharedTypedef = map[string]string{"CUDA_KERNEL_NODE_PARAMS": "CUDA_KERNEL_NODE_PARAMS_v2_st"}
 
 func (st *structure) known() bool { return len(st.Fields) > 0 }
 
-// typedefs are a structure's names without the struct keyword.
+// typedefs returns a structure's names without the struct keyword.
 func typedefs(tag string, st *structure) []string {
 	if len(st.Typedefs) == 0 {
 		return []string{strings.TrimSuffix(tag, "_st")}
@@ -60,14 +59,14 @@ func emitStructs(w *writer, s *spec) {
 	}
 }
 
-// member is a field with what is nested in it.
+// member is a field with the fields nested in it.
 type member struct {
 	field
 	name    string
 	members []*member
 }
 
-// tree undoes the dotted names.
+// tree converts dotted names to nested members.
 func tree(fields []field) []*member {
 	root := &member{}
 	at := map[string]*member{"": root}
@@ -94,8 +93,7 @@ func emitStruct(w *writer, s *spec, tag string) {
 	w.f("};\n\n")
 }
 
-// emitMembers writes members in order; those that share their place become an
-// unnamed union.
+// emitMembers writes members in order; members at the same offset become an unnamed union.
 func emitMembers(w *writer, s *spec, ms []*member, union bool, depth int) {
 	indent := strings.Repeat("\t", depth)
 	for len(ms) > 0 {

@@ -19,7 +19,7 @@ type op struct {
 	Result record
 }
 
-// record is a fixed part, laid out as a C compiler does, and maybe bytes after it.
+// record is a fixed part, laid out like a C compiler's structure, and optionally bytes after it.
 type record struct {
 	Fields []wireField
 	Bytes  string // name of the trailing bytes, or empty
@@ -134,10 +134,10 @@ func layOut(decls []string) (record, error) {
 
 func alignUp(n, to int) int { return (n + to - 1) / to * to }
 
-// title makes an exported Go name of a field's.
+// title returns the exported Go name of a field.
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// snake makes a C name of an operation's.
+// snake returns the C name of an operation.
 func snake(s string) string {
 	var b strings.Builder
 	for i, r := range s {

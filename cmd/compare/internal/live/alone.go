@@ -13,23 +13,22 @@ import (
 	"pegasus/sim"
 )
 
-// Alone is what a workload's program does with the accelerator to itself.
+// Alone is the measured times of a workload's program with the accelerator to itself.
 type Alone struct {
 	Program []string      `json:"program"`
-	Kernel  time.Duration `json:"kernel_ns"` // accelerator time of a run, but for copies
+	Kernel  time.Duration `json:"kernel_ns"` // accelerator time of a run, without copies
 	Copy    time.Duration `json:"copy_ns"`   // to and from the device
 	Period  time.Duration `json:"period_ns"` // from run to run
 }
 
-// sizeHere stands for a program's size in its arguments: the one with which a run takes
-// here what the scenario says it does.
+// sizeHere stands for a program's size in its arguments: the size with which a run takes as long on this
+// machine as in the scenario.
 const sizeHere = "{size}"
 
-// Calibrate tries every program out by itself, for so long, and returns the scenario
-// with what its workloads take here in place of what it says they do: the prediction
-// for this machine. How much of a run's time is the CPU's before its first call, and
-// how much between its calls, is as the scenario has it. So is what calls copy, if it
-// says that: then the engines' bandwidth is the one found here.
+// Calibrate measures every program by itself, each for the given time, and returns the scenario with the
+// times measured here in place of its own: the prediction for this machine. The scenario determines which
+// part of a run's time is the CPU's before its first call and between its calls, and, if it does, the bytes
+// that calls copy: then the engines' bandwidth is the measured one.
 func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration) (*sim.Scenario, map[string]Alone, error) {
 	here := *sc
 	here.Workloads = map[string]sim.Workload{}
@@ -60,13 +59,13 @@ func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration
 	return &here, found, nil
 }
 
-// workload is w with the times of a.
+// workload returns w with the times of a.
 func (a Alone) workload(w sim.Workload) sim.Workload {
 	calls := time.Duration(max(w.Calls, 1))
 	w.Program = a.Program
 	w.In, w.Out, w.Call, w.Post, w.Think = 0, 0, 0, 0, 0
 	if w.CallIn+w.CallOut == 0 {
-		a.Kernel += a.Copy // what little it copies is not told apart
+		a.Kernel += a.Copy // its few copies are not separated
 		a.Copy = 0
 	}
 	w.Kernel = max(a.Kernel/calls, 1)
@@ -80,8 +79,8 @@ func (a Alone) workload(w sim.Workload) sim.Workload {
 	return w
 }
 
-// bandwidth is that of the copies that the workload says its calls make, in bytes per
-// second; 0 if it says nothing.
+// bandwidth returns the bandwidth of the copies of the workload's calls, in bytes per second; 0 if it has
+// none.
 func (a Alone) bandwidth(w sim.Workload) float64 {
 	bytes := int64(w.CallIn+w.CallOut) * int64(max(w.Calls, 1))
 	if a.Copy <= 0 {
@@ -90,8 +89,8 @@ func (a Alone) bandwidth(w sim.Workload) float64 {
 	return float64(bytes) / a.Copy.Seconds()
 }
 
-// fit tries out the program of a workload with the size that suits this machine, if its
-// arguments leave that open.
+// fit measures the program of a workload, with the size that suits this machine if its arguments leave that
+// open.
 func (s *Stage) fit(ctx context.Context, w sim.Workload, d time.Duration) (Alone, error) {
 	if !slices.Contains(w.Program, sizeHere) {
 		return s.alone(ctx, w.Program, d)
@@ -110,7 +109,7 @@ func (s *Stage) fit(ctx context.Context, w sim.Workload, d time.Duration) (Alone
 	return s.alone(ctx, sized(w.Program, size), d)
 }
 
-// sized is the arguments with a size in them.
+// sized returns the arguments with the size inserted.
 func sized(args []string, size int) []string {
 	out := slices.Clone(args)
 	for i := range out {
@@ -126,11 +125,11 @@ const (
 	firstSize = 16
 	maxSize   = 1 << 20
 	sizeTries = 8
-	sizeNear  = 0.04 // of the time that is wanted
+	sizeNear  = 0.04 // part of the wanted time
 )
 
-// findSize looks for the size with which took comes nearest to want, taking it for a
-// power of the size: the secant method on logarithms. It returns the best that it saw.
+// findSize searches the size for which took is nearest to want, assuming a power law of the size: the secant
+// method on logarithms. It returns the best size tried.
 func findSize(want time.Duration, took func(size int) (time.Duration, error)) (best int, err error) {
 	if want <= 0 {
 		return 0, fmt.Errorf("the workload gives no kernel time to choose %s for", sizeHere)

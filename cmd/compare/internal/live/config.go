@@ -11,7 +11,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// configuration is the daemon's, for a plan.
+// configuration returns the daemon's configuration for a plan.
 func configuration(sc *sim.Scenario, p *sim.Plan, domains []sim.Domain) (string, error) {
 	if len(sc.Accelerators) != 1 || sc.Accelerators[0].Count > 1 {
 		return "", fmt.Errorf("%s: only scenarios with one accelerator are run for real", sc.ID)
@@ -43,7 +43,7 @@ func configuration(sc *sim.Scenario, p *sim.Plan, domains []sim.Domain) (string,
 	return b.String(), nil
 }
 
-// describe writes a domain's table: what differs from the defaults.
+// describe writes a domain's table: the values that differ from the defaults.
 func describe(b *strings.Builder, d *sim.Domain) {
 	fmt.Fprintf(b, "[[domain]]\nname = %q\n", d.Name)
 	for _, k := range []struct {
@@ -70,8 +70,8 @@ func describe(b *strings.Builder, d *sim.Domain) {
 	}
 }
 
-// niceness is what gives a domain's programs the weight on the CPUs that the scenario
-// says. Only root may make programs less nice than 0.
+// niceness returns the nice value that gives a domain's programs their CPU weight in the scenario. Only root
+// may use values below 0.
 func niceness(d *sim.Domain) (int, error) {
 	if d.CPUCredits == 0 {
 		return 0, nil

@@ -1,9 +1,9 @@
-// Package live runs a simulator's scenario for real: a daemon with the software
-// accelerator, worker processes, and the programs that the scenario's workloads name.
-// What it measures has the simulator's names, so that both can be compared.
+// Package live runs a simulator's scenario for real: a daemon with the software accelerator, worker
+// processes, and the programs of the scenario's workloads. Its measurements have the simulator's names, so
+// that both can be compared.
 //
-// An accelerator has one core of the host. All domains compute during the whole
-// measurement: when they come and go in the scenario doesn't count here.
+// An accelerator has one core of the host. All domains compute during the whole measurement: their times of
+// coming and going in the scenario are ignored.
 package live
 
 import (
@@ -30,22 +30,21 @@ import (
 // patience is how long programs may take to begin or to end.
 const patience = 30 * time.Second
 
-// Stage is where plans are run, one at a time.
+// Stage runs plans, one at a time.
 type Stage struct {
 	Build  string // folder with bin/pegasusd and bench/
-	Traces string // folder for what each plan's scheduler was told and decided; "": it isn't kept
+	Traces string // folder for each plan's scheduler trace; "": it isn't kept
 }
 
-// Run runs a plan once, from the scenario's From to its Time, and returns what it
-// measured of the plan itself ("") and of each domain and group. Times are in
-// milliseconds, parts in percent:
+// Run runs a plan once, from the scenario's From to its Time, and returns the measurements of the plan itself
+// ("") and of each domain and group. Times are in milliseconds, parts in percent:
 //
 //	share, compute, copy        of the time of the accelerator
-//	error, error_max            how far share is from what is owed, in windows
+//	error, error_max            distance of share from the entitled share, in windows
 //	part, off, off_max          the same of the time that it was busy
 //	rate                        runs per second
-//	run_p50, run_p85, run_p99   of runs, from their first call until they were known to be done
-//	latency_p50, _p85, _p99     the same: where a run is one call, what the simulator calls so
+//	run_p50, run_p85, run_p99   of runs, from their first call until their end was reported
+//	latency_p50, _p85, _p99     the same: where a run is one call, the simulator's latency
 //	wait_p50, wait_p99          of requests at the gate
 func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.Metrics, err error) {
 	domains, err := sc.TakingPart(p)
@@ -92,7 +91,7 @@ func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.M
 	return measure(domains, u, told, reports), nil
 }
 
-// house is a daemon of a plan's own.
+// house is the daemon of one plan.
 type house struct {
 	stage  *Stage
 	dir    string
@@ -116,7 +115,7 @@ func (s *Stage) open(config string) (*house, error) {
 
 func (h *house) start(config string) error {
 	file := filepath.Join(h.dir, "pegasus.toml")
-	if err := errors.Join(os.Chmod(h.dir, 0o755), os.WriteFile(file, []byte(config), 0o644)); err != nil { // workers have other users
+	if err := errors.Join(os.Chmod(h.dir, 0o755), os.WriteFile(file, []byte(config), 0o644)); err != nil { // workers run as other users
 		return err
 	}
 	r, w, err := os.Pipe()
@@ -168,7 +167,7 @@ func (h *house) domains() (map[string]control.Domain, error) {
 	return byName, err
 }
 
-// order names the accelerator's domains as they came to it.
+// order returns the names of the accelerator's domains in order of attachment.
 func (h *house) order() ([]string, error) {
 	var all []control.Accelerator
 	if err := h.client.Call(control.MethodAccelerators, nil, &all); err != nil {
@@ -185,10 +184,10 @@ type program struct {
 	out    bytes.Buffer
 	errs   bytes.Buffer
 	over   chan struct{} // closed when it has ended,
-	err    error         // this way
+	err    error         // with this error
 }
 
-// said is what it complained about.
+// said returns the program's error output.
 func (p *program) said() string {
 	return fmt.Sprintf("%s in %s: %s", p.name, p.domain, &p.errs)
 }
@@ -203,7 +202,7 @@ type Report struct {
 	Result   string  `json:"result"`
 }
 
-// program starts one in a domain, so nice.
+// program starts a program in a domain, with the given nice value.
 func (h *house) program(domain string, args []string, nice int) (*program, error) {
 	p := &program{name: args[0], domain: domain, over: make(chan struct{})}
 	all := []string{"-n", strconv.Itoa(nice), filepath.Join(h.stage.Build, "bin/pegasus"), "run", "--runtime-dir", h.dir, "--domain", domain, "--", filepath.Join(h.stage.Build, "bench", args[0]), "--quiet", "--json", "--seconds", "3600"}
@@ -219,8 +218,7 @@ func (h *house) program(domain string, args []string, nice int) (*program, error
 	return p, nil
 }
 
-// begin starts everybody's program, first of those in the background, and waits until
-// all compute.
+// begin starts the programs of all domains, those in the background first, and waits until all compute.
 func (h *house) begin(ctx context.Context, sc *sim.Scenario, domains []sim.Domain) (all []*program, err error) {
 	for _, background := range []bool{true, false} {
 		var names []string
@@ -256,7 +254,7 @@ func (h *house) begin(ctx context.Context, sc *sim.Scenario, domains []sim.Domai
 	return all, nil
 }
 
-// await waits until these domains use the accelerator. No program may end before.
+// await blocks until these domains use the accelerator. It returns an error if a program ends before.
 func (h *house) await(ctx context.Context, names []string, programs []*program) error {
 	for end := time.Now().Add(patience); ; {
 		told, err := h.domains()
@@ -285,12 +283,12 @@ func (h *house) await(ctx context.Context, names []string, programs []*program) 
 	}
 }
 
-// traceLag is how much longer than the time of interest a trace is watched: records go
-// out ten times a second, and a request is in one when it has ended.
+// traceLag is how much longer than the measured time a trace is received: records are sent ten times a
+// second, and a request is in one when it has ended.
 const traceLag = 300 * time.Millisecond
 
-// watch records what the accelerator's scheduler is told, for so long: all of it if it
-// is kept, else only what was used, since writing all of it down takes time of its own.
+// watch records the scheduler's inputs for the given time: all of them if the trace is kept, else only the
+// charges, because writing everything takes time of its own.
 func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	client, err := control.Dial(filepath.Join(h.dir, "control.sock"))
 	if err != nil {
@@ -302,7 +300,7 @@ func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	context.AfterFunc(ctx, func() { client.Close() })
 	t := &tape{}
 	err = client.Stream(control.MethodTrace, control.TraceParams{Used: h.stage.Traces == ""}, func(data json.RawMessage, last bool) error {
-		if !last { // to be understood later, when nobody is disturbed
+		if !last { // decoded later, when that disturbs no measurement
 			t.lines = append(t.lines, slices.Clone(data))
 		}
 		return nil
@@ -313,8 +311,8 @@ func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	return t, err
 }
 
-// finish lets the programs end, those in the background last, and returns the reports
-// of each domain's. A program that fails, or has a wrong result, is an error.
+// finish lets the programs end, those in the background last, and returns each domain's reports. A program
+// that fails, or has a wrong result, is an error.
 func finish(all []*program) (map[string][]Report, error) {
 	reports := map[string][]Report{}
 	for _, p := range slices.Backward(all) {
@@ -341,7 +339,7 @@ func finish(all []*program) (map[string][]Report, error) {
 	return reports, errors.Join(errs...)
 }
 
-// stop ends what is left of the programs.
+// stop kills the remaining programs.
 func stop(all []*program) {
 	for _, p := range all {
 		p.cmd.Process.Kill() // does nothing to one that has ended
@@ -349,7 +347,7 @@ func stop(all []*program) {
 	}
 }
 
-// keep writes a trace, as `pegasus trace` does.
+// keep writes a trace in the format of `pegasus trace`.
 func (s *Stage) keep(t *tape, name string) error {
 	if s.Traces == "" {
 		return nil
@@ -369,7 +367,7 @@ func lines(all []json.RawMessage) [][]byte {
 	return out
 }
 
-// tape is a trace as it came.
+// tape is a trace as received.
 type tape struct {
 	lines []json.RawMessage
 	names []string // of the domains, in the order of their ids
@@ -381,8 +379,7 @@ type used struct {
 	compute, copy []map[string]time.Duration
 }
 
-// use adds up what was charged. A charge comes when a request has ended: the engine
-// was held until then.
+// use sums up the charges. A charge is reported when a request has ended: the engine was held until then.
 func (t *tape) use(from, window time.Duration, windows int) (*used, error) {
 	u := &used{window: window}
 	for range windows {
@@ -414,7 +411,7 @@ func (t *tape) use(from, window time.Duration, windows int) (*used, error) {
 	return u, nil
 }
 
-// book adds time up to an instant to the windows that it was in.
+// book adds a time that ended at an instant to the windows that it overlaps.
 func book(to []map[string]time.Duration, name string, end, d, window time.Duration) {
 	for i := range to {
 		low := max(end-d, time.Duration(i)*window)

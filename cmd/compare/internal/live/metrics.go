@@ -8,7 +8,7 @@ import (
 	"pegasus/sim"
 )
 
-// party is who is owed a share: a domain, or a group of them.
+// party is an entity with an entitled share: a domain, or a group of domains.
 type party struct {
 	name    string
 	domains []string
@@ -36,7 +36,7 @@ func parties(domains []sim.Domain) (all []*party, sum float64) {
 	return all, sum
 }
 
-// weight is what a domain's share is in proportion to.
+// weight returns the weight of a domain's share.
 func weight(d *sim.Domain) float64 {
 	switch {
 	case d.Background:
@@ -49,7 +49,7 @@ func weight(d *sim.Domain) float64 {
 	return 256
 }
 
-// measure makes metrics of what was seen.
+// measure computes the metrics from the measurements.
 func measure(domains []sim.Domain, u *used, told map[string]control.Domain, reports map[string][]Report) sim.Metrics {
 	out := sim.Metrics{"": {}}
 	windows := float64(max(len(u.compute), 1))
@@ -93,7 +93,7 @@ func total(in []map[string]time.Duration, name string) (sum time.Duration) {
 	return sum
 }
 
-// shares tells how far a party's parts were from what it is owed, window by window.
+// shares computes how far a party's parts were from the entitled share, window by window.
 func (p *party) shares(m map[string]float64, u *used, owed float64) {
 	m["share"], m["part"], m["error"], m["off"] = 0, 0, 0, 0
 	n := float64(len(u.compute))
@@ -117,7 +117,7 @@ func (p *party) shares(m map[string]float64, u *used, owed float64) {
 	}
 }
 
-// summarise adds what is said of the plan itself.
+// summarise adds the metrics of the plan itself.
 func summarise(out sim.Metrics, domains []sim.Domain, all []*party) {
 	plan := out[""]
 	owed := 0.0
