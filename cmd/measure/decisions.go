@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// measures names what a Go benchmark reports by its units.
+// measures maps the units of Go benchmarks to the names of their results.
 var measures = map[string]struct{ what, unit string }{
 	"ns/op":     {"mean", "ns"},
 	"p99-ns":    {"p99", "ns"},
 	"allocs/op": {"allocations", "count"},
 }
 
-// parseDecisions reads the output of BenchmarkDecision/POLICY/MODE/DOMAINS, of
-// which production mode is what counts.
+// parseDecisions parses the output of BenchmarkDecision/POLICY/MODE/DOMAINS; only production mode counts.
 func parseDecisions(text string) ([]Figure, error) {
 	var figures []Figure
 	for line := range strings.Lines(text) {

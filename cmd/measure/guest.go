@@ -21,8 +21,8 @@ func built(name string) string {
 	return filepath.Join(cmp.Or(os.Getenv("PEGASUS_BUILD"), "build"), name)
 }
 
-// house is a private daemon's place: it starts with the first guest, serves those
-// that follow, and ends shortly after the last.
+// house is the directory of a private daemon: it starts with the first guest, serves the following ones, and
+// ends shortly after the last.
 type house struct{ dir string }
 
 func newHouse() (*house, error) {
@@ -30,10 +30,10 @@ func newHouse() (*house, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &house{dir}, os.Chmod(dir, 0o755) // workers have other users
+	return &house{dir}, os.Chmod(dir, 0o755) // workers run as other users
 }
 
-// close waits until the daemon has gone.
+// close blocks until the daemon has ended.
 func (h *house) close() {
 	for end := time.Now().Add(10 * time.Second); len(h.processes()) > 0 && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
@@ -41,7 +41,7 @@ func (h *house) close() {
 	os.RemoveAll(h.dir)
 }
 
-// guest is a command that runs a program as a guest.
+// guest returns a command that runs a program as a guest.
 func (h *house) guest(ctx context.Context, stderr io.Writer, flags []string, program string, args ...string) *exec.Cmd {
 	all := append([]string{"run", "--domain", "measure", "--runtime-dir", h.dir}, flags...)
 	all = append(append(all, "--", program), args...)
@@ -50,7 +50,7 @@ func (h *house) guest(ctx context.Context, stderr io.Writer, flags []string, pro
 	return cmd
 }
 
-// figures are what a guest prints as JSON.
+// figures returns the figures that a guest prints as JSON.
 func figures(cmd *exec.Cmd) (all []Figure, err error) {
 	text, err := cmd.Output()
 	if err != nil {
@@ -121,9 +121,8 @@ type load struct {
 	what   string
 }
 
-// A program that runs all the while is looked at for slices of time, two without
-// a policy and two under the default one in each round, in an order in which
-// what drifts slowly cancels out. The median of the rounds counts.
+// A program that runs all the time is measured in slices, two without a policy and two under the default one
+// in each round, in an order in which slow drift cancels out. The median of the rounds counts.
 const (
 	rounds = 10
 	slice  = 150 * time.Millisecond
@@ -131,8 +130,7 @@ const (
 
 var order = []string{"none", "accc", "accc", "none"}
 
-// overhead compares what one domain gets done under the default policy and
-// without one.
+// overhead compares the throughput of one domain under the default policy and without one.
 func overhead(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 	h, err := newHouse()
 	if err != nil {
@@ -162,7 +160,7 @@ func (h *house) overhead(ctx context.Context, stderr io.Writer, l load) (percent
 	}
 	defer busy.Wait()
 	defer stop()
-	time.Sleep(time.Second) // it finds out how long a kernel has to be
+	time.Sleep(time.Second) // it determines the length of its kernels
 	var ratios []float64
 	for range rounds {
 		var calls, took [2]float64
@@ -187,7 +185,7 @@ func (h *house) overhead(ctx context.Context, stderr io.Writer, l load) (percent
 	return (1 - (ratios[rounds/2-1]+ratios[rounds/2])/2) * 100, nil
 }
 
-// slice is how many calls are made under a policy, and in what time.
+// slice returns the number of calls made under a policy in a slice, and the slice's length.
 func (h *house) slice(ctx context.Context, policy string) (calls float64, took time.Duration, err error) {
 	if _, err := h.ask(ctx, "policy", policy); err != nil {
 		return 0, 0, err
@@ -202,7 +200,7 @@ func (h *house) slice(ctx context.Context, policy string) (calls float64, took t
 	return after - before, end.Sub(start), err
 }
 
-// calls is how many calls the domain has made so far.
+// calls returns the number of calls of the domain so far.
 func (h *house) calls(ctx context.Context) (n float64, at time.Time, err error) {
 	text, err := h.ask(ctx, "domains", "--json")
 	at = time.Now()

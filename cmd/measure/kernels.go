@@ -65,8 +65,8 @@ func compareKernel(name string) (gcc, pocl Figure, err error) {
 	return beside(name+", gcc", took[0], took[1]), beside(name+", pocl", took[0], took[2]), nil
 }
 
-// processorTime is what a function costs this process, on whatever processors:
-// other programs that run at the same time hardly count.
+// processorTime returns the processor time that a function costs this process: other programs that run at the
+// same time hardly count.
 func processorTime(f func() error) (time.Duration, error) {
 	start := processorClock()
 	err := f()
@@ -81,14 +81,14 @@ func processorClock() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// beside is a figure of a time and a peer's.
+// beside returns a figure with a peer's time.
 func beside(name string, ours, theirs time.Duration) Figure {
 	value, other := ours.Seconds()*1e3, theirs.Seconds()*1e3
 	ratio := value / other
 	return Figure{Name: name, Value: value, Unit: "ms", Peer: &other, Ratio: &ratio}
 }
 
-// geometricMean is that of the figures' ratios.
+// geometricMean returns the geometric mean of the figures' ratios.
 func geometricMean(figures []Figure) float64 {
 	sum := 0.0
 	for _, f := range figures {
@@ -127,8 +127,8 @@ func inTurn(w *workload.Workload, ways []func() (time.Duration, error)) ([]time.
 	return medians, nil
 }
 
-// withoutVectors measures the engine with fewer of the processor's vector
-// instructions than it has, beside all of them.
+// withoutVectors measures the engine with some of the processor's vector instructions switched off, beside
+// all of them.
 func withoutVectors(ctx context.Context, stderr io.Writer) (all []Figure, err error) {
 	err = onOneProcessor(func() error {
 		full, err := engineWith(ctx, stderr, "")
@@ -150,8 +150,8 @@ func withoutVectors(ctx context.Context, stderr io.Writer) (all []Figure, err er
 	return all, err
 }
 
-// engineWith is what engineTimes says in a program of its own, with GODEBUG set:
-// instructions can be switched off by it.
+// engineWith returns the result of engineTimes in a separate program with GODEBUG set, which can switch
+// instructions off.
 func engineWith(ctx context.Context, stderr io.Writer, godebug string) ([]Figure, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -180,7 +180,7 @@ func engineTimes() (all []Figure, err error) {
 	return all, nil
 }
 
-// onOneCore is running a workload in the engine on one core.
+// onOneCore returns a function that runs a workload in the engine on one core.
 func onOneCore(w *workload.Workload) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		return processorTime(func() error { return w.Run(1) })
@@ -243,7 +243,7 @@ func memoryOf(w *workload.Workload) peer.Memory {
 	return peer.Memory{File: w.Arena().File, Size: w.Arena().Size, Address: workload.Address}
 }
 
-// launches are a workload's, as peers take them.
+// launches returns a workload's launches in the format of peers.
 func launches(w *workload.Workload) (all []peer.Launch) {
 	for _, l := range w.Launches {
 		all = append(all, peer.NewLaunch(w.Module, l.Kernel, l.Grid, l.Block, l.Params))

@@ -1,14 +1,11 @@
-// Measure runs the benchmarks and writes what they found as a table on stdout and
-// as JSON into a file. `make bench` calls it, from the top of the source tree and
-// after the build.
+// Measure runs the benchmarks and writes the results as a table on stdout and as JSON into a file. `make
+// bench` calls it, from the top of the source tree and after the build.
 //
-// Driver calls and copies are measured by build/bench/calls as a process guest of
-// a private daemon, beside unix sockets, futexes and memcpy in the same run;
-// scheduling by build/bench/busy under a policy and without one, and by the
-// benchmarks of the Go packages. Kernels run in the software accelerator's engine,
-// as C that is made of the same PTX, and as OpenCL C; first launches and a filter
-// of ffmpeg run as guests. Nothing fails for being slow: the table says which
-// figures miss their targets.
+// Driver calls and copies are measured by build/bench/calls as a process guest of a private daemon, beside
+// unix sockets, futexes and memcpy in the same run; scheduling by build/bench/busy under a policy and without
+// one, and by the benchmarks of the Go packages. Kernels run in the software accelerator's engine, as C that
+// is made of the same PTX, and as OpenCL C; first launches and a filter of ffmpeg run as guests. Nothing
+// fails for being slow: the table marks the figures that miss their targets.
 package main
 
 import (
@@ -24,8 +21,7 @@ import (
 	"text/tabwriter"
 )
 
-// Figure is one measured value. Peer is what the same costs another way, and
-// ratio is value over peer.
+// Figure is one measured value. Peer is the cost of the alternative, and ratio is value over peer.
 type Figure struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`

@@ -19,11 +19,11 @@ import (
 	"pegasus/accel/soft/lane"
 )
 
-// startRounds is how often something is started for the first time; the median counts.
+// startRounds is the number of first starts; the median counts.
 const startRounds = 7
 
-// firstLaunches measures how long a program's first launch takes until its result
-// is there, on little data, beside later ones: the kernel is compiled then.
+// firstLaunches measures the time of a program's first launch up to its result, on little data, beside later
+// launches: the kernel is compiled at the first.
 func firstLaunches(ctx context.Context, stderr io.Writer) (all []Figure, err error) {
 	h, err := newHouse()
 	if err != nil {

@@ -51,7 +51,7 @@ func (m machine) checkXenDevices() control.Check {
 	return bad(name, "it has no "+strings.Join(lacks, ", "), "as root: `modprobe -a "+strings.Join(modules, " ")+"`, which a kernel has to have, as Debian's, Ubuntu's and Fedora's do")
 }
 
-// storeSays returns the XenStore's path of this domain.
+// storeSays returns this domain's number by the XenStore.
 func storeSays() (domain string, err error) {
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()

@@ -357,7 +357,7 @@ func events(c *call, args []string) error {
 const beginTime = 20 * time.Second
 
 // until calls do so many seconds after the first call of begin, or when the user interrupts; 0: only then.
-// Without a call of begin it does so after beginTime.
+// Without a call of begin it does so beginTime later.
 func until(seconds float64, do func()) (ended context.Context, begin, stop func()) {
 	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt)
 	ended, cancel := context.WithCancel(interrupted)

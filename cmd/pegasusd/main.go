@@ -2,13 +2,12 @@
 //
 //	pegasusd [--config FILE] [--runtime-dir DIR] [--private [--once]]
 //
-// As root it serves the host at /run/pegasus, with /etc/pegasus/pegasus.toml if
-// that exists. SIGHUP reloads the configuration, SIGTERM ends the daemon; its
-// workers go on, and the next daemon takes them over. A private daemon serves
-// one user's `pegasus run` and ends after the last program, with all workers.
+// As root it serves the host at /run/pegasus, with /etc/pegasus/pegasus.toml if that exists. SIGHUP reloads
+// the configuration, SIGTERM ends the daemon; its workers continue, and the next daemon adopts them. A
+// private daemon serves one user's `pegasus run` and ends after the last program, with all workers.
 //
-// `pegasusd worker` is what the daemon starts for each guest process; nobody
-// else can use it. `pegasusd hub` is what it starts for each virtual machine.
+// The daemon starts `pegasusd worker` for each guest process, and `pegasusd hub` for each virtual machine;
+// they have no other use.
 package main
 
 import (
@@ -95,7 +94,7 @@ func run(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// tell answers whoever started us.
+// tell reports to the process that started the daemon.
 func (s *settings) tell(text string) {
 	if s.readyFD < 0 {
 		return
@@ -144,7 +143,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	level := &slog.LevelVar{}
 	setLevel := func(text string) { level.UnmarshalText([]byte(text)) }
 	setLevel(config.Daemon.LogLevel)
-	// A guest's flood of log lines must not end us when the reader has gone.
+	// A guest's flood of log lines must not end the daemon when the reader has gone.
 	signal.Ignore(syscall.SIGPIPE)
 	lines := newSink(errs)
 	defer lines.close()
@@ -215,10 +214,10 @@ func (s *settings) serve(out, errs io.Writer) error {
 	})
 }
 
-// accepted is what configurations may name.
+// accepted are the names that configurations may use.
 var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes, Specification: backend.Specification}
 
-// load reads the configuration that was asked for, else the host's if there is one.
+// load reads the requested configuration, otherwise the host's if there is one.
 func (s *settings) load() (*configs.Config, string, error) {
 	path := s.config
 	if path == "" {
@@ -262,10 +261,10 @@ func (s *settings) runtimeDir(c *configs.Config) (string, error) {
 	return dir, control.MakeRuntimeDir(dir, mode)
 }
 
-// lockTime is how long a daemon waits for the one before it to end.
+// lockTime is how long a daemon waits for the previous one to end.
 const lockTime = 10 * time.Second
 
-// lock makes sure that a runtime directory has one daemon.
+// lock ensures that a runtime directory has only one daemon.
 func lock(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, control.DaemonLock)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
@@ -285,8 +284,8 @@ func lock(dir string) (unlock func(), err error) {
 	}
 }
 
-// markOnce marks a runtime directory as one that is removed at the end. It returns an error for one that has other files than
-// the log, which would go with it.
+// markOnce marks a runtime directory as one that is removed at the end. It returns an error for a directory
+// with files other than the log, which would be removed with it.
 func markOnce(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -300,7 +299,7 @@ func markOnce(dir string) error {
 	return os.WriteFile(filepath.Join(dir, control.OnceMark), nil, 0o600)
 }
 
-// serves tells whether the daemon of a directory answers, rather than ends.
+// serves reports whether the daemon of a directory answers; otherwise it is ending.
 func serves(dir string) bool {
 	c, err := control.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"pegasus/configs"
 )
 
-// nvidiaHardware is an NVIDIA device: what the driver says of it, and the page
-// that its workers share, on which memory and time are counted.
+// nvidiaHardware is an NVIDIA device: the driver's data of it, and the page that its workers share, on which
+// memory and time are counted.
 type nvidiaHardware struct {
 	*softHardware
 	device   listing.Device
-	contexts listing.Switching // zeros: not known
+	contexts listing.Switching // zeros: unknown
 }
 
-// openNVIDIA has pegasus-nvidia ask the driver. The daemon itself never loads it.
+// openNVIDIA runs pegasus-nvidia to query the driver. The daemon itself never loads it.
 func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (backend.Hardware, error) {
 	d, err := askNVIDIA(c)
 	if err != nil {
@@ -33,10 +33,10 @@ func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.Fil
 	}
 	c.Memory, c.Cores = min(c.Memory, configs.Size(d.Memory)), max(d.Units, 1)
 	n := &nvidiaHardware{device: d}
-	if len(files) == 0 { // nobody uses it yet
+	if len(files) == 0 { // no worker uses it yet
 		n.contexts = measureContexts(c)
 	}
-	if has := configs.Size(n.contexts.Unused); c.Swap != 0 && has != 0 { // what there is is all used: there must not be less
+	if has := configs.Size(n.contexts.Unused); c.Swap != 0 && has != 0 { // a swapping accelerator uses all of its memory: there must not be less
 		c.Memory = min(c.Memory, has)
 	}
 	if n.softHardware, err = openPage(c, dir, spinners, files, false, log); err != nil {
@@ -45,8 +45,8 @@ func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.Fil
 	return n, nil
 }
 
-// measureContexts measures what changing between contexts costs, and what one takes; zeros if that can't be done: policies
-// then suppose something, and quotas nothing.
+// measureContexts measures the cost of a change of contexts, and a context's memory; zeros if that fails:
+// policies then use a default, and quotas nothing.
 func measureContexts(c configs.Accelerator) (s listing.Switching) {
 	program, err := listing.Find()
 	if err == nil {
@@ -67,7 +67,7 @@ func askNVIDIA(c configs.Accelerator) (d listing.Device, err error) {
 	return listing.Choose(all, c.Device)
 }
 
-// withHint says what to do about a driver that is not there.
+// withHint adds the remedy to the error for a missing driver.
 func withHint(err error) error {
 	if strings.Contains(err.Error(), "cannot open shared object file") {
 		return fmt.Errorf("%w; install NVIDIA's driver, or say with library = where its libcuda.so.1 is", err)
@@ -75,7 +75,7 @@ func withHint(err error) error {
 	return err
 }
 
-// nvidiaWorker is the command that becomes a worker of such devices.
+// nvidiaWorker returns the command that runs a worker of such devices.
 func nvidiaWorker() []string {
 	program, err := listing.Find()
 	if err != nil {
@@ -92,8 +92,8 @@ func (h *nvidiaHardware) Profile() backend.Profile {
 	return p
 }
 
-// absentNVIDIA says why there is no accelerator of that type, where none is asked for. The driver isn't started for that: it
-// takes seconds; pegasus doctor asks it.
+// absentNVIDIA returns why there is no accelerator of that type, if the configuration has none. It does not
+// start the driver, which takes seconds; pegasus doctor does.
 func absentNVIDIA(c *configs.Config, device string) string {
 	for _, a := range c.Accelerators {
 		if a.Type == "nvidia" {

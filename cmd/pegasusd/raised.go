@@ -6,11 +6,11 @@ import (
 	"pegasus/hypervisor/xen/cpus"
 )
 
-// raisedDir is where in a runtime directory is written down what was set of the CPU
-// weights that a daemon changes.
+// raisedDir is the subdirectory of a runtime directory for the configured values of the CPU weights that a
+// daemon changes.
 const raisedDir = "raised"
 
-// putBack puts back a weight that a daemon which has died changed.
+// putBack restores a weight that a dead daemon changed.
 func putBack(r raised.Record) (bool, error) {
 	if r.Xen == 0 {
 		return linux.PutBack(r)

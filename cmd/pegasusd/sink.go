@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// sinkLines is how many lines may be on their way.
+	// sinkLines is the capacity of the queue of lines.
 	sinkLines = 1024
-	// sinkGrace is how long the last of them are waited for in the end.
+	// sinkGrace is how long close waits for the queued lines.
 	sinkGrace = time.Second
 )
 
-// sink passes log lines on to a writer that may get stuck, such as a terminal that
-// was stopped or a pipe that nobody reads: whoever logs, perhaps with a lock that
-// all guests need, never waits for it. Lines without room are counted instead.
+// sink passes log lines on to a writer that may block, such as a stopped terminal or a pipe without a reader:
+// the logging goroutine, which may hold a lock that all guests need, never waits for it. Lines that do not
+// fit into the queue are counted instead.
 type sink struct {
 	mu    sync.Mutex
 	lines chan []byte // nil after close
@@ -36,7 +36,7 @@ func newSink(to io.Writer) *sink {
 	return s
 }
 
-// Write never fails and never waits.
+// Write never fails and never blocks.
 func (s *sink) Write(b []byte) (int, error) {
 	line := bytes.Clone(b)
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close waits for what is still on its way, unless it is stuck.
+// close waits for the queued lines, unless the writer blocks.
 func (s *sink) close() {
 	s.mu.Lock()
 	lines := s.lines

@@ -20,11 +20,10 @@ import (
 	"pegasus/configs"
 )
 
-// acceleratorTypes are those that openHardware and openDevice know.
+// acceleratorTypes are the types that openHardware and openDevice support.
 var acceleratorTypes = []string{"soft", "nvidia"}
 
-// openHardware makes the accelerator of a configuration, or takes over the one
-// whose files workers still use.
+// openHardware makes the accelerator of a configuration, or adopts the one whose files workers still use.
 func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
 	return func(c configs.Accelerator, dir string, files []*os.File) (backend.Hardware, error) {
 		log := log.With("accelerator", c.Name)
@@ -39,12 +38,12 @@ func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
 	}
 }
 
-// softHardware is a software accelerator, or the part that another type has in common with it: the page that its workers share, and one for
-// each domain, in which the domain's workers queue for its engines.
+// softHardware is a software accelerator, or the part that another type has in common with it: the page that
+// its workers share, and one page for each domain, in which the domain's workers queue for its engines.
 type softHardware struct {
 	config  configs.Accelerator
 	cores   int
-	dir     string // of the domains' pages; "": they go with the last process that has them
+	dir     string // of the domains' pages; "": a page vanishes with the last process that maps it
 	log     *slog.Logger
 	page    *engine.Memory
 	file    *os.File
@@ -61,7 +60,8 @@ func openSoft(c configs.Accelerator, dir string, spinners int, files []*os.File,
 	return openPage(c, dir, spinners, files, c.Cores >= runtime.NumCPU(), log)
 }
 
-// openPage makes the page, or takes over the one that workers use. allCores says that who computes needs all of the host's.
+// openPage makes the page, or adopts the one that workers use. allCores means that a computing worker needs
+// all of the host's cores.
 func openPage(c configs.Accelerator, dir string, spinners int, files []*os.File, allCores bool, log *slog.Logger) (h *softHardware, err error) {
 	h = &softHardware{config: c, cores: c.Cores, dir: dir, log: log, domains: map[string]*softAccount{}}
 	if len(files) > 0 {
@@ -80,7 +80,7 @@ func openPage(c configs.Accelerator, dir string, spinners int, files []*os.File,
 	return h, nil
 }
 
-// fileOf makes a file of a copy of a page's descriptor.
+// fileOf returns a file with a copy of a page's descriptor.
 func fileOf(fd int, name string) (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -89,8 +89,7 @@ func fileOf(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// adoptPage maps the page that workers use, and frees what those held that died
-// while nobody watched.
+// adoptPage maps the page that workers use, and releases the holdings of workers that died meanwhile.
 func adoptPage(f *os.File) (*engine.Memory, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -140,10 +139,10 @@ func (h *softHardware) BusyTime() int64 {
 	return sum
 }
 
-// path is where the page of a domain lies.
+// path returns the path of a domain's page.
 func (h *softHardware) path(domain string) string { return filepath.Join(h.dir, pageName(domain)) }
 
-// pageName is the name of the file of a domain's page.
+// pageName returns the name of the file of a domain's page.
 func pageName(domain string) string { return "domain-" + domain }
 
 // Account implements backend.Hardware.
@@ -170,7 +169,7 @@ func (h *softHardware) Account(domain string) (backend.Account, error) {
 	return h.enter(domain, e)
 }
 
-// find returns the account of a domain whose page is there, or nil. h.mu is held.
+// find returns the account of a domain that has a page, or nil. The caller holds h.mu.
 func (h *softHardware) find(domain string) (*softAccount, error) {
 	if a := h.domains[domain]; a != nil || h.dir == "" {
 		return a, nil
@@ -193,7 +192,7 @@ func (h *softHardware) find(domain string) (*softAccount, error) {
 	return a, err
 }
 
-// enter makes the account of a page. h.mu is held.
+// enter makes the account of a page. The caller holds h.mu.
 func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, error) {
 	if err := e.LockIn(h.page); err != nil {
 		e.Close()
@@ -238,7 +237,7 @@ func (h *softHardware) KeepAccounts(domains []string) {
 	}
 }
 
-// softAccount is the page of a domain, as the daemon has it.
+// softAccount is the daemon's view of a domain's page.
 type softAccount struct {
 	*engine.Engines
 	hardware *softHardware
@@ -309,10 +308,10 @@ func (h *softHardware) Reap(domain string, pid int) {
 // Serve implements backend.Hardware.
 func (h *softHardware) Serve(ctx context.Context) { h.arbiter.Run(ctx) }
 
-// engineNames are those of the tokens in the log.
+// engineNames are the names of the tokens in the log.
 var engineNames = [engine.NumTokens]string{engine.Compute: "compute", engine.CopyIn: "copies to the device", engine.CopyOut: "copies from the device"}
 
-// overtook is told of a domain that doesn't give an engine back.
+// overtook logs a domain that doesn't release an engine.
 func (h *softHardware) overtook(p *engine.Party, k engine.Token) {
 	h.log.Warn("a domain keeps an engine after its turn: others go on, and it is charged", "domain", p.Name, "engine", engineNames[k])
 }
@@ -330,7 +329,7 @@ func (h *softHardware) Mend() (damaged []string) {
 	return damaged
 }
 
-// Close lets go of the pages. Workers go on with them.
+// Close closes the pages. Workers continue to use them.
 func (h *softHardware) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// tracePages is how large a trace buffer of Xen's we have made for each CPU: at 100,000 switches a
-// second it is full after 40 ms, and it is read every 2 ms.
+// tracePages is the size of Xen's trace buffer for each CPU, in pages: at 100,000 switches a second it is
+// full after 40 ms, and it is read every 2 ms.
 const tracePages = 64
 
-// tracedRuns are the runs of domUs, by the hypervisor's trace, and of Dom0's own programs.
+// tracedRuns returns the runs of domUs, by the hypervisor's trace, and of Dom0's own programs.
 func tracedRuns(readers *trace.Company, log *slog.Logger) hypervisor.Runs {
 	return runs.Both{
 		DomUs: runs.New(log, trace.Now, func() (trace.Source, error) { return openTrace(readers, trace.AllSchedule, log) }),
@@ -24,7 +24,7 @@ func tracedRuns(readers *trace.Company, log *slog.Logger) hypervisor.Runs {
 	}
 }
 
-// traced are trace buffers, with what they are mapped by.
+// traced is the trace buffers, with the connection by which they are mapped.
 type traced struct {
 	*trace.Buffers
 	calls *privcmd.Hypercalls

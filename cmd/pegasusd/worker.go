@@ -13,15 +13,14 @@ import (
 	"pegasus/backend/worker"
 )
 
-// work is the worker process.
+// work runs the worker process.
 func work() int {
 	lines := newSink(os.Stderr)
 	defer lines.close()
 	return worker.Main(worker.Config{Open: openDevice, Log: lines})
 }
 
-// openDevice opens the accelerator of a job, in this worker process. The files
-// stay the worker's.
+// openDevice opens the accelerator of a job, in this worker process. The worker keeps ownership of the files.
 func openDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
 	switch j.Accelerator.Type {
 	case "soft":
@@ -64,7 +63,7 @@ func softShare(domain string, s worker.Share) soft.Share {
 	return soft.Share{Domain: domain, Guarantee: s.Guarantee, Priority: s.Priority}
 }
 
-// SetShare changes what the domain was promised of the memory.
+// SetShare changes the domain's memory guarantee and priority.
 func (d *softDevice) SetShare(s worker.Share) { d.Device.SetShare(softShare(d.domain, s)) }
 
 // Close closes the device and then the pages that it lies on.

@@ -1,7 +1,6 @@
-// Package peer runs benchmark kernels in programs of their own, for comparison
-// with the software accelerator: C that package ptxc made of PTX, compiled by
-// gcc, or OpenCL C. The benchmarks call it. The programs share the device's
-// memory, at the address that it has on the device.
+// Package peer runs benchmark kernels in separate programs, for comparison with the software accelerator: C
+// that package ptxc made of PTX, compiled by gcc, or OpenCL C. The benchmarks call it. The programs map the
+// device's memory, at the same address as on the device.
 package peer
 
 import (
@@ -24,15 +23,14 @@ import (
 //go:embed c
 var sources embed.FS
 
-// Flags of the compilers. PTX says itself where a product and a sum are fused,
-// and knows no errno.
+// Flags of the compilers. PTX specifies explicitly where a product and a sum are fused, and has no errno.
 var (
 	commonFlags = []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "peer", "peer.c"}
 	kernelFlags = []string{"-mfma", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv", "-fno-pie", "-no-pie",
 		"-Wno-unused", "-Wno-maybe-uninitialized", "-Wno-type-limits", "kernels.c", "-lm"}
 )
 
-// Memory is the device's memory: a file, and where it lies on the device.
+// Memory is the device's memory: a file, and its address on the device.
 type Memory struct {
 	File    *os.File
 	Size    int

@@ -50,7 +50,7 @@ var special = map[ptx.SpecialReg]string{
 	ptx.NCtaidX: "nctaid_x", ptx.NCtaidY: "nctaid_y", ptx.NCtaidZ: "nctaid_z",
 }
 
-// read is a C expression for an operand, as a value of type typ.
+// read returns a C expression for an operand, as a value of type typ.
 func (t *translator) read(o *ptx.Operand, typ ptx.Type) (string, error) {
 	switch o.Kind {
 	case ptx.Register:
@@ -74,7 +74,7 @@ func (t *translator) read(o *ptx.Operand, typ ptx.Type) (string, error) {
 	return "", fmt.Errorf("this operand can't be translated")
 }
 
-// convert takes the bits of a C value of type from as a value of type to.
+// convert returns the bits of a C value of type from as a value of type to.
 func convert(value string, from, to ptx.Type) string {
 	switch {
 	case from == to || from == ptx.Pred:
@@ -96,7 +96,7 @@ func (t *translator) write(o *ptx.Operand, typ ptx.Type, value string) {
 	}
 }
 
-// address is a C expression for the place that an operand names.
+// address returns a C expression for the address of an operand.
 func (t *translator) address(in *ptx.Inst, o *ptx.Operand) (string, error) {
 	space := in.Mods.Space()
 	if o.Var != nil {
@@ -132,7 +132,7 @@ func (t *translator) load(in *ptx.Inst) error {
 	if err != nil {
 		return err
 	}
-	// First all values: the address may be in a register that is written.
+	// All values first: the address may be in a register that is written.
 	c, list := cType(in.Type), elements(&in.Args[0])
 	t.printf("\t{\n\tconst %s *from = (const %[1]s *)%s;\n\tconst %[1]s ", c, at)
 	for i := range list {
@@ -207,8 +207,8 @@ func (t *translator) compare(in *ptx.Inst) error {
 	return t.express(in, ptx.Pred, op, in.Type, in.Type)
 }
 
-// express writes the first argument by an expression of a, b and c, which are
-// the others as values of their types.
+// express assigns to the first argument an expression of a, b and c, which are the others as values of their
+// types.
 func (t *translator) express(in *ptx.Inst, result ptx.Type, expression string, types ...ptx.Type) error {
 	flushed := in.Mods.Has(ptx.FTZ) && !approximate(in)
 	t.printf("\t{\n")
@@ -230,8 +230,8 @@ func (t *translator) express(in *ptx.Inst, result ptx.Type, expression string, t
 	return nil
 }
 
-// approximate says that only a bound on the error is promised: then subnormal
-// numbers are left as they are, too.
+// approximate reports whether an operation only bounds the error: then subnormal numbers stay as they are,
+// too.
 func approximate(in *ptx.Inst) bool { return in.Mods.Has(ptx.Approx) || in.Mods.Has(ptx.Full) }
 
 // The operations, by opcode. $U stands for the type without a sign, $W for that
@@ -291,7 +291,7 @@ func (t *translator) compute(in *ptx.Inst) error {
 	return t.express(in, result, expression, types...)
 }
 
-// plain says that an operation neither carries nor saturates, and rounds to the nearest.
+// plain reports whether an operation neither carries nor saturates, and rounds to the nearest.
 func plain(in *ptx.Inst) bool {
 	return !in.Mods.Has(ptx.CC) && !in.Mods.Has(ptx.SAT) && in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP) == ptx.RN && !in.Type.Half()
 }

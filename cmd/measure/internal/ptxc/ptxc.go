@@ -1,10 +1,9 @@
-// Package ptxc translates PTX to C, so that the software accelerator can be
-// compared with what a compiler makes of the same kernels.
+// Package ptxc translates PTX to C, so that the software accelerator can be compared with a compiler's code
+// for the same kernels.
 //
-// The benchmarks call it with PTX of their own. It knows the instructions that
-// those kernels have, and refuses others: one thread is straight C with gotos;
-// a kernel with barriers runs thread by thread from one barrier to the next,
-// and what is alive there is kept for each thread in a struct. Approximate
+// The benchmarks call it with PTX of their own. It supports the instructions that those kernels have, and
+// refuses others: one thread is straight C with gotos; a kernel with barriers runs thread by thread from one
+// barrier to the next, and the live registers there are kept for each thread in a struct. Approximate
 // functions are those of libm. Nothing is checked at run time.
 package ptxc
 
@@ -52,7 +51,7 @@ type translator struct {
 	waits  []wait
 }
 
-// wait is a barrier: the block that it ends, and what is alive after it.
+// wait is a barrier: the block that it ends, and the live registers after it.
 type wait struct {
 	block int
 	alive []int32
@@ -102,7 +101,7 @@ func (t *translator) used(r int32) (yes bool) {
 	return yes
 }
 
-// threadStruct declares what a thread keeps while it waits.
+// threadStruct declares the registers that a thread keeps while it waits.
 func (t *translator) threadStruct() {
 	t.printf("\nstruct thread_%s {\n\tint at;\n", t.body.Func.Name)
 	kept := map[int32]bool{}
@@ -117,7 +116,7 @@ func (t *translator) threadStruct() {
 	t.printf("};\n")
 }
 
-// resume goes on where the thread waited.
+// resume continues where the thread waited.
 func (t *translator) resume() {
 	t.printf("\tswitch (t->at) {\n")
 	for i, w := range t.waits {
@@ -143,7 +142,7 @@ func (t *translator) barrier(k int) {
 	}
 }
 
-// findWaits finds the barriers and what is alive at each, by iteration to a fixed point.
+// findWaits finds the barriers and the live registers at each, by iteration to a fixed point.
 func (t *translator) findWaits() {
 	in := make([]map[int32]bool, len(t.blocks))
 	for k := range in {
@@ -170,7 +169,7 @@ func (t *translator) findWaits() {
 	}
 }
 
-// aliveBefore has the registers that block k, or what follows it, reads before writing.
+// aliveBefore returns the registers that block k, or its successors, read before writing.
 func (t *translator) aliveBefore(k int, in []map[int32]bool) map[int32]bool {
 	alive := map[int32]bool{}
 	b := &t.blocks[k]
@@ -199,7 +198,7 @@ func isBarrier(in *ptx.Inst) bool { return in.Op == opBar && in.EndsBlock() }
 
 var opBar = ptx.OpOf("bar")
 
-// cType is the type of the C variable for a register.
+// cType returns the type of the C variable for a register.
 func cType(t ptx.Type) string {
 	switch {
 	case t == ptx.Pred:

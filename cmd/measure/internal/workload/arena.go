@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Address is where an arena lies on the device. Peers map it there, too.
+// Address is the address of an arena on the device. Peers map it there, too.
 const Address = 1 << 40
 
 // Arena is device memory that other processes can map. It is a lane.Memory.
@@ -43,7 +43,7 @@ func NewArena(size int) (*Arena, error) {
 	return a, nil
 }
 
-// Close gives the memory back.
+// Close unmaps the memory.
 func (a *Arena) Close() error {
 	if err := unix.Munmap(a.mem); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (a *Arena) Close() error {
 	return a.File.Close()
 }
 
-// Region finds the allocation that holds an address.
+// Region returns the allocation that contains an address.
 func (a *Arena) Region(addr uint64) (base uint64, mem []byte) {
 	for _, b := range a.buffers {
 		if addr-b.Address < uint64(len(b.Mem)) {
@@ -64,7 +64,7 @@ func (a *Arena) Region(addr uint64) (base uint64, mem []byte) {
 // Beside returns nothing: the workload's kernels access no memory beside their buffers.
 func (a *Arena) Beside(uint64, uint64) []byte { return nil }
 
-// alloc gives memory on pages of its own.
+// alloc allocates memory on pages of its own.
 func (a *Arena) alloc(size, _ uint64) (addr uint64, mem []byte, err error) {
 	at := a.next
 	if uint64(a.Size-at) < size {

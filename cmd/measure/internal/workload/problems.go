@@ -20,8 +20,8 @@ func matmul(b *builder) {
 	b.result = z
 }
 
-// Two stages at a time while sections are too long for shared memory; then the
-// rest. The first kernel reads the input, the others what it left.
+// Two stages at a time while sections are too long for shared memory; then the rest. The first kernel reads
+// the input, the others the previous one's output.
 func walsh(b *builder) {
 	const n, section = 1 << 19, 2048
 	b.module("walsh")

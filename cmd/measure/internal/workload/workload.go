@@ -1,8 +1,8 @@
-// Package workload has the kernels that the software accelerator is measured
-// with: their modules, inputs and launches, the same in every run.
+// Package workload contains the kernels for measuring the software accelerator: their modules, inputs and
+// launches, the same in every run.
 //
-// A workload runs in the engine itself, without a driver or a daemon, or in
-// another process that shares its memory.
+// A workload runs in the engine itself, without a driver or a daemon, or in another process that maps its
+// memory.
 package workload
 
 import (
@@ -27,8 +27,7 @@ type Workload struct {
 	Module   *ptx.Module
 	OpenCL   string // source of the same kernels, with the same parameters
 	Launches []Launch
-	// Tolerance is the relative error that approximate functions may lead to; 0:
-	// results agree to the bit.
+	// Tolerance is the relative error that approximate functions may cause; 0: results agree to the bit.
 	Tolerance float64
 
 	arena  *Arena
@@ -71,13 +70,13 @@ func New(name string) (*Workload, error) {
 	return b.Workload, nil
 }
 
-// Arena is the memory that the workload has.
+// Arena returns the workload's memory.
 func (w *Workload) Arena() *Arena { return w.arena }
 
-// Close gives the workload's memory back.
+// Close frees the workload's memory.
 func (w *Workload) Close() error { return w.arena.Close() }
 
-// Clear forgets the results of a run.
+// Clear erases the results of a run.
 func (w *Workload) Clear() {
 	for _, b := range w.clear {
 		clear(b.Mem)
@@ -98,7 +97,7 @@ func (w *Workload) Run(cores int) error {
 	return nil
 }
 
-// Result is a copy of what the last run computed.
+// Result returns a copy of the last run's result.
 func (w *Workload) Result() []float32 {
 	words := make([]float32, len(w.result.Mem)/4)
 	for i := range words {
@@ -107,7 +106,7 @@ func (w *Workload) Result() []float32 {
 	return words
 }
 
-// Compare says where two results differ by more than the tolerance.
+// Compare returns an error if two results differ by more than the tolerance.
 func (w *Workload) Compare(got, want []float32) error {
 	if len(got) != len(want) {
 		return errors.New("results of two lengths")
