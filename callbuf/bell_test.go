@@ -7,8 +7,8 @@ import (
 
 const bellFeatures = FeatureApart | FeatureBell
 
-// A poller of another kernel that has been idle for a while is woken by a ring, which
-// only who finds it asleep sends, and only one of several.
+// A poller of another kernel that has been idle for a while is woken by a ring; only a guest that finds it
+// asleep rings, and only one of several.
 func TestBell(t *testing.T) {
 	h, g, mem := pairWith(t, small(), bellFeatures)
 	rings := 0
@@ -51,8 +51,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// A ring without a packet wakes nobody, and one that is lost costs a slice. Unpark does,
-// also if it came before.
+// A ring without a packet does not end the sleep, and a lost one costs a slice. Unpark ends it, also if it
+// came before.
 func TestBellFalseAndLost(t *testing.T) {
 	h, g, mem := pairWith(t, small(), bellFeatures)
 	h.Park(0)
@@ -93,7 +93,7 @@ func TestBellFalseAndLost(t *testing.T) {
 	<-awake
 }
 
-// A guest rings where it was told how, and only if the segment has a bell.
+// A guest rings only with RingBy, and only if the segment has a bell.
 func TestNoBell(t *testing.T) {
 	_, g, mem := pairWith(t, small(), FeatureApart)
 	g.RingBy(func() { t.Error("rung") })
@@ -103,11 +103,11 @@ func TestNoBell(t *testing.T) {
 	}
 }
 
-// Who has a poller's segment on the host wakes it when the guest has taken back that it
-// sleeps, and not before.
+// A process that maps a poller's segment on the host wakes it when the guest has cleared the sleep mark, and
+// not before.
 func TestRouse(t *testing.T) {
 	h, g, mem := pairWith(t, small(), bellFeatures|FeatureRouse)
-	g.RingBy(func() {}) // others do
+	g.RingBy(func() {}) // other processes do
 	parked := word32(mem, offPollerParked)
 	h.Park(0)
 	h.idleSince = time.Now().Add(-time.Minute)

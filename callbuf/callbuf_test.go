@@ -57,7 +57,7 @@ func pairWith(t testing.TB, g Geometry, features uint64) (*Host, *Guest, []byte)
 
 func living() error { return nil }
 
-// payloadOf is the most that a packet of some slots carries.
+// payloadOf returns the limit of the payload of a packet of some slots.
 func payloadOf(slots int) int { return firstPayload + (slots-1)*slotBody }
 
 func TestPacketsArriveWholeAndInOrder(t *testing.T) {
@@ -100,8 +100,8 @@ func arriveWhole(t *testing.T, h *Host, g *Guest, most int) {
 	}
 }
 
-// Many producers share a ring that is far too small for them: nothing is lost,
-// and each producer's packets keep their order.
+// Many producers share a ring that is far too small for them: nothing is lost, and each producer's packets
+// keep their order.
 func TestProducersShareTheRing(t *testing.T) {
 	h, g, _ := pair(t, small())
 	const producers, each = 8, 5000
@@ -161,8 +161,7 @@ func TestHeadFollowsWhatWasServed(t *testing.T) {
 	}
 }
 
-// A producer that has seen how far the ring was read, and says that it waits for
-// more, is not forgotten.
+// A producer that has read the head, and then marks itself as waiting for more, is not forgotten.
 func TestProducersAreNotForgotten(t *testing.T) {
 	h, _, mem := pair(t, small())
 	head, waiting := word32(mem, offHead), word32(mem, offProducersWaiting)
@@ -253,7 +252,7 @@ func TestCallersNoticeADeadHost(t *testing.T) {
 		t.Fatalf("call: %v", err)
 	}
 	var err error
-	for err == nil { // the ring fills up and nobody reads it
+	for err == nil { // the ring fills up without a reader
 		err = g.Send(Header{}, make([]byte, 1000), func() error { return dead })
 	}
 	if !errors.Is(err, dead) {
@@ -285,7 +284,7 @@ func TestHostRefuses(t *testing.T) {
 			}
 			c.spoil(mem, h.l)
 			var p Packet
-			for range 2 { // the second look finds the ring dead
+			for range 2 { // the second call finds the ring dead
 				ok, err := h.Next(&p)
 				if ok || !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), c.errHas) {
 					t.Fatalf("got %v, %v", ok, err)
@@ -335,8 +334,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A reply may be late to wake: what a caller says of its sleep, perhaps already of
-// the next, is left alone.
+// A reply may be late to wake: a caller's sleep mark, perhaps already of the next sleep, is left unchanged.
 func TestReplyLeavesSleeperAlone(t *testing.T) {
 	h, _, mem := pair(t, small())
 	waiting := word32(mem, uint64(h.Layout().ReplyOffset)+5*ReplyBytes+4)
@@ -346,8 +344,8 @@ func TestReplyLeavesSleeperAlone(t *testing.T) {
 	}
 }
 
-// Whoever waits at an event's word is answered once, as by a reply; whatever else
-// a guest writes there moves nothing.
+// A thread that waits at an event's word is answered once, like by a reply; any other value that a guest
+// writes there has no effect.
 func TestEventWaiter(t *testing.T) {
 	h, g, mem := pair(t, small())
 	word := uint64(h.Layout().EventOffset) + 3*eventBytes
@@ -401,8 +399,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The golden files are the wire format: a person can read them, and the C
-// library is held to the same ones.
+// The golden files are the wire format: a person can read them, and the C library is tested against the same
+// ones.
 func TestGolden(t *testing.T) {
 	golden := func(name string, got []byte) {
 		t.Helper()
@@ -486,16 +484,16 @@ func FuzzHost(f *testing.F) {
 			arg := steps[1]
 			switch steps[0] % 4 {
 			case 0:
-				if tail.Load()-h.next > h.l.RingSlots { // spoilt: send where the host looks
+				if tail.Load()-h.next > h.l.RingSlots { // corrupted: send where the host reads
 					tail.Store(h.next)
 				}
-				head.Store(h.next) // or Send would wait for a head that was spoilt
+				head.Store(h.next) // or Send would wait for a corrupted head
 				n := min(int(arg)*130, MaxPayload)
 				if tail.Load()-h.next+slotsFor(n) > h.l.RingSlots {
 					continue // no room
 				}
 				err := g.Send(Header{Op: uint16(arg), Flags: uint16(arg & 1), ReplySlot: uint16(arg % 8), ReplyTag: 1}, make([]byte, n), nil)
-				if err != nil && (n <= payloadOf(plainPacketSlots) || !errors.Is(err, ErrTooLarge)) { // it may be spoilt what the host takes
+				if err != nil && (n <= payloadOf(plainPacketSlots) || !errors.Is(err, ErrTooLarge)) { // the host's limit may be corrupted
 					t.Fatal(err)
 				}
 			case 1: // anywhere in header, ring and reply slots
@@ -547,7 +545,7 @@ func FuzzRendezvous(f *testing.F) {
 	})
 }
 
-// BenchmarkCall is the round trip of an empty call between two goroutines.
+// BenchmarkCall measures the round trip of an empty call between two goroutines.
 func BenchmarkCall(b *testing.B) {
 	h, g, _ := pair(b, DefaultGeometry())
 	h.SetSpin(time.Second)
@@ -577,7 +575,8 @@ func BenchmarkCall(b *testing.B) {
 	wg.Wait()
 }
 
-// A packet beside the ring is found before those in it, also when it is full, and only where the host looks there.
+// A packet beside the ring is found before those in it, also when the ring is full, and only if the host
+// reads there.
 func TestBesideTheRing(t *testing.T) {
 	h, g, mem := pair(t, small())
 	var p Packet
@@ -625,7 +624,8 @@ func TestBesideTheRing(t *testing.T) {
 	}
 }
 
-// The host's last words reach the guest once, cut to what there is room for, and the first ones stay until they were taken.
+// The host's last words reach the guest once, truncated to the room for them, and the first ones stay until
+// they were taken.
 func TestLastWords(t *testing.T) {
 	h, g, _ := pair(t, small())
 	if got := g.LastWords(); got != "" {

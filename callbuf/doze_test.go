@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Where neither side can wake the other, each looks for itself: no call takes as long as
-// the slices in which one sleeps that waits to be woken.
+// Where neither side can wake the other, each polls: no call takes as long as the slices of a sleep that ends
+// by a wake-up.
 func TestApart(t *testing.T) {
 	h, g, mem := pairWith(t, small(), FeatureApart)
 	h.SetSpin(0)
@@ -45,18 +45,18 @@ func TestApart(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(took) // a busy host may keep some of them waiting
+	slices.Sort(took) // on a busy host some may have to wait
 	if d := took[len(took)/2]; d > waitSlice/4 {
 		t.Errorf("half of the calls took %v and more", d)
 	}
 }
 
-// A poller that dozes is roused at once, also when it wasn't dozing yet.
+// A polling poller is woken at once, also if it was not polling yet.
 func TestApartUnpark(t *testing.T) {
 	h, _, _ := pairWith(t, small(), FeatureApart)
 	h.Unpark()
 	h.Park(time.Hour)
-	done := make(chan struct{}) // the segment has to be there until then
+	done := make(chan struct{}) // the segment must exist until then
 	time.AfterFunc(20*time.Millisecond, func() { h.Unpark(); close(done) })
 	h.Park(time.Hour)
 	<-done

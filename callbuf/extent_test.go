@@ -82,7 +82,7 @@ func TestBadExtents(t *testing.T) {
 	}
 }
 
-// What is mapped in pieces is one piece of memory, in the order of the pieces.
+// Parts are mapped as one piece of memory, in their order.
 func TestMapParts(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "parts")
 	if err != nil {

@@ -33,8 +33,8 @@ func glob(t testing.TB, pattern string) []string {
 	return files
 }
 
-// Each .good file is accepted, and its effective form, which stands after the
-// line "---", is what Marshal prints of the tables it names.
+// Each .good file is accepted, and its effective form, after the line "---", is Marshal's output of the
+// tables it names.
 func TestGood(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.good") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// after finds a whole line and returns what follows it.
+// after returns the text after a whole line.
 func after(text, line string) (string, bool) {
 	if rest, ok := strings.CutPrefix(text, line); ok {
 		return rest, true
@@ -136,7 +136,7 @@ func TestFullExampleIsComplete(t *testing.T) {
 	}
 }
 
-// What a .bad file can't show: bytes that aren't text, and what this build has.
+// Cases that a .bad file can't contain: bytes that aren't text, and properties of this build.
 func TestRefused(t *testing.T) {
 	many := strings.Repeat("[[domain]]\n", MaxDomains)
 	for want, c := range map[string]struct {
@@ -318,7 +318,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// An accelerator that runs follows in all that is hot, and in nothing else.
+// A running accelerator adopts all hot keys, and no others.
 func TestFollowing(t *testing.T) {
 	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond,
 		DebtAF: 33, ByCredits: true, Ahead: time.Millisecond, CPUFollows: true}
@@ -402,8 +402,7 @@ last = '''
 	}
 }
 
-// Whatever is accepted prints to something that means the same; whatever is
-// refused says why, on lines of the file.
+// An accepted configuration prints to an equal one; a refused one gives errors with lines of the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"examples/*.toml", "testdata/*.good", "testdata/*.bad"} {
 		for _, file := range glob(f, pattern) {
@@ -433,8 +432,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A specification promises domains something by name: as the template of each would,
-// so that a domain's own table has the last word.
+// A specification promises values to domains by name: they act like the template, so a domain's own table
+// takes precedence.
 func TestSpecification(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.spec")
 	if err := os.WriteFile(path, []byte("the entries"), 0o644); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Each file has those of a configuration, and as "want" their mistakes, or lines of their meaning.
+// Each file contains the files of a configuration, and as "want" their mistakes, or lines of the effective
+// form.
 func TestDropIns(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.files") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
-// Without a file and drop-ins there is no configuration; a directory that can't be read isn't one without files.
+// Without a file and drop-ins there is no configuration; an unreadable directory isn't one without files.
 func TestNoDropIns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pegasus.toml")
 	if _, err := Load(path, options); err == nil || Exists(path) {
@@ -79,7 +80,7 @@ func TestNoDropIns(t *testing.T) {
 	}
 }
 
-// The TOML of the pages for operators can be put beside each of the examples as it stands.
+// The TOML of the operators' pages can be added to each of the examples unchanged.
 func TestPagesBesideExamples(t *testing.T) {
 	blocks := regexp.MustCompile("(?ms)^```toml\n(.*?)^```$")
 	for _, page := range []string{"kvm.md"} {
@@ -89,7 +90,7 @@ func TestPagesBesideExamples(t *testing.T) {
 		}
 		for _, example := range glob(t, "examples/*.toml") {
 			for i, m := range found {
-				if strings.HasPrefix(string(m[1]), "[[accelerator]]\ncpu_follows_gpu") { // keys of an accelerator that is there
+				if strings.HasPrefix(string(m[1]), "[[accelerator]]\ncpu_follows_gpu") { // keys of the accelerator that the example has
 					continue
 				}
 				path := filepath.Join(t.TempDir(), "pegasus.toml")

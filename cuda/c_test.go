@@ -14,15 +14,15 @@ import (
 	"pegasus/cuda"
 )
 
-// The C side of what this package describes, held to the same facts. The guest
-// library is built here, so that the tests see the tree as it is.
+// Tests of the C side of this package's data against the same facts. The guest library is built here, so that
+// the tests see the current tree.
 
 const (
 	guestSource  = "../guest/libcuda"
 	guestInclude = "../guest/include"
 )
 
-// compiler skips the test where there is none.
+// compiler returns the C compiler, or skips the test without one.
 func compiler(t *testing.T) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -52,8 +52,8 @@ func buildProgram(t *testing.T, source string, flags ...string) string {
 	return program
 }
 
-// library is the guest library, built once for all tests, in a directory that
-// TestMain removes; every symbol of it is resolved.
+// library returns the guest library, built once for all tests, in a directory that TestMain removes; every
+// symbol of it is resolved.
 var library = sync.OnceValues(func() (string, error) {
 	sources, err := filepath.Glob(filepath.Join(guestSource, "*.c"))
 	if err != nil {
@@ -79,7 +79,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildLibrary is the directory of the guest library.
+// buildLibrary returns the directory of the guest library.
 func buildLibrary(t *testing.T) string {
 	t.Helper()
 	compiler(t)
@@ -90,9 +90,8 @@ func buildLibrary(t *testing.T) string {
 	return dir
 }
 
-// fakeCore is a directory with the generated part of the guest library and, in
-// fake.c, everything behind it that the program does not define: functions that
-// succeed and do nothing.
+// fakeCore returns a directory with the generated part of the guest library and, in fake.c, all functions
+// behind it that the program does not define: they succeed and do nothing.
 func fakeCore(t *testing.T, program string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -204,7 +203,7 @@ func TestHeaderVersions(t *testing.T) {
 	}
 }
 
-// symbolsOf are the names that nm prints, sorted.
+// symbolsOf returns the names that nm prints, sorted.
 func symbolsOf(t *testing.T, option, file string) []string {
 	t.Helper()
 	var names []string
@@ -216,7 +215,7 @@ func symbolsOf(t *testing.T, option, file string) []string {
 	return names
 }
 
-// The library shows the symbols of the table, and our own extensions, and nothing else.
+// The library exports the symbols of the table, and our own extensions, and no others.
 func TestLibraryExportsTheTable(t *testing.T) {
 	var want []string
 	for _, s := range cuda.Symbols() {
@@ -264,8 +263,8 @@ func TestResolverAnswersTheTable(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// Without a host no device is there: all symbols but the few that may come before
-// cuInit say that the driver is not initialised, whatever they are given.
+// Without a host there is no device: all symbols except the few that may come before cuInit return that the
+// driver is not initialised, for any arguments.
 func TestAbsurdCallsWithoutHost(t *testing.T) {
 	dir, program := buildLibrary(t), filepath.Join(t.TempDir(), "absurd")
 	command(t, compiler(t), append(slices.Clone(cFlags), "-pthread", "-o", program, "../test/programs/absurd.c", "-L"+dir, "-lcuda", "-Wl,-rpath,"+dir)...)

@@ -15,7 +15,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// record is what every operation's arguments and results can do.
+// record is the common interface of all operations' arguments and results.
 type record interface {
 	Decode([]byte) bool
 	Append([]byte) []byte
@@ -65,7 +65,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The fixed part has one length; what follows it may have any.
+// The fixed part has one length; the part after it may have any.
 func TestLengths(t *testing.T) {
 	for _, g := range goldenRecords {
 		b := make([]byte, g.fixed+1)
@@ -105,7 +105,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Nothing is allocated on the way of a call.
+// A call allocates nothing.
 func TestDispatchAllocatesNothing(t *testing.T) {
 	args := cuda.LaunchArgs{Function: 1 << 32, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Params: make([]byte, 64)}
 	payload := args.Append(nil)

@@ -9,8 +9,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// FuzzAccounts makes events out of bytes for policies of which one lends the compute
-// engine and another the copy engines.
+// FuzzAccounts makes events from bytes for two policies, one lending the compute engine, the other the copy
+// engines.
 func FuzzAccounts(f *testing.F) {
 	f.Add([]byte("one engine here, another there; they do not wait for each other"))
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 40, 0, 1, 40, 1, 2, 40, 0, 2, 90, 0, 1, 90, 0, 1, 90, 1, 2, 200, 9, 200, 140, 1, 2, 200, 99, 255})
@@ -35,7 +35,7 @@ type engines struct {
 	sched *Scheduler
 	now   Time
 	seq   uint64
-	work  map[ID]*[numClasses]bool // attached domains, and what they have to do
+	work  map[ID]*[numClasses]bool // attached domains, and their work
 	open  map[ID]*[numClasses]bool
 	log   strings.Builder
 }
@@ -104,8 +104,8 @@ func (e *engines) head(d Domain, c Class, waits bool) {
 	e.sched.Step(e.now, &Event{Kind: Head, Domain: d, Class: c, Request: r})
 }
 
-// ready follows the scheduler's actions: of each class at most one gate is open, and
-// one is, or will be, if there is work for it.
+// ready follows the scheduler's actions. It checks that at most one gate of each class is open, and that one
+// is, or will be, if there is work for it.
 func (e *engines) ready() {
 	for _, a := range e.sched.Ready(e.now) {
 		fmt.Fprintf(&e.log, "%d %s\n", e.now, spell(a))

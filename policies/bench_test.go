@@ -12,8 +12,8 @@ import (
 // timed are the policies that decide more often than once per domain.
 var timed = slices.DeleteFunc(Names(), func(name string) bool { return name == "none" })
 
-// BenchmarkDecision measures one turn of the scheduler: the end of a lease, what
-// it used, and the next one. Besides the mean it reports the 99th percentile.
+// BenchmarkDecision measures one turn of the scheduler: the end of a lease, its use, and the next lease.
+// Besides the mean it reports the 99th percentile.
 func BenchmarkDecision(b *testing.B) {
 	for _, name := range timed {
 		for _, mode := range []Mode{Production, Paper} {
@@ -69,7 +69,7 @@ func newCrowd(tb testing.TB, name string, mode Mode, n int) *crowd {
 	return c
 }
 
-// sample has 16 domains, or all, whose vCPUs run.
+// sample returns a sample in which the vCPUs of 16 domains, or of all, run.
 func (c *crowd) sample() *vcpu.Sample {
 	s := &vcpu.Sample{At: c.now, Quality: vcpu.Exact}
 	for id := range min(c.n, 16) {
@@ -79,7 +79,7 @@ func (c *crowd) sample() *vcpu.Sample {
 	return s
 }
 
-// asks lets a domain have work.
+// asks gives a domain work.
 func (c *crowd) asks(id ID) {
 	c.seq++
 	d := Domain{ID: id}
@@ -88,15 +88,14 @@ func (c *crowd) asks(id ID) {
 	c.s.Step(c.now, &Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
-// ask lets the holder's next request and the next schedule come.
+// ask submits the holder's next request and the next sample.
 func (c *crowd) ask() {
 	c.asks(c.holder)
 	c.seen.At = c.now
 	c.s.Step(c.now, &Event{Kind: Observe, Sample: c.seen})
 }
 
-// turn lets the holder's lease end, when the scheduler says or when everything was
-// used that was lent.
+// turn ends the holder's lease, when the scheduler decides or when all of it was used.
 func (c *crowd) turn() {
 	if next := c.s.Next(); next < Forever {
 		c.now = next
@@ -109,16 +108,15 @@ func (c *crowd) turn() {
 	c.ready()
 }
 
-// ready notes whose gate is open.
+// ready tracks the open gate.
 func (c *crowd) ready() {
 	if actions := c.s.Ready(c.now); len(actions) > 0 {
 		c.holder = actions[len(actions)-1].Domain
 	}
 }
 
-// TestDecisionsDoNotAllocate counts what a turn allocates, once everything has
-// grown to its size. In a hurry, as under the race detector, which has one goroutine
-// to watch here, there are fewer domains.
+// TestDecisionsDoNotAllocate counts the allocations of a turn, once everything has grown to its size. In a
+// short run, such as under the race detector, which has one goroutine to watch here, there are fewer domains.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	domains := 10_000
 	if testing.Short() {

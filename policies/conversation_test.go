@@ -15,9 +15,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into the conversations")
 
-// TestConversations plays the files in testdata/conversations. Each line is said
-// to a scheduler at the current time, several things at once being separated by
-// semicolons; lines beginning with > are what it must answer.
+// TestConversations plays the files in testdata/conversations. Each line is an input of a scheduler at the
+// current time, several inputs at once being separated by semicolons; lines beginning with > are the expected
+// output.
 //
 //	policy NAME [paper] [tick D] [cap D] [yield D] [scan D] [debt N] [boost N] [skip N]
 //	     [order fifo|fp|edf] [accounts mrq] [arrival on] [launches N] [mean D] [limit %]
@@ -33,14 +33,14 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 //	ends ID D [copy]
 //	             one took D
 //	sample ID [runs | next ‰] [rem CREDITS], …
-//	             the hypervisor's schedule: whose vCPU runs, or for how much of the
-//	             coming period, and what CPU credit is left; sample old D, …: it is
-//	             that old; sample none: nothing is known
-//	wait D       lets time pass; the scheduler is asked whenever it wanted to be
+//	             the hypervisor's schedule: the domain's vCPU runs, or for which part of
+//	             the coming period, and the CPU credit left; sample old D, …: its age;
+//	             sample none: nothing is known
+//	wait D       advances time, calling Ready whenever it is due
 //	why          prints the explanation
 //	loaded       prints whether placement shall avoid the accelerator
 //	refused ID   prints which slot refuses the domain's request
-//	used         prints what each domain has used, and nobody
+//	used         prints the use of each domain, and of absent ones
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conversations/*.txt")
 	if err != nil || len(files) == 0 {
@@ -77,7 +77,7 @@ func converse(t *testing.T, file string) {
 	t.Errorf("the conversation went otherwise:\n%s\nin the file:\n%s", got, text)
 }
 
-// conversation is a scheduler being talked to.
+// conversation is a scheduler with the state of a conversation.
 type conversation struct {
 	out   strings.Builder
 	sched *Scheduler
@@ -132,7 +132,7 @@ func (c *conversation) tell(t *testing.T, words []string) {
 	}
 }
 
-// asks makes the event that a request waits at a gate.
+// asks returns the event of a request that waits at a gate.
 func (c *conversation) asks(t *testing.T, words []string) *Event {
 	e := &Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
 	if d := length(t, words[2]); d > 0 {
@@ -158,7 +158,7 @@ func (c *conversation) asks(t *testing.T, words []string) *Event {
 	return e
 }
 
-// wait lets d pass, asking the scheduler whenever it wants to be asked.
+// wait advances time by d, calling Ready whenever it is due.
 func (c *conversation) wait(d time.Duration) {
 	end := c.now.Add(d)
 	for asked := 0; c.sched.Next() <= end; asked++ {
@@ -258,7 +258,7 @@ func option(t *testing.T, o *Options, what, value string) {
 	}
 }
 
-// sampleOf makes a sample of the words of a line: a domain's part ends with a comma.
+// sampleOf returns a sample from the words of a line: a domain's part ends with a comma.
 func sampleOf(t *testing.T, now Time, words []string) *vcpu.Sample {
 	t.Helper()
 	s := &vcpu.Sample{At: now, Period: 30 * ms, Quality: vcpu.Exact}

@@ -8,8 +8,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// TestCoSchedChooses has balances of 10, -50 and 40 credits, and only domain 2's
-// vCPU runs: it is next, and when none runs, domain 3.
+// TestCoSchedChooses has balances of 10, -50 and 40 credits, and only domain 2's vCPU runs: it is next, and
+// when none runs, domain 3.
 func TestCoSchedChooses(t *testing.T) {
 	for _, mode := range []Mode{Production, Paper} {
 		for _, c := range []struct {
@@ -17,7 +17,7 @@ func TestCoSchedChooses(t *testing.T) {
 			want ID
 		}{{[]ID{2}, 2}, {nil, 3}, {[]ID{1, 2}, 1}, {[]ID{9}, 3}} {
 			p := mustNew(t, "cosched", mode).(*coordinated)
-			p.begun = true // nothing more is shared out
+			p.begun = true // no more time is shared out
 			for id, balance := range map[ID]int64{1: 10, 2: -50, 3: 40} {
 				p.Attach(0, Domain{ID: id})
 				p.Wake(0, id, ContextOpened)
@@ -38,8 +38,9 @@ func TestCoSchedChooses(t *testing.T) {
 	}
 }
 
-// TestCoSchedInStep has slices as long as ticks: of two domains, and a third that wants no accelerator, in turn. Each
-// decision falls into a slice's last milliseconds, so who runs then has no more of the window than those.
+// TestCoSchedInStep has slices as long as ticks: two domains, and a third without accelerator work, in turn.
+// Each decision falls into a slice's last milliseconds, so the domain that runs then has no more of the
+// window than those.
 func TestCoSchedInStep(t *testing.T) {
 	for _, mode := range []Mode{Production, Paper} {
 		p := mustNew(t, "cosched", mode).(*coordinated)
@@ -50,7 +51,7 @@ func TestCoSchedInStep(t *testing.T) {
 		}
 		tick := p.opt.Tick
 		left := tick / 10
-		slice := func(n int) ID { return ID(n%3 + 1) } // whose it is
+		slice := func(n int) ID { return ID(n%3 + 1) } // owner of the slice
 		for n := range 300 {
 			now := Time(time.Duration(n+1)*tick - left)
 			s := &vcpu.Sample{At: now, Quality: vcpu.Shadow}
@@ -77,8 +78,8 @@ func TestCoSchedInStep(t *testing.T) {
 	}
 }
 
-// TestExtraTicks has an objective of half the time, of which 380 ms were given in
-// the last second: the next four windows are longer by a tick.
+// TestExtraTicks has an objective of half the time, of which 380 ms were given in the last second: the next
+// four windows are longer by a tick.
 func TestExtraTicks(t *testing.T) {
 	for _, c := range []struct {
 		slo            int
@@ -87,10 +88,10 @@ func TestExtraTicks(t *testing.T) {
 		want           int
 	}{
 		{500, 380 * ms, time.Second, false, 4},
-		{500, 485 * ms, time.Second, false, 0}, // less than half a tick is nothing
+		{500, 485 * ms, time.Second, false, 0}, // less than half a tick counts as nothing
 		{500, 484 * ms, time.Second, false, 1},
 		{500, 700 * ms, time.Second, false, 0},
-		{500, 380 * ms, 499 * ms, false, 0}, // it did not want more
+		{500, 380 * ms, 499 * ms, false, 0}, // its demand was not higher
 		{500, 380 * ms, 500 * ms, false, 4},
 		{500, 380 * ms, time.Second, true, 0},
 		{0, 0, time.Second, false, 0},
@@ -141,7 +142,7 @@ func checkTop(t *testing.T, line *tournament, entrants []*partner, pot uint64) {
 			continue
 		}
 		if x := e.at(pot, line.most); best == nil || x > best.at(pot, line.most) {
-			best = e // of equals the one with the lower place comes first
+			best = e // among equals the one with the lower place comes first
 		}
 	}
 	if top := line.top(pot); top != best {
@@ -149,8 +150,8 @@ func checkTop(t *testing.T, line *tournament, entrants []*partner, pot uint64) {
 	}
 }
 
-// TestAloneNeverWaits has one domain, whatever the hypervisor says: its gate opens
-// with its first work and stays open.
+// TestAloneNeverWaits has one domain, with any schedule of the hypervisor: its gate opens with its first work
+// and stays open.
 func TestAloneNeverWaits(t *testing.T) {
 	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched"} {
 		for _, mode := range []Mode{Production, Paper} {

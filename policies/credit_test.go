@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestCreditIsClamped: whoever is a period ahead or behind begins at 0 again.
+// TestCreditIsClamped: a unit that is a period ahead or behind restarts at 0.
 func TestCreditIsClamped(t *testing.T) {
 	for _, c := range []struct{ credit, income, periods, want time.Duration }{
 		{20, 15, 1, 0},
@@ -47,10 +47,10 @@ func TestCreditIsRefilledPeriodByPeriod(t *testing.T) {
 	}
 }
 
-// TestUsedPerWindow: the window begins anew with the first tick after its end, and
-// what was used in the one before counts until then.
+// TestUsedPerWindow: the window begins anew with the first tick after its end, and the use in the one before
+// counts until then.
 func TestUsedPerWindow(t *testing.T) {
-	const period, window = 30 * ms, 100 * ms // that is 120 ms
+	const period, window = 30 * ms, 100 * ms // rounded up to 120 ms
 	p := purse{busy: 50 * ms}
 	for _, c := range []struct{ tick, known, over, busy time.Duration }{
 		{90 * ms, 50 * ms, 90 * ms, 50 * ms},
@@ -66,7 +66,7 @@ func TestUsedPerWindow(t *testing.T) {
 	}
 }
 
-// TestUsedOnAverage: the running mean follows what was used, and forgets it.
+// TestUsedOnAverage: the running mean follows the use, and forgets it.
 func TestUsedOnAverage(t *testing.T) {
 	var p purse
 	for range 200 {

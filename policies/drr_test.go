@@ -8,7 +8,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// TestCostsAreLearned: what a domain's requests cost per byte and per thread.
+// TestCostsAreLearned: the costs of a domain's requests per byte and per thread are learned.
 func TestCostsAreLearned(t *testing.T) {
 	d := newRounds(Defaults(Production))
 	c := &tenant{}
@@ -38,8 +38,8 @@ func TestCostsAreLearned(t *testing.T) {
 	}
 }
 
-// A group gets its quantum once a round, however its members' requests overlap, and
-// keeps what it was given for a request that runs.
+// A group gets its quantum once a round, even if its members' requests overlap, and keeps the time given for
+// a running request.
 func TestRoundsOfGroups(t *testing.T) {
 	for _, mode := range []Mode{Production, Paper} {
 		for _, kernel := range []time.Duration{ms, 5 * ms, 10 * ms} {
@@ -60,8 +60,7 @@ func TestRoundsOfGroups(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSkipped compares the visits that are computed with visits one after
-// the other, as published.
+// TestRoundsAreSkipped compares the computed visits with visits one after the other, as published.
 func TestRoundsAreSkipped(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 7))

@@ -9,8 +9,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// FuzzScheduler makes events out of bytes and holds every policy to what must be
-// true whatever happens.
+// FuzzScheduler makes events from bytes and checks the invariants of every policy.
 func FuzzScheduler(f *testing.F) {
 	f.Add([]byte("attach some, let them come and go"))
 	f.Add([]byte{0, 1, 9, 0, 2, 9, 32, 1, 0, 32, 2, 0, 96, 1, 255, 128, 0, 200, 64, 1, 0, 192, 2, 0})
@@ -34,8 +33,7 @@ func FuzzScheduler(f *testing.F) {
 	})
 }
 
-// play feeds events made of data, three bytes each, to a scheduler, and returns
-// what it did.
+// play feeds events made from data, three bytes each, to a scheduler, and returns its decisions.
 func play(t *testing.T, name string, mode Mode, data []byte) string {
 	p, err := New(name, optionsOf(mode, data))
 	if err != nil {
@@ -49,7 +47,7 @@ func play(t *testing.T, name string, mode Mode, data []byte) string {
 	return w.log.String()
 }
 
-// optionsOf makes options of the length of data.
+// optionsOf makes options from the length of data.
 func optionsOf(mode Mode, data []byte) Options {
 	o := Defaults(mode)
 	o.DebtAF = len(data) % 4
@@ -72,7 +70,7 @@ type watch struct {
 	seq     uint64        // of requests
 }
 
-// head tells what waits at a domain's gate: another request, if it has work.
+// head reports the request that waits at a domain's gate: another one, if the domain has work.
 func (w *watch) head(d Domain) {
 	r := Request{}
 	if w.work[d.ID] {
@@ -83,7 +81,7 @@ func (w *watch) head(d Domain) {
 	w.sched.Step(w.now, &Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
-// promiseOf makes a promise of three bytes.
+// promiseOf makes a promise from three bytes.
 func promiseOf(what, who, how byte) vcpu.Promise {
 	p := vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4, SLO: int(who) * 3}
 	p.Throughput, p.Interactive = how&32 != 0, how&64 != 0
@@ -156,7 +154,7 @@ func (w *watch) sample(what, who, how byte) *vcpu.Sample {
 	return s
 }
 
-// pass lets time pass, stopping whenever the scheduler wants to be asked.
+// pass advances time, stopping whenever the scheduler is due.
 func (w *watch) pass(d time.Duration) {
 	end := w.now.Add(d)
 	for w.sched.Next() <= end {
@@ -181,7 +179,7 @@ func (w *watch) ready() {
 	w.accounts()
 }
 
-// follow applies an action as a gate page would.
+// follow applies an action like a gate page.
 func (w *watch) follow(a Action) {
 	gen, open := w.open[a.Domain]
 	switch {
@@ -198,7 +196,7 @@ func (w *watch) follow(a Action) {
 	}
 }
 
-// gates checks who may submit.
+// gates checks which gates are open.
 func (w *watch) gates() {
 	stats := w.sched.Stats(nil)
 	wanted := false
@@ -218,9 +216,9 @@ func (w *watch) gates() {
 		if len(w.open) > 1 {
 			w.t.Fatalf("several gates are open: %v", w.open)
 		}
-		q, mayWait := w.sched.accounts[0].policy.(*queue) // until a time
+		q, mayWait := w.sched.accounts[0].policy.(*queue) // for a limited time
 		if mayWait {
-			wanted = q.wanted() // what was lent already may still run
+			wanted = q.wanted() // a lent request may still run
 		}
 		if wanted && len(w.open) == 0 && !(mayWait && w.sched.Next() < Forever) {
 			w.t.Fatalf("%T: nobody may submit, though there is work: %v", w.sched.accounts[0].policy, w.work)
@@ -240,7 +238,7 @@ func (w *watch) accounts() {
 	w.sound(w.sched.accounts[0].policy)
 }
 
-// sound checks what a policy keeps.
+// sound checks a policy's state.
 func (w *watch) sound(p Policy) {
 	switch p := p.(type) {
 	case *fair:
@@ -257,7 +255,7 @@ func (w *watch) sound(p Policy) {
 	}
 }
 
-// wanted says whether a request waits that was not lent yet.
+// wanted reports whether a request waits that has not been lent.
 func (q *queue) wanted() bool {
 	for _, c := range q.tenants {
 		if c.pending() {
@@ -267,8 +265,8 @@ func (q *queue) wanted() bool {
 	return false
 }
 
-// lines checks that every domain with a request is in line (and besides perhaps one whose
-// lease is to go on), and that the reserves keep to their bounds.
+// lines checks that every domain with a request is in line (and besides perhaps one whose lease is to
+// continue), and that the reserves keep to their bounds.
 func (w *watch) lines(q *queue) {
 	for id, c := range q.tenants {
 		if c.waits() && c == q.holder || !c.waits() && c.pending() && c != q.holder {
@@ -307,7 +305,7 @@ func (w *watch) lines(q *queue) {
 	}
 }
 
-// tab checks that those count that compete or owe something.
+// tab checks that exactly the units that compete or are in debt count.
 func (w *watch) tab(t *tab) {
 	var total int64
 	for u := range t.units {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// longestGap is the longest time that a backlogged domain with half of the credits may wait for the engine beside one
-// other domain: 50 ms, less a margin for delays that the model leaves out.
+// longestGap is the longest time that a backlogged domain with half of the credits may wait for the engine
+// beside one other domain: 50 ms, less a margin for delays that the model omits.
 const longestGap = 45 * ms
 
 // prompt are the policies under which that holds, with default options.
 var prompt = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "band", "drr", "lag"}
 
-// attackers are behaviours of a domain beside a backlogged victim. Requests are stopped at the end of a turn, as the software
-// accelerator does, but for those that begin before the time whole.
+// attackers are behaviours of a domain beside a backlogged victim. Requests are stopped at the end of a turn,
+// as in the software accelerator, except those that begin before the time whole.
 var attackers = []struct {
 	name string
-	from time.Duration // when the measurement begins
+	from time.Duration // start of the measurement
 	make func(c *client)
 }{
 	{"backlogged", 0, func(c *client) { c.kernels = of(2 * ms) }},
@@ -41,7 +41,8 @@ var attackers = []struct {
 
 func of(kernels ...time.Duration) []time.Duration { return kernels }
 
-// beside runs an attacker beside a victim that always has 30 kernels of 1 ms queued, on an engine that stops requests.
+// beside runs an attacker beside a victim that always has 30 kernels of 1 ms queued, on an engine that stops
+// requests.
 func beside(t *testing.T, name string, attack func(*client)) (m *model, victim, thief *client) {
 	m = newModel(mustNew(t, name, Production), 1)
 	m.slice = 2 * ms
@@ -56,8 +57,9 @@ func beside(t *testing.T, name string, attack func(*client)) (m *model, victim, 
 	return m, victim, thief
 }
 
-// TestVictimsGap: whatever a domain does, and whatever it has saved up or owes, a backlogged victim of the same credits never waits
-// for longer than longestGap between two of its turns. Nor does the domain that was in debt, once it has repaid that.
+// TestVictimsGap: for any behaviour, savings and debt of a domain, a backlogged victim of the same credits
+// never waits for longer than longestGap between two of its turns. Nor does the domain that was in debt, once
+// it has repaid that.
 func TestVictimsGap(t *testing.T) {
 	for _, name := range prompt {
 		for _, a := range attackers {
@@ -114,8 +116,8 @@ func TestVictimsGapAmongThree(t *testing.T) {
 	}
 }
 
-// TestLAGRepaysOverRotations: a kernel of the victim's runs for 100 ms, since its processor was taken away. The other domain gets
-// that back, though not at once: the victim does not wait for as long.
+// TestLAGRepaysOverRotations: a kernel of the victim's runs for 100 ms, because its processor was taken away.
+// The other domain gets that time back, though not at once: the victim does not wait for as long.
 func TestLAGRepaysOverRotations(t *testing.T) {
 	m, victim, _ := beside(t, "lag", func(c *client) { c.kernels = of(time.Hour) })
 	victim.kernels = append(slices.Repeat(of(ms), 500), 100*ms)

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// guests is a scheduler and the domains that it schedules, told and obeyed as the
-// daemon does it: requests are admitted while their gate lets them, and what was
-// admitted slips through as the gate closes, or is held back until it opens again; the
-// scheduler learns of all that only when somebody looks.
+// guests is a scheduler and its domains, driven as by the daemon: requests are admitted while their gate lets
+// them, and an admitted request slips through as the gate closes, or is held back until it opens again; the
+// scheduler receives all that only at the next look.
 type guests struct {
 	t     *testing.T
 	name  string
@@ -23,20 +22,20 @@ type guests struct {
 
 // guest is a domain with one program, whose requests are of both classes in turn.
 type guest struct {
-	lease  [numClasses]Lease // what is left of it
+	lease  [numClasses]Lease // the rest of it
 	lent   [numClasses]Lease
 	open   [numClasses]bool
-	terms  int                // how often it was told of a lease
+	terms  int                // number of leases reported to it
 	wants  int                // requests that it has not submitted yet; the first waits
-	passed [numClasses]uint64 // requests that were ever admitted
-	flying [numClasses][]int  // of them; the terms under which each came
-	held   [numClasses]bool   // what is in flight waits for the gate to open
-	used   [numClasses]Usage  // not reported yet
+	passed [numClasses]uint64 // number of requests ever admitted
+	flying [numClasses][]int  // requests in flight; the terms under which each came
+	held   [numClasses]bool   // the requests in flight wait for the gate to open
+	used   [numClasses]Usage  // not yet reported
 	since  Time               // when it ran out of work; 0: it has some
-	told   Time               // the same, as last told
+	told   Time               // since, as last reported
 	heads  [numClasses]Request
-	again  bool             // its gate was closed since
-	worked [numClasses]bool // as last told
+	again  bool             // its gate has been closed since
+	worked [numClasses]bool // as last reported
 }
 
 // mostFlying is how many requests of a class may be in flight.
@@ -50,8 +49,7 @@ func newGuests(t *testing.T, name string, o Options) *guests {
 	return &guests{t: t, name: name, mrq: o.Accounts == MRQ, sched: NewScheduler(p...), now: 1}
 }
 
-// playGuests makes what the guests do of data, three bytes each time, and then lets
-// them do what is left to do.
+// playGuests makes the guests' actions from data, three bytes each, and then lets them finish their work.
 func playGuests(t *testing.T, name string, o Options, data []byte) string {
 	g := newGuests(t, name, o)
 	for ; len(data) >= 3; data = data[3:] {
@@ -85,7 +83,7 @@ func (g *guests) step(what, who, how byte) {
 		if len(d.flying[class]) > 0 && !d.isOpen(class, g.now) {
 			d.held[class] = true
 		}
-	case what < 155: // its program ends, and with it all that it had in flight
+	case what < 155: // its program ends, with all its requests in flight
 		for c := range d.flying {
 			d.used[c].Requests += len(d.flying[c])
 		}
@@ -119,7 +117,7 @@ func (g *guests) detach(id ID) {
 	g.all[id] = nil
 }
 
-// pass lets time pass. The daemon asks for decisions when they are due.
+// pass advances time. The daemon calls Ready when it is due.
 func (g *guests) pass(d time.Duration) {
 	end := g.now.Add(d)
 	for next := g.sched.Next(); next <= end; next = g.sched.Next() {
@@ -129,10 +127,10 @@ func (g *guests) pass(d time.Duration) {
 	g.now = end
 }
 
-// next is the class of the request that comes next.
+// next returns the class of the next request.
 func (d *guest) next() Class { return Compute + Class((d.passed[Compute]+d.passed[Copy])/2%2) }
 
-// admit lets a request through, under the terms of a lease; 0: of none.
+// admit admits a request, under the terms of a lease; 0: without a lease.
 func (d *guest) admit(c Class, terms int) {
 	d.wants--
 	d.passed[c]++
@@ -140,12 +138,12 @@ func (d *guest) admit(c Class, terms int) {
 	d.since = 0
 }
 
-// isOpen says whether the gate is open for a class, whatever is left of its lease.
+// isOpen reports whether the gate is open for a class, regardless of the rest of its lease.
 func (d *guest) isOpen(c Class, now Time) bool {
 	return d.open[AnyClass] && now < d.lease[AnyClass].Until || d.open[c] && now < d.lease[c].Until
 }
 
-// submit admits what the gate lets through.
+// submit admits the requests that the gate lets through.
 func (g *guests) submit(d *guest) {
 	for c := d.next(); d.wants > 0 && len(d.flying[c]) < mostFlying; c = d.next() {
 		l := d.leaseOf(c)
@@ -169,7 +167,7 @@ func (d *guest) leaseOf(c Class) *Lease {
 	return &d.lease[c]
 }
 
-// predicted is what any request is expected to take.
+// predicted is the predicted time of any request.
 const predicted = 2 * ms
 
 // end ends a request that is in flight.
@@ -194,7 +192,7 @@ func (d *guest) busy() bool {
 	return d.wants > 0 || len(d.flying[Compute])+len(d.flying[Copy]) > 0
 }
 
-// notice notes since when a domain has no work, and how long it had none.
+// notice records since when a domain has no work, and how long it had none.
 func (g *guests) notice(d *guest) {
 	switch busy := d.busy(); {
 	case busy:
@@ -204,7 +202,7 @@ func (g *guests) notice(d *guest) {
 	}
 }
 
-// head is what waits of a class, at the gate or behind it.
+// head returns the waiting request of a class, at the gate or behind it.
 func (d *guest) head(c Class) Request {
 	if !d.held[c] && (d.wants == 0 || d.next() != c) {
 		return Request{}
@@ -212,7 +210,7 @@ func (d *guest) head(c Class) Request {
 	return Request{Seq: d.passed[c] + 1, Predicted: predicted, Known: d.passed[c]%2 > 0, Key: d.passed[c] % 3, Threads: d.passed[c] % 2 << 8}
 }
 
-// look tells the scheduler what became of a domain.
+// look reports a domain's state to the scheduler.
 func (g *guests) look(id ID) {
 	d, of := g.all[id], Domain{ID: id}
 	for c, u := range d.used {
@@ -240,7 +238,7 @@ func (g *guests) look(id ID) {
 	d.again = false
 }
 
-// classes tells of each class whether there is work for it.
+// classes reports for each class whether there is work for it.
 func (g *guests) classes(id ID) {
 	d := g.all[id]
 	for c := Compute; c < numClasses; c++ {
@@ -256,8 +254,8 @@ func (g *guests) classes(id ID) {
 	}
 }
 
-// turn is one of the daemon's: it looks at all gates, and does what is decided. When
-// nobody has got what it took away, it looks again.
+// turn is a turn of the daemon: it reads all gates, and carries out the decisions. If no domain got a lease
+// that was taken back, it reads them again.
 func (g *guests) turn() {
 	for g.looks() {
 	}
@@ -270,7 +268,7 @@ func (g *guests) turn() {
 	}
 }
 
-// renew grants a budget again under which a request waits though nothing is in flight.
+// renew grants a budget again under which a request waits though no request is in flight.
 func (g *guests) renew(d *guest) {
 	for c, l := range d.lent {
 		idle := len(d.flying[Compute])+len(d.flying[Copy]) == 0
@@ -322,8 +320,8 @@ func (g *guests) obey(a Action) {
 	}
 }
 
-// check holds the policies to what they promise: one domain at a time, and somebody
-// may submit, or will be allowed to, when there is a request that waits.
+// check checks the policies' invariants: one domain at a time, and if a request waits, a domain may submit or
+// will be allowed to.
 func (g *guests) check() {
 	for i := range g.sched.accounts {
 		a := &g.sched.accounts[i]
@@ -355,7 +353,7 @@ func (g *guests) check() {
 	}
 }
 
-// settle lets the guests do all that is left, and says so if one is never served.
+// settle lets the guests finish their work, and fails the test if one is never served.
 func (g *guests) settle() {
 	for range 20_000 {
 		g.now = min(max(g.sched.Next(), g.now), g.now.Add(200*ms))

@@ -10,7 +10,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// TestHistory walks through what is learned and forgotten.
+// TestHistory walks through learning and forgetting.
 func TestHistory(t *testing.T) {
 	h := NewHistory(2, 100*time.Microsecond)
 	const a, b, c = 1, 2, 3
@@ -25,7 +25,7 @@ func TestHistory(t *testing.T) {
 	h.Learn(b, 2*ms, false)
 	h.Learn(a, 6*ms, false)
 	predict(c, false, 5*ms, false) // the worst
-	h.Learn(c, ms, false)          // b goes: a was used since
+	h.Learn(c, ms, false)          // b is dropped: a was used since
 	predict(a, false, 5*ms, true)
 	predict(b, false, 5*ms, false)
 	predict(c, true, ms+100*time.Microsecond, true)
@@ -33,9 +33,9 @@ func TestHistory(t *testing.T) {
 	h.Learn(c, ms+900*time.Microsecond, true)
 	predict(c, false, ms, true)
 	predict(c, true, ms+200*time.Microsecond, true)
-	h.Learn(c, 0, true) // less than without: that is none
+	h.Learn(c, 0, true) // less than without one: the impact is 0
 	predict(c, true, ms+175*time.Microsecond, true)
-	// Of what is first seen after a change of context the impact is taken off.
+	// From the cost of a key first seen after a change of context the impact is subtracted.
 	h.Learn(b, 2*ms+175*time.Microsecond, true)
 	predict(b, false, 2*ms, true)
 	predict(a, false, 2*ms, false)
@@ -47,7 +47,7 @@ func TestHistory(t *testing.T) {
 	predict(b, false, 3*ms, true)
 }
 
-// TestHistoryForgetsTheOldest compares the table with one that is searched through.
+// TestHistoryForgetsTheOldest compares the table with a linear list.
 func TestHistoryForgetsTheOldest(t *testing.T) {
 	for _, size := range []int{1, 2, 7, 100} {
 		rng := rand.New(rand.NewPCG(1, uint64(size)))
@@ -97,8 +97,8 @@ func TestHistoryDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Under an a-priori reserve a request is expected to cost what the like of it did,
-// whatever whoever submits it predicts.
+// Under an a-priori reserve the expected cost of a request is the cost of its key, regardless of the
+// submitter's prediction.
 func TestReservePredictsByHistory(t *testing.T) {
 	for _, size := range []int{0, 10} {
 		o := Defaults(Production)

@@ -8,8 +8,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// cpus is what a hypervisor does with the domains of a model: every 30 ms it gives
-// each its part of the CPU credits, and those who have most run.
+// cpus is the hypervisor of a model's domains: every 30 ms it gives each its part of the CPU credits, and the
+// domains with the most credit run.
 type cpus struct {
 	n    int // CPUs
 	next Time

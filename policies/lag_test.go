@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The holder keeps the accelerator across its own pause while changing contexts would
-// take longer than that, not otherwise: idling would cost more than it saves.
+// The holder keeps the accelerator across its own pause only while changing contexts would take longer than
+// that: otherwise idling would cost more than it saves.
 func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 	const pause, request = ms, 5 * ms
 	for _, c := range []struct {
@@ -17,7 +17,7 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 		p.Attach(0, Domain{ID: 1})
 		p.Attach(0, Domain{ID: 2})
 		now := Time(time.Second)
-		for range 8 { // alone it is learnt how long 1 pauses
+		for range 8 { // alone, the length of 1's pauses is learned
 			p.Wake(now, 1, Arrived)
 			p.Pick(now)
 			now = now.Add(request)
@@ -39,8 +39,8 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 	}
 }
 
-// How long a domain pauses is what is reported, whenever the news of its work comes:
-// a request that finds the gate open is seen only when somebody looks.
+// The length of a domain's pauses is the reported one, even if the report of its work comes late: a request
+// that finds the gate open is seen only at the next look.
 func TestLAGLearnsPausesToldLate(t *testing.T) {
 	const pause = ms / 2
 	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
@@ -58,8 +58,8 @@ func TestLAGLearnsPausesToldLate(t *testing.T) {
 	}
 }
 
-// Nobody is waited for longer than Wait, however much pauses vary, and whoever mostly
-// pauses for longer isn't waited for at all.
+// No domain is waited for longer than Wait, even if pauses vary, and a domain whose pauses are mostly longer
+// isn't waited for at all.
 func TestLAGWaitsNoLongerThanWait(t *testing.T) {
 	const wait = 2 * ms
 	for _, c := range []struct {
@@ -94,8 +94,8 @@ func TestLAGWaitsNoLongerThanWait(t *testing.T) {
 	}
 }
 
-// Of many pauses of microseconds within a run of requests one is longer, at its end.
-// A domain is waited for all the same, if what would go first is much longer.
+// Of many pauses of microseconds within a run of requests one is longer, at its end. The domain is waited for
+// all the same, if the alternative is much longer.
 func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
 	for _, c := range []struct {
 		request time.Duration // of the rival
@@ -130,8 +130,8 @@ func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
 	}
 }
 
-// A domain that was about to come back, and didn't, begins with the others: it saves up
-// nothing while another works alone for seconds.
+// A domain that was expected back, and didn't come, starts level with the others: it saves up nothing while
+// another works alone for seconds.
 func TestLAGForgetsWhoDidNotComeBack(t *testing.T) {
 	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
 	p.Attach(0, Domain{ID: 1})
@@ -166,8 +166,8 @@ func TestLAGForgetsWhoDidNotComeBack(t *testing.T) {
 	}
 }
 
-// Whoever asks for little for long, with pauses that are none by themselves, may not save
-// it up and then have the accelerator to itself for seconds.
+// A domain that uses little for long, with pauses too short to count, may not save that up and then have the
+// accelerator to itself for seconds.
 func TestLittleUseIsNotSavedUp(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -198,7 +198,8 @@ func TestLittleUseIsNotSavedUp(t *testing.T) {
 	}
 }
 
-// A lease with a budget is looked at when the budget may be used up: a request that goes on for long reports its use only then.
+// A lease with a budget is re-evaluated when the budget may be used up: a long request reports its use only
+// then.
 func TestLagLooksAtBudgets(t *testing.T) {
 	s := NewScheduler(mustNew(t, "lag", Production))
 	for id := ID(1); id <= 2; id++ {

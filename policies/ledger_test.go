@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// debtor is a scheduler with two domains, of which 1 has work all the time and 2 has used a
-// burst meanwhile.
+// debtor returns a scheduler with two domains, of which 1 has work all the time and 2 has used a burst
+// meanwhile.
 func debtor(t *testing.T, name string, burst time.Duration) *Scheduler {
 	s := NewScheduler(mustNew(t, name, Production))
 	for id := ID(1); id <= 2; id++ {
@@ -19,7 +19,7 @@ func debtor(t *testing.T, name string, burst time.Duration) *Scheduler {
 	return s
 }
 
-// ahead is by how much domain 2 got more than domain 1, as far as accounts tell.
+// ahead returns by how much domain 2 got more than domain 1, according to the accounts.
 func (s *Scheduler) ahead() time.Duration {
 	a, _ := s.Balances(1)
 	b, _ := s.Balances(2)
@@ -28,7 +28,7 @@ func (s *Scheduler) ahead() time.Duration {
 
 const farBurst = 20 * time.Second
 
-// TestAccountsStay while a domain is absent, and no longer than they matter.
+// TestAccountsStay: accounts stay while a domain is absent, and no longer than they matter.
 func TestAccountsStay(t *testing.T) {
 	for _, name := range shared {
 		s := debtor(t, name, farBurst)
@@ -68,7 +68,7 @@ func TestAccountsStay(t *testing.T) {
 	}
 }
 
-// TestSwitchKeepsDebt over every change of policy, also by one that keeps no accounts.
+// TestSwitchKeepsDebt: debt stays over every change of policy, also to one that keeps no accounts.
 func TestSwitchKeepsDebt(t *testing.T) {
 	for _, from := range shared {
 		for _, to := range shared {
@@ -82,7 +82,7 @@ func TestSwitchKeepsDebt(t *testing.T) {
 						s.Use(3, mustNew(t, by, Production))
 					}
 					s.Use(4, mustNew(t, to, Production))
-					// Claims are not carried to policies that know none.
+					// Claims are not carried to policies without claims.
 					if got := s.ahead(); got < farBurst*45/100 {
 						t.Errorf("%s to %s by %q, absent %v: ahead by %v after a burst of %v", from, to, by, absent, got, farBurst)
 					}
@@ -111,8 +111,8 @@ func TestAccountsOfTwoAreCarried(t *testing.T) {
 	}
 }
 
-// TestAccountsHoldHugeDebt: what 64 processes with the greatest kernel_timeout may use, under
-// the greatest and the least credits, is neither forgotten nor overflows.
+// TestAccountsHoldHugeDebt: the possible use of 64 processes with the greatest kernel_timeout, under the
+// greatest and the least credits, is neither forgotten nor overflows.
 func TestAccountsHoldHugeDebt(t *testing.T) {
 	for _, name := range shared {
 		for _, credits := range []Credits{1, 256, 65535} {
@@ -122,7 +122,7 @@ func TestAccountsHoldHugeDebt(t *testing.T) {
 				s.Step(2, &Event{Kind: Charge, Domain: Domain{ID: 2}, Used: Usage{Compute: 24 * time.Hour}})
 				s.Ready(2)
 			}
-			others := 256 * time.Duration(256) / (256 + time.Duration(credits)) // of 256: what is owed to them
+			others := 256 * time.Duration(256) / (256 + time.Duration(credits)) // of 256: owed to the others
 			if got := s.ahead(); got < 11*24*time.Hour/256*others {
 				t.Errorf("%s, %d credits: after 12 days it is ahead by %v", name, credits, got)
 			}
@@ -137,8 +137,8 @@ func TestAccountsHoldHugeDebt(t *testing.T) {
 	}
 }
 
-// TestPartsMakeARequest: use that is charged in parts, over several leases, counts as one
-// request's where its length is learned.
+// TestPartsMakeARequest: use that is charged in parts, over several leases, counts as one request's where its
+// length is learned.
 func TestPartsMakeARequest(t *testing.T) {
 	l := mustNew(t, "lag", Production).(*lag)
 	l.Attach(0, Domain{ID: 1})

@@ -8,10 +8,9 @@ import (
 	"pegasus/vcpu"
 )
 
-// model is an accelerator with domains that submit to it, driven by a Scheduler
-// as the daemon drives it: gates bound submission, at most two requests of a
-// domain are in flight, the engine takes them in order of submission and never
-// preempts, and what was used is reported when a request ends.
+// model is an accelerator with domains that submit to it, driven by a Scheduler like the daemon's: gates
+// bound submission, at most two requests of a domain are in flight, the engine takes them in order of
+// submission and never preempts, and use is reported when a request ends.
 type model struct {
 	sched   *Scheduler
 	now     Time
@@ -24,19 +23,19 @@ type model struct {
 	domains []*client
 	queue   []*client // owners of submitted requests, in order
 	running bool
-	rung    bool // a request ended that was lent singly
+	rung    bool // a request that was lent singly has ended
 	ends    Time // of the running request, or of the part of it that isn't interrupted
-	booked  Time // up to then what it used is
-	gaps    Time // engine time lost while somebody had work
+	booked  Time // time up to which its use is booked
+	gaps    Time // engine time lost while a domain had work
 	log     []Action
-	record  bool // keep what the scheduler is told in trace
+	record  bool // keep the scheduler's inputs in trace
 	trace   []step
 	scripts []script
-	cpus    *cpus                // what the hypervisor schedules; nil: there is none
+	cpus    *cpus                // the hypervisor's schedule; nil: there is none
 	longest map[ID]time.Duration // longest wait from being pending to a start
 }
 
-// client is a domain and what its program does.
+// client is a domain and its program.
 type client struct {
 	id       ID
 	credits  int
@@ -44,12 +43,12 @@ type client struct {
 	promise  vcpu.Promise
 	kernels  []time.Duration // lengths, one after another
 	think    time.Duration   // pause after a burst; 0: always backlogged
-	lapse    time.Duration   // of every eighth pause, on average; 0: none is unlike the others
+	lapse    time.Duration   // length of every eighth pause, on average; 0: all are alike
 	burst    int             // requests in a burst
 	from, to Time            // when the program runs
 	pile     int             // requests in flight at most; 0: two
-	claims   time.Duration   // what each is predicted to take; 0: what it takes
-	lone     bool            // it asks for the next request when the one before has ended
+	claims   time.Duration   // predicted time of each; 0: its actual time
+	lone     bool            // it submits the next request when the one before has ended
 	greedy   Time            // from then on it is backlogged; 0: it stays as it is
 	whole    Time            // requests that begin before then are never stopped
 	ends     ending          // of its process, which is followed by another
@@ -60,9 +59,9 @@ type client struct {
 	counted  bool  // the lease is for so many requests,
 	timed    bool  // or for so much time,
 	allowed  int64 // of which this is left
-	starved  bool  // and that has been told
+	starved  bool  // and that has been reported
 	sent     int   // requests submitted
-	came     int   // of them, before the process or context that it has
+	came     int   // requests submitted before its current process or context
 	next     int   // kernel
 	left     int   // of the burst
 	inflight int
@@ -73,28 +72,28 @@ type client struct {
 	over     time.Duration // used since the turn ended
 	stopped  Time          // since when it has work and the engine isn't its own; never: it has none
 	gap      time.Duration // longest time from stopped to a start
-	asked    Time          // since when its next request waits to start; never: none does
+	asked    Time          // since when its next request waits to start; never: none waits
 	wakes    Time          // end of the pause
 	isIdle   bool
 	since    Time // since when it is idle, or has work
-	told     Time // since, when the scheduler was last told
+	told     Time // since, as last reported
 	idle     Time // until when its idle time is reported
 	report   Usage
 	used     time.Duration
 	mark     time.Duration // used at the beginning of the measurement
 }
 
-// ending is how the processes of a domain that has one at a time end.
+// ending is the way in which the processes of a domain that has one at a time end.
 type ending uint8
 
 const (
 	stays   ending = iota
-	leaves         // when all that it submitted has ended
-	dies           // in the middle of a request, whose end that is
+	leaves         // when all its submitted requests have ended
+	dies           // in the middle of a request, which ends with it
 	changes        // its context for another when all has ended; the process stays
 )
 
-// step is one thing told to the scheduler: an event, or to get ready.
+// step is one input of the scheduler: an event, or a call of Ready.
 type step struct {
 	at    Time
 	event Event
@@ -122,7 +121,7 @@ func newModel(p Policy, seed uint64) *model {
 	}
 }
 
-// never is when something happens that does not.
+// never is the time of an event that does not happen.
 const never = Forever
 
 func (m *model) add(c *client) {
@@ -141,12 +140,12 @@ func (c *client) domain() Domain {
 	return Domain{ID: c.id, Credits: Credits(c.credits), CPU: Credits(c.cpu), Promise: c.promise}
 }
 
-// pending is whether the program has a request to submit.
+// pending reports whether the program has a request to submit.
 func (c *client) pending(now Time) bool {
 	return now >= c.from && now < c.to && now >= c.wakes && c.left > 0 && !(c.lone && c.inflight > 0)
 }
 
-// run lets time pass until end.
+// run advances time to end.
 func (m *model) run(end Time) {
 	slices.SortStableFunc(m.scripts, byTime)
 	for {
@@ -163,12 +162,12 @@ func (m *model) run(end Time) {
 	}
 }
 
-// waits is whether c has a request that isn't running.
+// waits reports whether c has a request that isn't running.
 func (m *model) waits(c *client) bool {
 	return c.inflight > 1 || c.inflight == 1 && !(m.running && m.queue[0] == c) || c.pending(m.now)
 }
 
-// soonest is when something happens next.
+// soonest returns the time of the next event.
 func (m *model) soonest() Time {
 	at := m.timer()
 	if m.beat > 0 {
@@ -204,7 +203,7 @@ func (m *model) timer() Time {
 	return Forever
 }
 
-// settle makes everything happen that is due now.
+// settle processes all events that are due now.
 func (m *model) settle() {
 	rings := m.now >= m.timer() && m.sched.Next() < Forever
 	if m.beat > 0 && m.now >= m.beats {
@@ -237,11 +236,11 @@ func (m *model) settle() {
 	m.start()
 }
 
-// inFlight is for how long a domain's work may go on after its turn, as the daemon has it by default.
+// inFlight is how long a domain's work may continue after its turn, the daemon's default.
 const inFlight = 4 * ms
 
-// turn reports whether the engine goes on with c's requests: while its gate is open and its budget isn't used
-// up, and a little longer.
+// turn reports whether the engine continues with c's requests: while its gate is open and its budget isn't
+// used up, and a little longer.
 func (m *model) turn(c *client) bool {
 	return m.slice == 0 || c.inTurn(m.now) || c.over < inFlight
 }
@@ -250,7 +249,8 @@ func (c *client) inTurn(now Time) bool {
 	return c.open && now < c.until && (!c.timed || c.spent < c.lent)
 }
 
-// reach is at the end of the running request, or of a part of it: then the request goes on if its domain may.
+// reach is called at the end of the running request, or of a part of it: then the request continues if its
+// domain may.
 func (m *model) reach() {
 	c := m.queue[0]
 	if c.rest == 0 {
@@ -266,7 +266,7 @@ func (m *model) reach() {
 	m.running, m.rung, c.stopped = false, true, m.now
 }
 
-// done is how much of c's request, which runs, has been executed.
+// done returns the executed part of c's running request.
 func (m *model) done(c *client) time.Duration { return c.length - c.rest - m.ends.Sub(m.now) }
 
 // begin runs the rest of c's request, or a part of the rest.
@@ -297,7 +297,7 @@ func (m *model) complete() {
 	}
 }
 
-// book counts what the running request used.
+// book records the running request's use.
 func (m *model) book(c *client) {
 	took := m.now.Sub(m.booked)
 	m.booked = m.now
@@ -308,7 +308,7 @@ func (m *model) book(c *client) {
 	}
 }
 
-// vary ends a process or context with what it did, if that is due.
+// vary ends a process or context with its requests, if that is due.
 func (m *model) vary(c *client) {
 	if c.ends == stays || m.now < c.from || c.sent == c.came {
 		return
@@ -350,7 +350,7 @@ func (m *model) comes(c *client) func(*model) {
 	}
 }
 
-// submit sends what the gates let through.
+// submit submits the requests that the gates let through.
 func (m *model) submit() {
 	for _, c := range m.domains {
 		for c.admits(m.now) && c.inflight < max(c.pile, 2) && c.pending(m.now) {
@@ -372,7 +372,7 @@ func (m *model) submit() {
 	}
 }
 
-// admits says whether c's gate is open.
+// admits reports whether c's gate is open.
 func (c *client) admits(now Time) bool {
 	return c.open && now < c.until && (!c.counted && !c.timed || c.allowed > 0)
 }
@@ -403,8 +403,8 @@ func (m *model) start() {
 	m.begin(c)
 }
 
-// look is what the gate pages would ring for: work arrived at a closed gate, and
-// drained. It keeps the idle times.
+// look processes the events for which gate pages ring: work arrived at a closed gate, and drained. It keeps
+// the idle times.
 func (m *model) look() bool {
 	rings := false
 	for _, c := range m.domains {
@@ -432,7 +432,7 @@ func (m *model) look() bool {
 	return rings
 }
 
-// schedule does what the daemon's loop does on being woken.
+// schedule is a turn of the daemon's loop.
 func (m *model) schedule() {
 	if (m.beat > 0 || m.slice > 0) && m.running {
 		m.book(m.queue[0])
@@ -484,7 +484,8 @@ func (m *model) schedule() {
 	}
 }
 
-// head returns the request at the domain's gate, or behind it: work that the engine stops waits for its turn in either place.
+// head returns the request at the domain's gate, or behind it: work that the engine stops waits for its turn
+// in either place.
 func (m *model) head(c *client) Request {
 	behind := m.slice > 0 && c.inflight > 0 && !c.inTurn(m.now)
 	if !behind && (!c.pending(m.now) || c.admits(m.now)) {
@@ -493,7 +494,7 @@ func (m *model) head(c *client) Request {
 	return Request{Seq: uint64(c.sent) + 1, Predicted: c.predicted(), Known: true}
 }
 
-// predicted is what the next request is predicted to take.
+// predicted returns the predicted time of the next request.
 func (c *client) predicted() time.Duration {
 	if c.claims > 0 {
 		return c.claims
@@ -510,7 +511,7 @@ func (m *model) client(id ID) *client {
 	panic("no such domain")
 }
 
-// gap is the longest time since measure for which c had work and the engine was not its own.
+// gap returns the longest time since measure for which c had work and the engine was not its own.
 func (m *model) gap(c *client) time.Duration {
 	if c.stopped == never || m.running && m.queue[0] == c {
 		return c.gap

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRandomShares lets random backlogged domains compete: in production mode
-// each gets its part of the accelerator's time, and none waits for ever.
+// TestRandomShares lets random backlogged domains compete: in production mode each gets its part of the
+// accelerator's time, and none waits for ever.
 func TestRandomShares(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -35,7 +35,7 @@ func TestRandomShares(t *testing.T) {
 				t.Errorf("seed %d: domain %d waited %v", seed, c.id, m.longest[c.id])
 			}
 		}
-		// It idles when the next gate opens later than the last request ends.
+		// The engine idles when the next gate opens later than the last request ends.
 		if most := Time(len(m.log)) * Time(m.latency) / 2; m.gaps > most {
 			t.Errorf("seed %d: the engine idled %v", seed, time.Duration(m.gaps))
 		}
@@ -60,8 +60,8 @@ func randomModel(t *testing.T, policy string, rng *rand.Rand, seed uint64) *mode
 	return m
 }
 
-// TestNamesDoNotMatter gives the same domains other ids: each gets what it got
-// before, at the same times.
+// TestNamesDoNotMatter gives the same domains other ids: each gets the same time as before, at the same
+// times.
 func TestNamesDoNotMatter(t *testing.T) {
 	run := func(name string, rename map[ID]ID, mode Mode) (string, map[ID]time.Duration) {
 		m := newModel(mustNew(t, name, mode), 1)

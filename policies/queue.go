@@ -81,7 +81,7 @@ type share interface {
 	says(u *unit) string
 }
 
-// books is a share that keeps accounts (see Ledger).
+// says returns a short description of a unit's standing.
 type books interface {
 	balance(u *unit) time.Duration
 	// vacated reports that a unit has no domains left, only accounts of absent ones.

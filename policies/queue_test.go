@@ -10,9 +10,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// perRequest are the policies that decide about single requests, each with how long
-// a request may wait at most among backlogged domains without priorities. turns is
-// the sum of the domains' longest requests.
+// perRequest are the policies that decide about single requests, each with the longest wait of a request
+// among backlogged domains without priorities. turns is the sum of the domains' longest requests.
 var perRequest = []struct {
 	name  string
 	bound func(m *model, c *client, turns time.Duration) time.Duration
@@ -20,12 +19,11 @@ var perRequest = []struct {
 	// One request of each.
 	{"fifo", func(_ *model, _ *client, turns time.Duration) time.Duration { return turns }},
 	{"prt", func(_ *model, _ *client, turns time.Duration) time.Duration { return turns }},
-	// One run of each, and what it had submitted by then: two requests.
+	// One run of each, and its requests submitted by then: two.
 	{"ht", func(m *model, _ *client, turns time.Duration) time.Duration {
 		return 2*turns + time.Duration(len(m.domains))*10*ms
 	}},
-	// Each has its part while the poorest gets what it may use at a time: a period and
-	// what may be in flight then, two requests.
+	// Each has its part while the poorest uses its limit: a period and the requests in flight then, two.
 	{"credit", func(m *model, _ *client, turns time.Duration) time.Duration {
 		sum, rotation := 0, time.Duration(0)
 		for _, c := range m.domains {
@@ -40,7 +38,7 @@ var perRequest = []struct {
 	{"band", func(m *model, _ *client, turns time.Duration) time.Duration {
 		return turns + time.Duration(len(m.domains))*1110*ms
 	}},
-	// As many rounds as it takes to save up for the longest request, and one more.
+	// As many rounds as are needed to save up for the longest request, and one more.
 	{"drr", func(m *model, c *client, turns time.Duration) time.Duration {
 		var quanta time.Duration
 		for _, o := range m.domains {
@@ -59,7 +57,7 @@ func longest(c *client) time.Duration {
 	return most
 }
 
-// TestWaitsAreBounded: no request waits longer than its policy says (I3).
+// TestWaitsAreBounded: no request waits longer than its policy's bound (I3).
 func TestWaitsAreBounded(t *testing.T) {
 	for _, p := range perRequest {
 		for seed := range uint64(30) {
@@ -117,8 +115,8 @@ func TestEqualsGetEqualShares(t *testing.T) {
 	}
 }
 
-// TestOtherNamesSameTurns gives the same domains other ids: each gets what it got
-// before, at the same times.
+// TestOtherNamesSameTurns gives the same domains other ids: each gets the same time as before, at the same
+// times.
 func TestOtherNamesSameTurns(t *testing.T) {
 	run := func(policy string, rename map[ID]ID) (string, map[ID]time.Duration) {
 		m := newModel(mustNew(t, policy, Production), 1)
@@ -181,8 +179,8 @@ func TestReservesLimit(t *testing.T) {
 			from, before := m.now, used()
 			m.run(m.now.Add(time.Duration(rng.Int64N(int64(time.Second)))))
 			periods := m.now.Sub(from)/reserve.Period + 2
-			// What was saved up for a long request, the budget of each period, and what
-			// was running at both ends.
+			// The savings for a long request, the budget of each period, and the requests running at both
+			// ends.
 			most := periods*reserve.Cost + 3*longestRequest
 			if got := used() - before; got > most {
 				t.Errorf("%s, seed %d: %v were used in %v, of %v in %v", name, seed, got, m.now.Sub(from), reserve.Cost, reserve.Period)
@@ -227,8 +225,8 @@ func TestThousandsInTheBackground(t *testing.T) {
 	}
 }
 
-// What was in flight before a lease may end under it, so that it is over before the
-// request for which it was. That one, which still waits, is lent again.
+// A request that was in flight before a lease may end under it, so that the lease is over before its own
+// request. That one, which still waits, is lent again.
 func TestEarlierWorkEndsUnderALease(t *testing.T) {
 	for _, p := range perRequest {
 		for _, mode := range []Mode{Production, Paper} {
@@ -261,9 +259,9 @@ func TestEarlierWorkEndsUnderALease(t *testing.T) {
 	}
 }
 
-// Of a unit of several domains one gets requests of a millisecond together, or one that
-// takes longer: each lease costs the accelerator some time, and with short requests one
-// by one nobody could use a part of it that is worth the name. As published it is one.
+// In a unit of several domains one gets requests of a millisecond together, or one that takes longer: each
+// lease costs the accelerator some time, and with short requests one by one no domain could use a reasonable
+// part of it. As published it is one.
 func TestMembersGetTurns(t *testing.T) {
 	for _, name := range []string{"credit", "band"} {
 		for _, c := range []struct {

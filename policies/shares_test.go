@@ -46,7 +46,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// scenario is a model and what shall come of it.
+// scenario is a model and its expected results.
 type scenario struct {
 	t *testing.T
 	m *model
@@ -180,7 +180,7 @@ func (s *scenario) decimal(word string) float64 {
 	return f
 }
 
-// What a domain used while nobody else was there it owes to nobody.
+// Time that a domain used while it was alone is no debt.
 func TestAloneOwesNobody(t *testing.T) {
 	for _, name := range Names() {
 		for _, mode := range []Mode{Production, Paper} {
@@ -197,8 +197,8 @@ func TestAloneOwesNobody(t *testing.T) {
 	}
 }
 
-// TestLongKernelsGetShares: programs that submit a kernel when the one before has ended get their shares, also where each kernel takes
-// several turns: the rest of a kernel waits for a turn as a new one does.
+// TestLongKernelsGetShares: programs that submit a kernel when the one before has ended get their shares,
+// also where each kernel takes several turns: the rest of a kernel waits for a turn like a new one.
 func TestLongKernelsGetShares(t *testing.T) {
 	for name, most := range map[string]float64{"accc": 0.5, "lag": 0.5, "credit": 2, "band": 2, "drr": 9} { // drr saves up for whole kernels
 		t.Run(name, func(t *testing.T) {

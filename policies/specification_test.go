@@ -42,7 +42,7 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// TestSpecificationErrors: each names the line, the value and what is allowed.
+// TestSpecificationErrors: each error names the line, the value and the allowed values.
 func TestSpecificationErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"game", `line 1: entry is "game"; it must be <name:sched:resv:prio:C:T>`},
@@ -69,8 +69,8 @@ func TestSpecificationErrors(t *testing.T) {
 	}
 }
 
-// FuzzSpecification: every line counts, or is reported, or is empty; what counts can
-// be written down again, and every promise can be kept by a policy.
+// FuzzSpecification: every line counts, or is reported, or is empty; entries that count can be written again,
+// and a policy can keep every promise.
 func FuzzSpecification(f *testing.F) {
 	f.Add("<a:PRT:AE@g:*:2500:25000>\n<b:HT:none:-5::>#x\n\n<c:PRT:PE:1:1:1000>")
 	f.Add("<a:PRT:AE:1:2001:2000>\n<<::::::>")
@@ -104,7 +104,7 @@ func FuzzSpecification(f *testing.F) {
 	})
 }
 
-// write is an entry as it is read.
+// write returns the text of an entry.
 func write(e Entry) string {
 	p, r := e.Promise, e.Promise.Reserve
 	sched, prio := "PRT", fmt.Sprint(p.Priority)

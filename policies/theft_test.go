@@ -21,8 +21,8 @@ var tricks = []struct {
 // shared are the policies under which backlogged domains have parts by credits.
 var shared = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "band", "drr", "lag"}
 
-// heist runs a thief with so many processes, each of which keeps a request in flight
-// that is predicted short, beside a backlogged victim. It returns what each got.
+// heist runs a thief with so many processes, each of which keeps a request in flight that is predicted short,
+// beside a backlogged victim. It returns the time of each.
 func heist(t *testing.T, name string, processes int, credits [2]int, kernel time.Duration, span time.Duration, vary func(*client)) (victim, thief time.Duration) {
 	m := newModel(mustNew(t, name, Production), 1)
 	m.beat = 10 * ms

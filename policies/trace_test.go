@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A run is recorded from its middle on, with the policies changing, and played
-// again: the answers are the same.
+// A run is recorded from its middle on, with the policies changing, and replayed: the results are the same.
 func TestTrace(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestTrace(t *testing.T) {
 			if err != nil || r.Differs != nil || r.Decisions == 0 {
 				t.Errorf("played again: %+v, %v", r, err)
 			}
-			// Another answer is noticed.
+			// A different result is detected.
 			other := strings.Replace(text, `"Open":true`, `"Open":false`, 1)
 			if r, err = PlayAgain(strings.NewReader(other)); err != nil || r.Differs == nil {
 				t.Errorf("played otherwise: %+v, %v", r, err)

@@ -9,9 +9,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// waiters is a scheduler of domains that nearly always have work, beside a
-// hypervisor that is fair, hostile, or away. It keeps how long each waits for its
-// gate.
+// waiters is a scheduler of domains that nearly always have work, beside a hypervisor that is fair, hostile,
+// or absent. It records how long each waits for its gate.
 type waiters struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -22,7 +21,7 @@ type waiters struct {
 	open    []bool
 	since   []Time // since when its gate is closed and it has work
 	opened  Time   // the gate that is open
-	closed  []ID   // what they have in flight was not reported yet
+	closed  []ID   // their requests in flight have not been reported
 	longest []time.Duration
 }
 
@@ -52,7 +51,7 @@ func (c *waiters) wake(id ID, s Signal) {
 	c.sched.Step(c.now, &Event{Kind: Wake, Domain: c.domains[id], Signal: s})
 }
 
-// run lets domains come and go until end.
+// run attaches and detaches domains until end.
 func (c *waiters) run(end Time, sample func(now Time) *vcpu.Sample) {
 	next := Time(0)
 	for c.now < end {
@@ -80,8 +79,7 @@ func (c *waiters) run(end Time, sample func(now Time) *vcpu.Sample) {
 	}
 }
 
-// use reports what the holder did in its window, and by how much the one before
-// overran its own.
+// use reports the holder's use of its window, and by how much the previous one overran its own.
 func (c *waiters) use() {
 	for id, open := range c.open {
 		if !open {
@@ -119,8 +117,7 @@ func (c *waiters) waited(id ID) {
 	}
 }
 
-// TestWaits holds each policy to the bound that it states, under any schedule of
-// the hypervisor's.
+// TestWaits checks each policy's bound, under any schedule of the hypervisor.
 func TestWaits(t *testing.T) {
 	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched"} {
 		for _, mode := range []Mode{Production, Paper} {
@@ -153,8 +150,7 @@ func testWaits(t *testing.T, name string, mode Mode, kind func(*rand.Rand, []Dom
 	}
 }
 
-// waitBound is how long a domain waits for its gate at most, as docs/policies.md
-// says.
+// waitBound returns the longest time that a domain waits for its gate, by docs/policies.md.
 func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	share := func(d Domain) int64 { return int64(d.Credits) }
 	switch {
@@ -173,7 +169,7 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	for _, d := range all {
 		rotation += ticks(d)
 	}
-	repaid := time.Duration(0) // what its last burst costs it
+	repaid := time.Duration(0) // cost of its last burst
 	if o.Mode == Production {
 		repaid = scaleTime(longestBurst, sum, share(all[id]))
 	}
@@ -185,7 +181,7 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 		return time.Duration(o.MaxSkip)*o.Tick + others + o.Tick
 	case name == "cosched":
 		skips := min(max(int64(o.MaxSkip), (sum+mine-1)/mine), max(int64(o.MaxSkip), 64))
-		repaid += scaleTime(o.Tick, sum, mine) // and what it owes more than the slack by its last window
+		repaid += scaleTime(o.Tick, sum, mine) // its debt beyond the slack by its last window
 		return time.Duration(skips)*o.Tick + repaid + others + o.Tick
 	case name == "slaf":
 		rotation += others
@@ -198,7 +194,7 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	return 2*rotation + rotation*(4*longestBurst/(time.Duration(share(all[id])/least)*o.Tick)+1)
 }
 
-// schedules are what hypervisors do. Some leave a domain out for ever.
+// schedules are behaviours of hypervisors. Some leave a domain out for ever.
 var schedules = []struct {
 	name string
 	make func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample
@@ -231,7 +227,7 @@ var schedules = []struct {
 	}},
 }
 
-// sampleWith makes a sample in which those run of whom runs says so.
+// sampleWith returns a sample in which the domains run for which runs is true.
 func sampleWith(rng *rand.Rand, at Time, all []Domain, runs func(Domain) bool) *vcpu.Sample {
 	s := &vcpu.Sample{At: at, Period: 30 * ms, Quality: vcpu.Shadow}
 	for _, d := range all {

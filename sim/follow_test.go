@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// busyGuests are two machines on one CPU whose guests always have something else to do.
+// busyGuests are two machines on one CPU whose guests always have other work to do.
 const busyGuests = `
 profile = "even"
 time = "20s"
@@ -29,8 +29,8 @@ cpu = "1ms"
 kernel = "500us"
 `
 
-// Where guests keep their virtual CPUs busy, more is done in windows if the CPUs follow
-// them, and the CPUs are shared as before.
+// Where guests keep their virtual CPUs busy, more work is done in windows if the CPUs follow them, and the
+// CPUs are shared as before.
 func TestFollow(t *testing.T) {
 	sc := scenario(t, busyGuests)
 	var rate [4]float64

@@ -29,8 +29,7 @@ func TestMemoryWithoutSwapping(t *testing.T) {
 	}
 }
 
-// What is needed takes the place of what was used the longest ago; both ways are paid
-// for.
+// Needed data replaces the least recently used; both directions take time.
 func TestSwapToHost(t *testing.T) {
 	m, all := memoryOf(swapHost, 500e6, 400e6, 300e6)
 	for i, d := range all[:2] {
@@ -46,7 +45,7 @@ func TestSwapToHost(t *testing.T) {
 	}
 }
 
-// With an area only the way in is paid for, if the area had time to empty.
+// With an area only the way in takes time, if the area had time to empty.
 func TestSwapThroughArea(t *testing.T) {
 	m, all := memoryOf(swapArea, 500e6, 350e6, 100e6)
 	for i, d := range all[:2] {
@@ -55,7 +54,7 @@ func TestSwapThroughArea(t *testing.T) {
 	if took := m.bring(3, all[2].object); took != 50*time.Millisecond+500*time.Microsecond { // 50 MB into the area, 50 MB in
 		t.Errorf("took %v", took)
 	}
-	if took := m.bring(4, all[0].object); took > 2*time.Millisecond { // it rests in the area still; 50 MB go there in turn
+	if took := m.bring(4, all[0].object); took > 2*time.Millisecond { // it is still in the area; 50 MB go there in turn
 		t.Errorf("what rests in the area is back after %v", took)
 	}
 	m.empty(Time(time.Second))

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A replay says what shares and waits decisions came to: the recorded ones as the run had them, another policy's by its own terms.
+// A replay reports the shares and waits by decisions: the recorded ones as in the run, another policy's by
+// its own leases.
 func TestOutcomes(t *testing.T) {
 	sc := scenario(t, `
 time = "5s"

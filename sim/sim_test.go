@@ -57,8 +57,8 @@ func simulate(tb testing.TB, sc *Scenario, plan int, seed uint64) *Sim {
 	return s
 }
 
-// golden has the hashes of the first two plans of small: neither the machine nor the
-// process matters. They change with the model, and only with it.
+// golden are the hashes of the first two plans of small: they depend neither on the machine nor on the
+// process. They change with the model, and only with it.
 var golden = []string{"30f1225d8b58800f", "75ddc5cad4112a3b"}
 
 func TestSameSeedSameRun(t *testing.T) {
@@ -77,8 +77,7 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// Whatever a scheduler was told, told again it decides the same, also after the way
-// through a file.
+// A scheduler with the same inputs makes the same decisions, also after a round trip through a file.
 func TestReplayDecidesTheSame(t *testing.T) {
 	sc := scenario(t, small)
 	for _, name := range policies.Names() {
@@ -114,8 +113,8 @@ func TestReplayDecidesTheSame(t *testing.T) {
 	}
 }
 
-// What `pegasus trace` writes is played again like a recording, through a change of the
-// policy; another policy decides otherwise at the same events.
+// The output of `pegasus trace` is replayed like a recording, through a change of the policy; another policy
+// decides otherwise at the same events.
 func TestReplayOfTrace(t *testing.T) {
 	var file bytes.Buffer
 	tape := func(r policies.Record) {
@@ -173,7 +172,7 @@ func TestReplayOfTrace(t *testing.T) {
 	}
 }
 
-// What the engines were busy with was charged to somebody, and nobody got more.
+// The engines' busy time is charged to the domains, exactly once.
 func TestChargesAddUp(t *testing.T) {
 	sc := scenario(t, strings.Replace(small, `, to = "2500ms"`, "", 1))
 	for i := range sc.Plans {
@@ -218,7 +217,7 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// Who computes on a shared CPU gets of it what its weight is worth.
+// A thread that computes on a shared CPU gets the part by its weight.
 func TestCreditScheduler(t *testing.T) {
 	sc := scenario(t, `
 time = "20s"
@@ -238,8 +237,8 @@ pre = "100ms"
 	}
 }
 
-// Under EEVDF the shares are the same, and who wakes waits for some slices, not for
-// somebody to be done.
+// Under EEVDF the shares are the same, and a waking thread waits for some slices, not for the end of
+// another's burst.
 func TestEEVDF(t *testing.T) {
 	sc := scenario(t, `
 time = "20s"
@@ -267,7 +266,7 @@ think = "20ms"
 	}
 }
 
-// Virtual time stays near the average, whatever comes and goes.
+// Virtual time stays near the average while threads come and go.
 func TestEEVDFLag(t *testing.T) {
 	sc := scenario(t, strings.Replace(small, "cpus = 2\n", "cpus = 2\ncpu_scheduler = \"eevdf\"\n", 1))
 	s, err := New(sc, &sc.Plans[0], 1)
@@ -375,13 +374,12 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// latest is the event that was added last.
+// latest returns the event that was added last.
 func (a *agenda) latest() event {
 	return slices.MaxFunc(a.events, func(x, y event) int { return int(x.who - y.who) })
 }
 
-// Accelerators that share nothing are simulated one after the other: that is only
-// faster.
+// Accelerators that share nothing are simulated one after the other: that is only faster.
 func TestParts(t *testing.T) {
 	sc := scenario(t, `
 profile = "modern"
@@ -467,12 +465,13 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// row is small with a row about a value.
+// row returns small with a row about a value.
 func row(value string) string {
 	return small + fmt.Sprintf("\n[[row]]\ntext = \"r\"\nvalue = %q\nmin = 1.0\n", value)
 }
 
-// measure gives the metrics that rows may name, and no others; a metric without a window to be measured in is left out.
+// measure returns exactly the metrics that rows may name; a metric without a window to be measured in is left
+// out.
 func TestMetricNames(t *testing.T) {
 	sc := scenario(t, strings.Replace(small, `name = "d"`, `name = "d", group = "vm"`, 1))
 	v, err := sc.vocabulary()
@@ -571,7 +570,7 @@ func TestBadScenarios(t *testing.T) {
 	}
 }
 
-// Whatever a file says, it is refused or it can run.
+// Any file is refused or can run.
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte(small))
 	all, err := files.ReadDir("scenarios")
@@ -609,7 +608,7 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// Every scenario that comes along can be read; formulas hold.
+// Every built-in scenario can be read; formulas hold.
 func TestScenarios(t *testing.T) {
 	all, err := Scenarios()
 	if err != nil {
@@ -644,9 +643,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Under every policy domains go on that keep requests queued at the gate and behind it,
-// beside one that waits for each answer: the scheduler hears when what it lent is used
-// up, whatever was in flight before.
+// Under every policy domains make progress that keep requests queued at the gate and behind it, beside one
+// that waits for each answer: the scheduler sees when its lease is used up, whatever was in flight before.
 func TestEveryPolicyGoesOn(t *testing.T) {
 	const text = `
 id = "queues"
@@ -744,8 +742,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// What a domain has in flight when it leaves is charged to it, under every policy, also when
-// it comes back. A charge that is missing is an error of the run.
+// Requests in flight when a domain leaves are charged to it, under every policy, also when it comes back. A
+// missing charge is an error of the run.
 func TestLeaversAreCharged(t *testing.T) {
 	sc := scenario(t, `
 id = "leavers"

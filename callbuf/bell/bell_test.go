@@ -14,7 +14,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// pair is both ends of a port in memory: sockets, like QEMU's.
+// pair returns both ends of a port in memory: sockets, like QEMU's.
 func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// listen is a port for the length of a test, whose Conns come from a channel.
+// listen returns a port for the length of a test, whose Conns come from a channel.
 func listen(t *testing.T, reopen bool, ports <-chan *net.UnixConn) (p *Port, changes *atomic.Int32) {
 	t.Helper()
 	changes = new(atomic.Int32)
@@ -59,12 +59,12 @@ func listen(t *testing.T, reopen bool, ports <-chan *net.UnixConn) (p *Port, cha
 	return p, changes
 }
 
-// A port may come late, go, and come back; what is rung is heard while it is there.
+// A port may come late, disappear, and come back; rings are received while it exists.
 func TestPort(t *testing.T) {
 	ports := make(chan *net.UnixConn, 1)
 	p, changes := listen(t, true, ports)
 	eventually(t, "to be told that there is no port", func() bool { return changes.Load() == 1 })
-	p.Ring() // into the void
+	p.Ring() // lost
 	<-p.Rings()
 	for i := range int32(2) {
 		ours, theirs := pair(t)
@@ -88,7 +88,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// Nobody at the other end reads: to ring never waits.
+// Ring never blocks if the other end does not read.
 func TestRingFull(t *testing.T) {
 	ports := make(chan *net.UnixConn, 1)
 	ours, _ := pair(t)
@@ -101,7 +101,7 @@ func TestRingFull(t *testing.T) {
 	}
 }
 
-// Who rings without end is heard now and then.
+// Of endless rings only some are received.
 func TestEndlessRings(t *testing.T) {
 	ports := make(chan *net.UnixConn, 1)
 	ours, theirs := pair(t)
@@ -124,7 +124,7 @@ func TestEndlessRings(t *testing.T) {
 	}
 }
 
-// A few that ring at the same time are heard at once; who goes on is not.
+// A short burst of rings is received at once; continuous ringing is not.
 func TestPace(t *testing.T) {
 	var p Port
 	now := time.Now()
@@ -139,7 +139,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// side is an agent or a hub, with what it finds to do.
+// side is an agent or a hub, with its work.
 type side struct {
 	sleeper *Sleeper
 	port    *Port
@@ -158,7 +158,7 @@ func (s *side) run(ctx context.Context, w Words) {
 	}
 }
 
-// Two sides with ports come to sleep long, and wake each other.
+// Two sides with ports reach long sleeps, and wake each other.
 func TestSleepers(t *testing.T) {
 	mem := make([]byte, region.ControlBytes)
 	g, h := region.NewGuest(mem), region.NewHost(mem)
@@ -188,14 +188,14 @@ func TestSleepers(t *testing.T) {
 		}
 		to.work.Store(1)
 		from.sleeper.Notify(w)
-		eventually(t, "it is seen", func() bool { return to.work.Load() == 0 }) // by who looks: nobody else takes it
+		eventually(t, "it is seen", func() bool { return to.work.Load() == 0 }) // by the side that polls: no other takes it
 		eventually(t, "both sleep again", asleep)
 	}
 	b.Close()
 	eventually(t, "who can't be rung says so", func() bool { return h.Bell() == region.NoBell && g.Bell() == region.NoBell })
 }
 
-// What somebody else of this side wants done is done at once.
+// Submitted functions run at once.
 func TestEvents(t *testing.T) {
 	p, _ := listen(t, true, nil)
 	events := make(chan func())

@@ -8,8 +8,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// Whatever the other side says of itself, and however it rings, nobody sleeps for longer than
-// lookAnyway, and long only who can be rung.
+// For any doorbell state and rings of the other side, no side sleeps for longer than lookAnyway, and a side
+// sleeps long only if it can be rung.
 func FuzzSleeper(f *testing.F) {
 	f.Add([]byte{1, 0, 1, 0, 2, 0})
 	f.Add([]byte{255, 3, 2, 1, 0, 3})

@@ -52,7 +52,7 @@ func FuzzGrant(f *testing.F) {
 	})
 }
 
-// Under Xen the agent sees the hub's end by a byte that the kernel clears then.
+// Under Xen the kernel clears a byte at the hub's end, which the agent sees.
 func TestHubEnds(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)

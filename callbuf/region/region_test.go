@@ -8,7 +8,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// An agent and a hub find each other and speak; the second session of the agent finds empty rings.
+// An agent and a hub find each other and communicate; the second session of the agent finds empty rings.
 func TestSessions(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)
@@ -66,7 +66,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A hub of its own time: what it answered is gone with the hub before.
+// The answers of an earlier hub are void for a new one.
 func TestNewHub(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)
@@ -113,8 +113,8 @@ func TestPointer(t *testing.T) {
 	}
 }
 
-// An agent that takes over finds the rings where the one before was killed: what that one had sent
-// is sent, what it was writing is not, and what it hadn't taken comes.
+// An agent that takes over continues with the rings where the previous one was killed: its sent messages are
+// sent, a half-written one is not, and those not yet taken are received.
 func TestResume(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)
@@ -158,7 +158,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Memory that is put back to what it was is noticed, whatever it was.
+// Memory restored to any earlier state is detected.
 func TestIntact(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)
@@ -217,8 +217,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Whatever a guest writes into a control area, the host takes messages within
-// bounds, or an error; what it takes once, it keeps.
+// Whatever a guest writes into a control area, the host receives messages within bounds, or an error; a
+// message once received doesn't change.
 func FuzzHost(f *testing.F) {
 	m := Message{Open, 7, OpenBody(callbuf.Hello{Version: callbuf.Version}, 1)}
 	f.Add(uint32(1), m.append(nil))
@@ -248,7 +248,7 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// What a host writes is decoded with the same care.
+// Messages of a host are decoded with the same checks.
 func FuzzGuest(f *testing.F) {
 	m := Message{Welcome, 7, bytes.Repeat([]byte{1}, callbuf.WelcomeBytes)}
 	f.Add(uint32(1), m.append(nil))

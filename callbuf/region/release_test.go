@@ -28,7 +28,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// Whatever a guest calls itself, it can be printed.
+// Any name of a guest can be printed.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte("v1\n"))
 	f.Add([]byte("\x1b[2J\x00"))

@@ -15,8 +15,8 @@ import (
 	"pegasus/sim"
 )
 
-// small is a scenario of a second or so. How the shares come out on a machine that
-// has other things to do is not looked at, but everybody has to do something.
+// small is a scenario of a second or so. The shares on a machine with other load are not checked, but every
+// domain must make progress.
 const small = `
 id = "small"
 title = "Two programs"
@@ -58,7 +58,8 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// On a machine that stands still for a second nobody does anything in it: then it is tried for longer.
+// On a machine that stands still for a second no domain makes progress in it: then the test retries for
+// longer.
 func TestCompare(t *testing.T) {
 	var idle error
 	for _, times := range []time.Duration{1, 5, 25} {
@@ -70,7 +71,7 @@ func TestCompare(t *testing.T) {
 	t.Fatal(idle)
 }
 
-// compare lets small take so many times as long, and says if somebody did nothing.
+// compare lets small take so many times as long, and returns an error if a domain made no progress.
 func compare(t *testing.T, times time.Duration) error {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "small.toml")
@@ -119,7 +120,7 @@ func compare(t *testing.T, times time.Duration) error {
 	return nil
 }
 
-// What can't be run is refused with a reason.
+// A scenario that can't be run is refused with a reason.
 func TestCompareRefuses(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{`program = ["lud", "--size", "32", "--pause-ms", "1"]`, "", "names no program"},
@@ -140,7 +141,7 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// Two plans compare as foretold if the measured ones differ in the same direction.
+// Two plans compare as predicted if the measured ones differ in the same direction.
 func TestOrder(t *testing.T) {
 	plan := func(name string, predicted, measured float64) Plan {
 		return Plan{Name: name, Predicted: sim.Metrics{"": {"off": predicted}}, Measured: sim.Metrics{"": {"off": measured}}}
@@ -151,8 +152,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Every scenario that comes with the project is like one of the simulator's, names
-// programs, and is one that the simulator takes.
+// Every scenario of the project resembles one of the simulator's, names programs, and is accepted by the
+// simulator.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../../test/scenarios/*.toml")
 	if err != nil || len(files) == 0 {

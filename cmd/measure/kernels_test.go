@@ -6,7 +6,7 @@ import (
 	"pegasus/cmd/measure/internal/workload"
 )
 
-// What gcc makes of each benchmark kernel computes the same as the engine.
+// gcc's code for each benchmark kernel computes the same as the engine.
 func TestKernelsAgree(t *testing.T) {
 	for _, name := range workload.Names {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func firstLaunches(ctx context.Context, stderr io.Writer) (all []Figure, err err
 	return all, nil
 }
 
-// round is the median time of a benchmark program's rounds.
+// round returns the median time of a benchmark program's rounds.
 func (h *house) round(ctx context.Context, stderr io.Writer, name string, args ...string) (time.Duration, error) {
 	text, err := h.guest(ctx, stderr, nil, built("bench/"+name), append(args, "--json")...).Output()
 	if err != nil {
@@ -67,8 +67,8 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// largeModule measures how long the largest PTX module of libavfilter takes from
-// its text until its first kernel is compiled.
+// largeModule measures the time from the text of libavfilter's largest PTX module until its first kernel is
+// compiled.
 func largeModule(context.Context, io.Writer) ([]Figure, error) {
 	text, err := scaleModule()
 	if err != nil {
@@ -101,7 +101,7 @@ func ready(text []byte) error {
 	return k.Compile()
 }
 
-// scaleModule is the PTX of vf_scale_cuda, which libavfilter carries compressed.
+// scaleModule returns the PTX of vf_scale_cuda, which libavfilter contains in compressed form.
 func scaleModule() ([]byte, error) {
 	found, _ := filepath.Glob("/usr/lib/*/libavfilter.so.[0-9]")
 	if len(found) == 0 {
@@ -125,11 +125,11 @@ func scaleModule() ([]byte, error) {
 	return nil, fmt.Errorf("%s has no scale_cuda", found[0])
 }
 
-// Frames that the filter takes; the difference counts, without ffmpeg's start.
+// Numbers of frames for the filter; the difference counts, which excludes ffmpeg's start.
 const fewFrames, manyFrames = 5, 35
 
-// videoFilter measures what a frame costs in ffmpeg's scale_cuda on one processor,
-// with the copies to the device and back.
+// videoFilter measures the time of a frame in ffmpeg's scale_cuda on one processor, including the copies to
+// the device and back.
 func videoFilter(ctx context.Context, stderr io.Writer) (all []Figure, err error) {
 	h, err := newHouse()
 	if err != nil {
@@ -154,7 +154,7 @@ func videoFilter(ctx context.Context, stderr io.Writer) (all []Figure, err error
 	return all, err
 }
 
-// scale is ffmpeg as a guest that scales frames of one size to another.
+// scale returns ffmpeg as a guest that scales frames of one size to another.
 func (h *house) scale(ctx context.Context, stderr io.Writer, from, to string, frames int) *exec.Cmd {
 	w, height, _ := strings.Cut(to, "x")
 	return h.guest(ctx, stderr, nil, "ffmpeg", "-v", "error", "-nostdin",

@@ -7,8 +7,8 @@ import (
 	"pegasus/cuda"
 )
 
-// serveRPC is the peer of a synchronous call: a server, as a worker would be one,
-// that answers a packet on a unix socket with a packet.
+// serveRPC is the peer of a synchronous call: a server like a worker, which answers a packet on a unix socket
+// with a packet.
 func serveRPC(path string) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

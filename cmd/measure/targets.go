@@ -9,8 +9,7 @@ type target struct {
 	bound   float64
 }
 
-// targets are what the project wants to reach on an idle machine with two
-// processors or more.
+// targets are the project's goals on an idle machine with two processors or more.
 var targets = map[string]target{
 	"synchronous call, both sides polling, p50":        {bound: 600},
 	"synchronous call, both sides polling, p99":        {bound: 2000},
@@ -72,8 +71,7 @@ var targets = map[string]target{
 	"decision, accc, 10000 domains, allocations": {bound: 0},
 }
 
-// verdict says what a figure should be and whether it is; nothing if nobody said
-// what it should be.
+// verdict returns a figure's target and whether the figure meets it; "" without a target.
 func verdict(f Figure) string {
 	t, ok := targets[f.Name]
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// machine says what else ran when the measurements began.
+// machine reports the other load when the measurements began.
 func machine(ctx context.Context, _ io.Writer) ([]Figure, error) {
 	before, err := idleTime()
 	if err != nil {
@@ -36,7 +36,7 @@ func machine(ctx context.Context, _ io.Writer) ([]Figure, error) {
 	}, nil
 }
 
-// idleTime is how long the processors were idle together since the machine started.
+// idleTime returns the total idle time of the processors since the machine started.
 func idleTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -51,11 +51,11 @@ func idleTime() (time.Duration, error) {
 }
 
 const (
-	idleBefore = 1 * time.Second // what start and first calls may take
+	idleBefore = 1 * time.Second // limit for start and first calls
 	idleFor    = 3 * time.Second
 )
 
-// idle measures what a guest that does nothing costs with its worker and the daemon.
+// idle measures the processor time of an idle guest, with its worker and the daemon.
 func idle(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 	h, err := newHouse()
 	if err != nil {
@@ -79,7 +79,7 @@ func idle(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 	}, nil
 }
 
-// processes are the daemon of the house and its workers.
+// processes returns the daemon of the house and its workers.
 func (h *house) processes() (all []int) {
 	parents := map[int]int{}
 	names, _ := filepath.Glob("/proc/[0-9]*")
@@ -87,7 +87,7 @@ func (h *house) processes() (all []int) {
 		pid, _ := strconv.Atoi(filepath.Base(name))
 		stat, err := os.ReadFile(name + "/stat")
 		if err != nil {
-			continue // it has gone
+			continue // it has ended
 		}
 		_, rest, _ := bytes.Cut(stat, []byte(") "))
 		if words := bytes.Fields(rest); len(words) > 1 && string(words[0]) != "Z" {
@@ -108,7 +108,7 @@ func (h *house) processes() (all []int) {
 	return all
 }
 
-// cpuTime is what the threads of processes have run for.
+// cpuTime returns the run time of the threads of processes.
 func cpuTime(pids []int) (sum time.Duration) {
 	for _, pid := range pids {
 		names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -16,7 +16,7 @@ import (
 	"pegasus/guest/setup"
 )
 
-// expect checks a finding: what it says, and that whoever reads of something bad reads of a way out.
+// expect checks a finding: its text, and that every fault comes with a remedy.
 func expect(t *testing.T, what string, f control.Check, state, says string) {
 	t.Helper()
 	if f.State != state || !strings.Contains(f.Detail, says) || (f.State != fine) != (f.Fix != "") {
@@ -42,7 +42,7 @@ func TestSocket(t *testing.T) {
 	expect(t, "nobody listening", checkSocket(path), fail, "refused")
 }
 
-// built is a file that `make build` makes.
+// built returns a file that `make build` makes.
 func built(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("PEGASUS_BUILD")
@@ -60,7 +60,7 @@ func built(t *testing.T, name string) string {
 }
 
 func TestLibrary(t *testing.T) {
-	// One that no machine has installed.
+	// A library that no machine has installed.
 	const name = "libpegasustest.so.1"
 	dir := t.TempDir()
 	path := filepath.Join(dir, name)
@@ -87,7 +87,7 @@ func TestLibrary(t *testing.T) {
 	expect(t, "of a newer system", checkLibrary(name, dir), fail, "no GLIBC_9.34")
 }
 
-// A machine is told where on the way of a program something is wrong.
+// The doctor reports the part of a program's path that is faulty.
 func TestMachine(t *testing.T) {
 	root := t.TempDir()
 	m := machine{root, filepath.Join(root, "guest.sock")}
@@ -163,7 +163,7 @@ func TestDoctorAsJSON(t *testing.T) {
 	}
 }
 
-// A library that only some programs want is a note, and no failure.
+// A library that only some programs need is a note, and no failure.
 func TestDoctorNamesCompanions(t *testing.T) {
 	root := t.TempDir()
 	for _, c := range checkCompanions(root, "") {
@@ -197,7 +197,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A port is good to have, and nothing fails without.
+// A port is useful, but a missing one is no failure.
 func TestPort(t *testing.T) {
 	expect(t, "there", checkPort("/dev/vport1p1", nil), fine, "/dev/vport1p1")
 	expect(t, "not there", checkPort("", errors.New("none")), warn, "none")

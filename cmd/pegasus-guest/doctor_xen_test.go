@@ -9,7 +9,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// A domU of Xen is looked at as one, and no other machine is.
+// A domU of Xen is checked as one, and no other machine is.
 func TestXen(t *testing.T) {
 	root := t.TempDir()
 	m := machine{root, filepath.Join(root, "guest.sock")}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whoever is strict with what his own files are open to, every user reads what he installs.
+// Every user can read the installed files, even under a strict umask.
 func TestInstallForAll(t *testing.T) {
 	was := syscall.Umask(0o077)
 	defer syscall.Umask(was)
@@ -20,7 +20,7 @@ func TestInstallForAll(t *testing.T) {
 			t.Errorf("--root %q: status %d: %s", wrong, code, out.String())
 		}
 	}
-	// Where there is glibc, a command of the shell's makes the loader's cache.
+	// With glibc, a shell command makes the loader's cache.
 	config := filepath.Join(root, "etc/ld.so.conf")
 	syscall.Umask(0o022)
 	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {

@@ -16,8 +16,8 @@ import (
 	report "pegasus/hypervisor/libvirt"
 )
 
-// A watcher whose libvirtd hangs, trickles or resets reports that it is away, and ends or tries again: it neither waits
-// without an end nor takes a processor.
+// A watcher whose libvirtd hangs, trickles or resets reports that it is away, and ends or tries again: it
+// neither blocks without end nor uses a processor.
 func TestWatchHungLibvirtd(t *testing.T) {
 	dir := os.Getenv("PEGASUS_BUILD")
 	if dir == "" {
@@ -30,7 +30,7 @@ func TestWatchHungLibvirtd(t *testing.T) {
 	for what, peer := range map[string]func(net.Conn){
 		"hangs": func(c net.Conn) { io.Copy(io.Discard, c) },
 		"trickles": func(c net.Conn) {
-			for _, b := range []byte{0, 0, 255, 255} { // a packet that takes its time
+			for _, b := range []byte{0, 0, 255, 255} { // a slow packet
 				c.Write([]byte{b})
 			}
 			for _, err := c.Write([]byte{0}); err == nil; _, err = c.Write([]byte{0}) {

@@ -16,9 +16,9 @@ import (
 	"pegasus/hypervisor/libvirt"
 )
 
-// fakeLibvirt is pegasus-libvirt as scripts have it: a machine's definition is the file
-// NAME.xml, and it runs if there is NAME.live, which is what it runs with, is transient if there is
-// NAME.transient, and was saved if NAME.saved. One whose NAME.full is there takes no device while it runs.
+// fakeLibvirt is a pegasus-libvirt for scripts: a machine's definition is the file NAME.xml, and it runs if
+// there is NAME.live, its running definition; it is transient if there is NAME.transient, and was saved if
+// NAME.saved. With NAME.full it accepts no device while it runs.
 func fakeLibvirt(args []string) int {
 	err := func() error {
 		name := args[len(args)-1]
@@ -71,7 +71,7 @@ func fakeLibvirt(args []string) int {
 	return 0
 }
 
-// plugged changes what a machine runs with: by a device more, or by the one of an alias less.
+// plugged changes a machine's running definition: it adds a device, or removes the one of an alias.
 func plugged(name, device, alias string) error {
 	if _, err := os.Stat(name + ".full"); err == nil && strings.HasPrefix(device, "<shmem") {
 		return errors.New("No more available PCI slots")
@@ -94,7 +94,8 @@ func plugged(name, device, alias string) error {
 	return os.WriteFile(name+".live", []byte(live), 0o644)
 }
 
-// fakeQEMU is a machine that runs as far as its region goes: it makes a file of another name when it has it.
+// fakeQEMU is a running machine as far as its region is concerned: it makes a file of another name when it
+// has it.
 func fakeQEMU() {
 	f, err := os.Open(os.Args[1])
 	if err == nil {
@@ -110,7 +111,7 @@ func fakeQEMU() {
 	time.Sleep(time.Hour)
 }
 
-// A libvirt that doesn't answer is waited for, and not for ever; what it says is passed on.
+// The wait for an unresponsive libvirt is bounded; its error text is passed on.
 func TestAskLibvirt(t *testing.T) {
 	for _, c := range []struct {
 		patience     time.Duration

@@ -13,8 +13,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// A runtime directory of another user has no daemon and no domain of the host,
-// whichever command looks there.
+// In a runtime directory of another user no command finds a daemon or a domain of the host.
 func TestStrangersDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: this one gives a directory to another user")
@@ -63,7 +62,8 @@ func TestStrangersDirectory(t *testing.T) {
 	}
 }
 
-// A process that is stopped while it starts the private daemon keeps others waiting for so long; they report its name.
+// A process that is stopped while it starts the private daemon blocks others for a bounded time; they report
+// its name.
 func TestStoppedStarter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "start.lock")
 	unlock, err := lock(path, time.Minute)

@@ -25,7 +25,7 @@ type documented struct {
 	where, command string
 }
 
-// pages are what shows commands: the README, docs/ and the help texts.
+// pages returns the commands in the README, docs/ and the help texts.
 func pages(t *testing.T) map[string][]documented {
 	t.Helper()
 	files, err := filepath.Glob(repository + "/docs/*.md")
@@ -50,7 +50,7 @@ func pages(t *testing.T) map[string][]documented {
 // commandLine matches an indented line that begins with one of the programs that pages use, or with variables for it.
 var commandLine = regexp.MustCompile(`^((?:export |[A-Z_]+=\S+ )*)((?:build/bin/|\./)?pegasus[a-z-]*|make|go|install|ln|docker|tar|visit/visit|gcc|apt-get|build/\S+|program)( |$)`)
 
-// commandsIn returns the commands of blocks that are indented so far. What stands behind two spaces is a remark.
+// commandsIn returns the commands of blocks with this indentation. Text after two spaces is a remark.
 func commandsIn(name, text, indent string) (all []documented) {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -70,7 +70,7 @@ func commandsIn(name, text, indent string) (all []documented) {
 	return all
 }
 
-// elsewhere are the commands that are not run here, by how they begin, with what runs them.
+// elsewhere are the prefixes of the commands that are not run here, with the tests that run them.
 var elsewhere = []string{
 	"make",                // scripts/fresh-test, and checked below
 	"apt-get",             // scripts/fresh-test
@@ -83,19 +83,20 @@ var elsewhere = []string{
 	"pegasus set web weight", "pegasus set web slice", // test/xen
 }
 
-// placeholders are what stands in pages for something of the reader's.
+// placeholders replaces the pages' placeholders.
 var placeholders = strings.NewReplacer(
 	"build/bin/pegasus", "pegasus", "ffmpeg -init_hw_device cuda", "true", "./my-cuda-program", "guest", "./bench", "guest",
 	"build/bench/reduction --seconds 1", "guest --seconds 0.2", "PROGRAM", "true", "…", "", "www-data", fmt.Sprint(os.Getuid()))
 
-// optional matches what a page says may be left out.
+// optional matches the parts that a page marks as optional.
 var optional = regexp.MustCompile(`\[(--[^]]*)\]`)
 
-// follower matches commands that go on until they are interrupted.
+// follower matches commands that run until they are interrupted.
 var follower = regexp.MustCompile(`^pegasus (events|domains --watch|trace --accelerator)`)
 
-// simulation matches commands of the simulator alone, which no daemon and no other command of the page affects: a command
-// that several pages show is run once. Under the race detector all scenarios take a minute of a processor.
+// simulation matches commands of the simulator alone, which no daemon and no other command of the page
+// affects: a command on several pages is run once. Under the race detector all scenarios take a minute of a
+// processor.
 var simulation = regexp.MustCompile(`^(build/bin/)?pegasus sim (P4|all|--report DIR)$`)
 
 // refused are commands that may fail here, with the message.
@@ -109,15 +110,16 @@ var refused = map[string]string{
 	"pegasus stop --if-idle":                "in use",
 }
 
-// before is what makes a command possible that undoes what the ones before it did.
+// before are the commands that restore the preconditions of a command after the ones before it.
 var before = map[string]string{
 	"pegasus remove web --kill":         "pegasus create web",
 	"pegasus attach web --memory 96MiB": "pegasus detach web --regions $SHM",
 	"pegasus detach web --live":         "pegasus attach web --memory 512MiB --device ivshmem --regions $SHM --hooks $WORK/hooks",
 }
 
-// TestDocumentedCommands runs the commands of README.md, docs/*.md and the help texts, page by page, each page with a daemon of
-// its own and with a domain "render" in use. A scenario runs with one seed, and the file that is read is the one that the page shows.
+// TestDocumentedCommands runs the commands of README.md, docs/*.md and the help texts, page by page, each
+// page with a daemon of its own and with a domain "render" in use. A scenario runs with one seed, and a file
+// that a command reads has the contents shown on the page.
 func TestDocumentedCommands(t *testing.T) {
 	params := scriptParams(t)
 	params.Dir, params.Files = "", nil
@@ -171,7 +173,7 @@ func TestDocumentedCommands(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// runDocumented runs a command of a page as a shell does.
+// runDocumented runs a command of a page like a shell.
 func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
 	where, command := args[0], placeholders.Replace(args[1])
 	work := ts.Getenv("WORK")
@@ -209,7 +211,7 @@ func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s: %s: %v\n%s", where, command, err, said)
 }
 
-// exampleScenario is the scenario in the help of sim.
+// exampleScenario returns the scenario in the help of sim.
 func exampleScenario(t *testing.T) string {
 	t.Helper()
 	_, text, ok := strings.Cut(find("sim").long, "the smallest:\n\n")
@@ -220,7 +222,7 @@ func exampleScenario(t *testing.T) string {
 	return strings.ReplaceAll(text, "\n  ", "\n") + "\n"
 }
 
-// Of commands that are not run here, the make targets and the files of the repository exist.
+// Of the commands that are not run here, the make targets and the files of the repository exist.
 func TestDocumentedFiles(t *testing.T) {
 	makefile, err := os.ReadFile(repository + "/Makefile")
 	if err != nil {
@@ -250,7 +252,7 @@ func TestDocumentedFiles(t *testing.T) {
 	}
 }
 
-// Commands within a page's text are those that there are, with flags that there are.
+// Commands within a page's text exist, and so do their flags.
 func TestDocumentedFlags(t *testing.T) {
 	files, _ := filepath.Glob(repository + "/docs/*.md")
 	inline := regexp.MustCompile("`(?:build/bin/)?pegasus ([^`]*)`")

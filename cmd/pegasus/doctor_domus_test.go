@@ -54,7 +54,7 @@ func TestCheckDomUDevices(t *testing.T) {
 	}
 }
 
-// A Dom0 that serves domUs alone has no library, and lacks nothing.
+// A Dom0 that serves only domUs has no library, and lacks nothing.
 func TestJudgeLibrary(t *testing.T) {
 	missing := errors.New("isn't there")
 	for _, c := range []struct {

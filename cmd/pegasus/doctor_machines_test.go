@@ -51,8 +51,8 @@ func TestJudgeRoom(t *testing.T) {
 	}
 }
 
-// A user of libvirt who isn't root attaches where the hook is in place, of this installation or another, and is told
-// what to do where it isn't.
+// A user of libvirt other than root can attach if the hook is in place, of this installation or another, and
+// otherwise gets the remedy.
 func TestHookOfRoot(t *testing.T) {
 	hooks := filepath.Join(t.TempDir(), "qemu.d")
 	a := &attachment{hooks: hooks, regions: "/dev/shm/pegasus"}
@@ -90,7 +90,7 @@ func TestHookOfRoot(t *testing.T) {
 	asOther(a.regions, "/gone/pegasus", "attach one machine as root")
 }
 
-// as does something as another user, in a thread of its own, which ends with it.
+// as calls do as another user, in a thread of its own, which ends with it.
 func as(t *testing.T, uid int, do func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -115,7 +115,7 @@ func TestSetIn(t *testing.T) {
 	}
 }
 
-// What is wrong with the hook is said, in the order in which it keeps machines from starting.
+// Faults of the hook are reported in the order in which they keep machines from starting.
 func TestCheckHook(t *testing.T) {
 	a := &attachment{hooks: t.TempDir(), regions: "/dev/shm/pegasus"}
 	path := filepath.Join(a.hooks, "pegasus")

@@ -19,7 +19,7 @@ func TestJudgeAddresses(t *testing.T) {
 	}
 }
 
-// A file system that is full, or has no room for another file, is a finding before a daemon runs into it.
+// A full file system, or one without room for another file, is a finding before it fails a daemon.
 func TestJudgeRuntimeDir(t *testing.T) {
 	for _, c := range []struct {
 		fs    unix.Statfs_t

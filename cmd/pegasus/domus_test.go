@@ -11,7 +11,7 @@ import (
 	"pegasus/xenstore/memory"
 )
 
-// startStore gives a script a XenStore of its own, where XENSTORED_PATH says.
+// startStore gives a script a XenStore of its own, at the path in XENSTORED_PATH.
 func startStore(e *testscript.Env, path string) error {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -28,7 +28,7 @@ func startStore(e *testscript.Env, path string) error {
 	return nil
 }
 
-// tellStore is what a host's tools do: xenstore write PATH VALUE, xenstore close.
+// tellStore runs the commands of a host's tools: xenstore write PATH VALUE, xenstore close.
 func tellStore(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value("store").(*memory.Server)
 	if len(args) == 1 && args[0] == "close" {

@@ -11,8 +11,9 @@ import (
 	"pegasus/backend/control"
 )
 
-// A later start removes the directory of a program's own daemon that was killed, and no other directory: not that of a
-// daemon that runs, not one that changed just now, and none that another user owns or that is not such a daemon's.
+// A later start removes the directory of a program's own daemon that was killed, and no other directory: not
+// that of a running daemon, not one that changed just now, and none that another user owns or that is not
+// such a daemon's.
 func TestKilledOwnDaemon(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: this one gives a directory to another user")

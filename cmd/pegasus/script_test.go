@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scriptParams(t))
 }
 
-// scriptParams gives each script a runtime directory, a XenStore and the programs that it may run.
+// scriptParams gives each script a runtime directory, a XenStore and its permitted programs.
 func scriptParams(t *testing.T) testscript.Params {
 	t.Helper()
 	bin := buildDaemon(t)
@@ -49,7 +49,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			if err != nil {
 				return err
 			}
-			shm := filepath.Join("/dev/shm", filepath.Base(dir)) // for regions, where libvirt wants some
+			shm := filepath.Join("/dev/shm", filepath.Base(dir)) // for regions, if the fake libvirt makes some
 			e.Setenv("SHM", shm)
 			e.Defer(func() {
 				run([]string{"stop", "--runtime-dir", dir}, &streams{strings.NewReader(""), os.Stderr, os.Stderr})
@@ -78,14 +78,14 @@ func scriptParams(t *testing.T) testscript.Params {
 	}
 }
 
-// left is what there is in /dev/shm of a script's.
+// left returns the remaining files of a script in /dev/shm.
 func left(shm string) []string {
 	all, _ := filepath.Glob(shm + "*")
 	return all
 }
 
-// buildDaemon builds pegasusd once for all scripts. When nobody needs it any more it stays for longer than usual: a script asks
-// about programs that have ended, and on a slow machine takes its time.
+// buildDaemon builds pegasusd once for all scripts. An unused daemon stays for longer than usual: a script
+// queries programs that have ended, and is slow on a slow machine.
 func buildDaemon(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// guestMain is a CUDA program in Go: it does what its arguments say in turn.
+// guestMain is a CUDA program in Go: it carries out its arguments in turn.
 func guestMain(args []string) int {
 	f := flag.NewFlagSet("guest", flag.ContinueOnError)
 	seconds := f.Float64("seconds", 0, "run kernels for so long")

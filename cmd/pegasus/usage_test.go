@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A command's usage line names each of its flags, but for --runtime-dir, which all have.
+// A command's usage line names each of its flags except --runtime-dir, which all have.
 func TestUsageNamesFlags(t *testing.T) {
 	for _, cmd := range commands() {
 		c := newCall(&cmd, &streams{strings.NewReader(""), io.Discard, io.Discard})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Lines of one kind about one domain are bounded; others pass, and the next says how
-// many are missing.
+// Lines of one kind about one domain are limited; others pass, and the next contains the number of the
+// missing ones.
 func TestBrake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -46,7 +46,7 @@ func TestBrake(t *testing.T) {
 	})
 }
 
-// Kinds without number take no memory without end.
+// An unlimited number of kinds takes limited memory.
 func TestBrakeForgetsKinds(t *testing.T) {
 	log := newBrake(slog.DiscardHandler).(*brake)
 	for i := range 3 * brakeKinds {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What --check calls fine is what the daemon starts with.
+// The daemon starts with every configuration that --check accepts.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"fine":          {twoDomains, "pegasus.toml: fine"},

@@ -22,8 +22,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// A control socket elsewhere is found in the runtime directory, stays the
-// daemon's own, and is removed from where it was made, whatever the file says by then.
+// A control socket at another path is found through the runtime directory, remains the daemon's own, and is
+// removed from its original path, even if the file has changed by then.
 func TestControlSocketElsewhere(t *testing.T) {
 	other := shortDir(t)
 	at := func(name string) string {

@@ -77,7 +77,7 @@ func TestDaemonKilled(t *testing.T) {
 	for _, g := range []*guest{a1, a2, b} {
 		g.must("ping")
 	}
-	gone.kill() // nobody watches
+	gone.kill() // while no daemon runs
 	h.start()
 	after := h.domain("a")
 	if after.Processes != 2 || after.Memory != before.Memory || after.Credits != 777 || after.Calls < before.Calls || after.Accelerator != "soft0" {
@@ -96,7 +96,8 @@ func TestDaemonKilled(t *testing.T) {
 	}
 }
 
-// What a worker held is its domain's again, too, if it ended while there was no daemon, or if the next one ended it.
+// A worker's holdings return to its domain, too, if it ended while there was no daemon, or if the next daemon
+// ended it.
 func TestWorkerEndsWithoutDaemon(t *testing.T) {
 	for name, end := range map[string]func(h *host, worker int){
 		"killed": func(h *host, worker int) {
@@ -133,14 +134,13 @@ arena = "4MiB"
 				return d.Processes == 1 && d.Memory == 1<<20 && d.HostMemory == 4<<20 && d.State != "running" && d.GPU > int64(10*time.Millisecond)
 			})
 			h.eventually("the memory is there again", func() bool { return mate.tell("alloc 50331648") == "ok" })
-			h.guest("a").must("context") // its arena has room, and so has that of another
+			h.guest("a").must("context") // its arena has room, and so has another's
 			h.guest("a").must("context")
 		})
 	}
 }
 
-// What a worker says of itself counts only if it is what was written down. None
-// goes on unseen.
+// A worker's own report counts only if it matches the record. None continues unnoticed.
 func TestLyingWorker(t *testing.T) {
 	for name, spoil := range map[string]func(path string, text string) error{
 		"another domain's": func(path, text string) error {
@@ -178,7 +178,7 @@ func TestLyingWorker(t *testing.T) {
 	}
 }
 
-// A guest that the next daemon couldn't take over isn't served.
+// A guest that the next daemon couldn't adopt isn't served.
 func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	h := newHost(t, twoDomains)
 	obstacle := filepath.Join(h.dir, "workers", "1.json.new", "x")
@@ -194,12 +194,12 @@ func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	h.guest("a").must("ping")
 }
 
-// groupOf is the group of a domain that a finding names.
+// groupOf returns the group of a domain that a finding names.
 func groupOf(c control.Check, domain string) string {
 	return strings.TrimSuffix(c.Detail[strings.LastIndexByte(c.Detail, ' ')+1:], "NAME") + domain
 }
 
-// cgroup is where the daemon limits the memory of domain a's workers, empty if nowhere.
+// cgroup returns the cgroup with the memory limit of domain a's workers, "" without one.
 func (h *host) cgroup() string {
 	h.t.Helper()
 	var s control.Status

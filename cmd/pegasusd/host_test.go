@@ -13,8 +13,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// What workers take of the host's CPUs is the domain's, also when they have ended, and
-// is there for a daemon that takes over.
+// The workers' CPU time counts for the domain, also when they have ended, and after a daemon takes over.
 func TestCPUTimeIsTheDomains(t *testing.T) {
 	h := newHost(t, twoDomains)
 	g := h.guest("a")
@@ -62,7 +61,7 @@ func TestWorkersGoFirst(t *testing.T) {
 	}
 }
 
-// Workers weigh by their domain's credits, and what `cpu` says holds at once.
+// Workers have a weight by their domain's credits, and a change of `cpu` takes effect at once.
 func TestCPUWeightAndLimit(t *testing.T) {
 	h := newHost(t, twoDomains)
 	var s control.Status

@@ -19,8 +19,8 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// A hub whose log nobody takes serves its machine, and ends when it is told to: else what it maps of a domU that has
-// gone would keep that.
+// A hub whose log is not read serves its machine, and ends on a signal: otherwise its mappings would keep the
+// memory of a domU that has gone.
 func TestHubLogStuck(t *testing.T) {
 	const size, controlAt = 16 << 20, 4 << 20
 	dir, err := os.MkdirTemp("", "pg")
@@ -70,7 +70,7 @@ func TestHubLogStuck(t *testing.T) {
 	}
 }
 
-// fullPipe is a pipe that takes nothing more.
+// fullPipe returns a full pipe.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	var fds [2]int
@@ -93,7 +93,7 @@ func fullPipe(t *testing.T) *os.File {
 	return w
 }
 
-// A hub is told by the daemon when its domain may not be, and which socket it has otherwise.
+// The daemon's answer to a hub is a refusal if its domain may not exist, otherwise the domain's socket.
 func TestHubDoor(t *testing.T) {
 	h := newHost(t, "[daemon]\nundeclared_domains = false\n"+twoDomains)
 	if path, err := door(h.dir, "a"); err != nil || path != h.socket("a") {
@@ -107,7 +107,8 @@ func TestHubDoor(t *testing.T) {
 	}
 }
 
-// oneAtATime wants a second daemon with a configuration to be refused while the first runs, and to start after it.
+// oneAtATime checks that a second daemon with a configuration is refused while the first runs, and starts
+// after it.
 func oneAtATime(t *testing.T, config string) {
 	t.Helper()
 	first := newHost(t, config)

@@ -26,7 +26,7 @@ type container struct {
 	mount string
 }
 
-// contain makes a container of a domain, which must be there.
+// contain makes a container of an existing domain.
 func (h *host) contain(domain string) *container {
 	h.t.Helper()
 	c := &container{h: h, mount: filepath.Join(h.t.TempDir(), "mount")}
@@ -107,7 +107,7 @@ func TestDomainsWithoutProcesses(t *testing.T) {
 	h.mustCreate(control.CreateParams{Domain: "brief", Expires: int64(time.Millisecond)})
 	h.eventually("a lease expires", func() bool { return !h.knows("brief") })
 	h.hold("program")
-	h.crash() // at once: create has been written down
+	h.crash() // at once: create has been recorded
 	h.start()
 	if d := h.domain("kept"); d.MemoryQuota != 64<<20 || d.Owner != control.OwnerHeld {
 		t.Errorf("%+v", d)
@@ -122,13 +122,13 @@ func TestDomainsWithoutProcesses(t *testing.T) {
 	if err := h.call(control.MethodRelease, control.LeaseParams{Domain: "kept"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	h.guest("kept").must("ping") // that may enter, while there are others in it
+	h.guest("kept").must("ping") // it may enter, while other processes are in it
 	if d := h.domain("kept"); d.Owner != control.OwnerGuest {
 		t.Errorf("%+v", d)
 	}
 }
 
-// A domain that programs made goes with the last process that has or holds it, and leaves nothing.
+// A domain made by programs is removed with the last process that has or holds it, and leaves nothing.
 func TestGuestDomainGoes(t *testing.T) {
 	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n")
 	holder := exec.Command(os.Args[0], filepath.Join(h.dir, control.SocketName), control.MethodHold)
@@ -175,7 +175,7 @@ func holdUntilTold(path, domain string) int {
 	return 0
 }
 
-// A domain with processes is removed when they have gone, or by ending their use of the accelerator.
+// A domain with processes is removed when they have ended, or by ending their use of the accelerator.
 func TestRemoveWithGuests(t *testing.T) {
 	h := newHost(t, twoDomains)
 	remove := func(mode string) error {
@@ -224,7 +224,7 @@ func TestRemoveWithGuests(t *testing.T) {
 		t.Error("it goes on")
 	}
 
-	// Over a restart a removal goes on.
+	// A removal continues after a restart.
 	g = make()
 	done = asynchronously(func() error { return remove(control.RemoveWait) })
 	h.eventually("it is being removed", func() bool { return h.domain("pod").Removing })
@@ -330,8 +330,8 @@ func (h *host) dial() *control.Client {
 	return c
 }
 
-// Domains are made and removed while processes connect to them, are served, and leave: no
-// process waits for ever, and nothing is left of any.
+// Domains are made and removed while processes connect to them, are served, and leave: no process waits for
+// ever, and nothing of them remains.
 func TestLivesUnderConnections(t *testing.T) {
 	h := newHostHere(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"64MiB\"\n")
 	names := []string{"pod-0", "pod-1", "pod-2"}
@@ -375,7 +375,7 @@ func TestLivesUnderConnections(t *testing.T) {
 					continue
 				}
 				c.Write(callbuf.Hello{Version: callbuf.Version}.Append(nil))
-				if n%2 == 0 { // else it has gone when it is answered
+				if n%2 == 0 { // otherwise it has been removed at the answer
 					c.SetReadDeadline(time.Now().Add(soon))
 					buf := make([]byte, 512)
 					k, _, _, _, err := c.ReadMsgUnix(buf, nil) // the descriptors are dropped

@@ -55,7 +55,7 @@ undeclared_domains = true
 	}
 }
 
-// hold makes a domain, as `pegasus run` does.
+// hold makes a domain, like `pegasus run`.
 func (h *host) hold(name string) {
 	h.t.Helper()
 	if err := h.call(control.MethodHold, control.HoldParams{Domain: name}, nil); err != nil {
@@ -113,8 +113,8 @@ host_memory = "100MiB"
 	}
 }
 
-// A guest that knocks without end, and says nothing sensible, fills neither the
-// host's log nor its memory of events.
+// A guest that connects without end, with invalid Hellos, fills neither the host's log nor its journal of
+// events.
 func TestFloodOfHellos(t *testing.T) {
 	h := newHost(t, twoDomains)
 	if err := h.call(control.MethodSet, control.SetParams{Domain: "b", Settings: map[string]string{"credits": "77"}}, nil); err != nil {
@@ -191,7 +191,7 @@ func TestFloodOfLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const others = 64 << 10 // what the daemon itself has to say
+	const others = 64 << 10 // the daemon's own lines
 	if n, most := len(log), gate.LogBurst+others+2*gate.LogRate*int(1+took/time.Second); n < gate.LogBurst/2 || n > most {
 		t.Errorf("the log has %d bytes after %v, want at most %d", n, took, most)
 	}
@@ -251,7 +251,7 @@ control_group = "54321"
 	for _, c := range []struct {
 		name string
 		cred syscall.Credential
-		open bool // the socket's mode lets everybody through
+		open bool // the socket's mode permits every user
 		want string
 	}{
 		{"root", syscall.Credential{}, false, ""},
@@ -304,7 +304,7 @@ func TestReload(t *testing.T) {
 	h.guest("c").must("ping")
 }
 
-// An accelerator on which more is promised than there is counts by half for placement.
+// An accelerator with more promises than capacity counts by half for placement.
 func TestOverloadedAcceleratorCountsByHalf(t *testing.T) {
 	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\npolicy = \"slaf\"\n[[domain]]\nname = \"a\"\n")
 	g := h.guest("a")

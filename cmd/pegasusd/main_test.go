@@ -19,8 +19,7 @@ import (
 	"pegasus/frontend"
 )
 
-// TestMain lets the test's binary be what the tests start: the daemon, its
-// workers, and guests.
+// TestMain makes the test binary also the programs that the tests start: the daemon, its workers, and guests.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "worker":
@@ -55,7 +54,7 @@ func newHost(t *testing.T, config string, args ...string) *host {
 	return h
 }
 
-// prepareHost is newHost without the daemon started.
+// prepareHost is newHost without starting the daemon.
 func prepareHost(t *testing.T, config string, args ...string) *host {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg") // short: socket paths are at most 107 bytes
@@ -129,14 +128,14 @@ func (h *host) stop() {
 	h.cmd = nil
 }
 
-// crash ends the daemon as a bug would.
+// crash kills the daemon.
 func (h *host) crash() {
 	h.cmd.Process.Kill()
 	h.cmd.Wait()
 	h.cmd = nil
 }
 
-// endSurvivors ends the workers that were written down.
+// endSurvivors ends the recorded workers.
 func (h *host) endSurvivors() {
 	records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
 	for _, path := range records {
@@ -147,7 +146,7 @@ func (h *host) endSurvivors() {
 	}
 }
 
-// record is where a worker was written down.
+// record returns the path of a worker's record.
 func (h *host) record(worker int) string {
 	h.t.Helper()
 	records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
@@ -161,7 +160,7 @@ func (h *host) record(worker int) string {
 	return ""
 }
 
-// call asks the daemon.
+// call sends a request to the daemon.
 func (h *host) call(method string, params, result any) error {
 	h.t.Helper()
 	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
@@ -181,10 +180,10 @@ func (h *host) domain(name string) control.Domain {
 	return all[0]
 }
 
-// soon is within what time something must happen that takes a second at most, with room for a slow machine.
+// soon is the time limit for what normally takes a second at most, with room for a slow machine.
 const soon = time.Minute
 
-// eventually waits for what must happen soon.
+// eventually polls until ok returns true, for at most soon.
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -194,7 +193,7 @@ func (h *host) eventually(what string, ok func() bool) {
 	}
 }
 
-// guest is a process that does what it is told, a line at a time.
+// guest is a process that carries out orders, a line at a time.
 type guest struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -203,13 +202,13 @@ type guest struct {
 	worker int
 }
 
-// guest starts one; it fails the test if it isn't served.
+// guest starts a guest; it fails the test if it isn't served.
 func (h *host) guest(domain string) *guest {
 	h.t.Helper()
 	return h.served(exec.Command(os.Args[0]), h.oldSocket(domain))
 }
 
-// oldSocket is the older path of a domain's socket, which programs go on using.
+// oldSocket returns the older path of a domain's socket, which programs continue to use.
 func (h *host) oldSocket(domain string) string {
 	return filepath.Join(h.dir, "domains", domain+".sock")
 }
@@ -226,7 +225,7 @@ func (h *host) served(cmd *exec.Cmd, socket string) *guest {
 	return g
 }
 
-// knock starts one that may be refused.
+// knock starts a guest that may be refused.
 func (h *host) knock(domain string) *guest {
 	h.t.Helper()
 	return h.begin(exec.Command(os.Args[0]), h.oldSocket(domain))
@@ -263,7 +262,7 @@ func (g *guest) hear() string {
 	return strings.TrimSpace(line)
 }
 
-// tell gives an order and returns the answer.
+// tell sends an order and returns the answer.
 func (g *guest) tell(format string, args ...any) string {
 	fmt.Fprintf(g.in, format+"\n", args...)
 	return g.hear()
@@ -389,7 +388,7 @@ func complain(x *frontend.Context, times string) error {
 	return nil
 }
 
-// callOnce asks the daemon one thing, as whoever this process is.
+// callOnce sends the daemon one request, as this process's user.
 func callOnce(path, method string) int {
 	c, err := control.Dial(path)
 	if err == nil {

@@ -38,7 +38,7 @@ func (h *host) mustSet(domain, key, value string) {
 	}
 }
 
-// knows tells whether there is a domain of that name.
+// knows reports whether there is a domain of that name.
 func (h *host) knows(name string) bool {
 	h.t.Helper()
 	return h.call(control.MethodDomains, control.DomainParams{Domain: name}, nil) == nil
@@ -59,11 +59,11 @@ func (h *host) socket(domain string) string {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// A reload that fails, at whatever point, changes nothing.
+// A failed reload changes nothing, at whatever point it fails.
 func TestReloadFails(t *testing.T) {
 	h := newHost(t, twoDomains)
 	g := h.guest("a")
-	inTheWay := filepath.Join(h.dir, "domains", "z.sock") // where the link is to be
+	inTheWay := filepath.Join(h.dir, "domains", "z.sock") // in place of the link
 	if err := os.MkdirAll(filepath.Join(inTheWay, "in the way"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +110,8 @@ const (
 	withoutB     = declaredOnly + "[[domain]]\nname = \"a\"\n"
 )
 
-// Nobody enters a domain that was taken out of the file. Who is in stays, until
-// the last has gone; then the domain has.
+// No process can enter a domain that was taken out of the file. Its processes stay until the last has ended;
+// then the domain is removed.
 func TestRemovedDomain(t *testing.T) {
 	for name, remove := range map[string]func(h *host){
 		"by a reload": func(h *host) { h.mustReload(withoutB) },
@@ -121,7 +121,7 @@ func TestRemovedDomain(t *testing.T) {
 			h.start()
 		},
 		"after a crash": func(h *host) {
-			h.crash() // its sockets are left
+			h.crash() // its sockets remain
 			h.configure(withoutB)
 			h.start()
 		},
@@ -162,7 +162,7 @@ func TestRemovedDomain(t *testing.T) {
 	}
 }
 
-// A domain that comes back while it has guests is theirs still.
+// A domain that comes back while it has guests keeps them.
 func TestRemovedDomainComesBack(t *testing.T) {
 	h := newHost(t, withB)
 	g := h.guest("b")
@@ -175,7 +175,7 @@ func TestRemovedDomainComesBack(t *testing.T) {
 	}
 }
 
-// written waits until the daemon has written down its state with some text.
+// written waits until the daemon's state file contains some text.
 func (h *host) written(text string) {
 	h.t.Helper()
 	h.eventually("the state is written down", func() bool {
@@ -184,8 +184,8 @@ func (h *host) written(text string) {
 	})
 }
 
-// What was set while a daemon ran holds for the next one, that takes over its
-// guests, unless the file says something else than it did.
+// Settings changed while a daemon ran hold for the next one that adopts its guests, unless the file has
+// changed.
 func TestSettingsAcrossRestart(t *testing.T) {
 	h := newHost(t, twoDomains)
 	h.guest("a").must("ping")

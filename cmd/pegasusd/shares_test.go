@@ -24,9 +24,9 @@ name = "d3"
 credits = 1024
 `
 
-// What credits and policies come to is for the policies' own tests to show, and
-// for those in test, which have the machine for themselves. Here that the daemon's
-// loops carry out what changes: everybody goes on, and who may have more gets more.
+// The exact effect of credits and policies is tested by the policies' own tests, and by those in test, which
+// have the machine for themselves. These tests check that the daemon's loops carry out changes: every domain
+// makes progress, and one with a larger part gets more.
 func TestShares(t *testing.T) {
 	h := newHost(t, threeDomains)
 	for _, name := range []string{"d1", "d2", "d3"} {
@@ -61,8 +61,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// share waits until what every domain has used from now on is enough to tell,
-// and fits.
+// share waits until the use of all domains from now on is sufficient, and fits.
 func (h *host) share(what string, fits func(map[string]time.Duration) bool) {
 	h.t.Helper()
 	before, start := h.used(), time.Now()
@@ -84,7 +83,7 @@ func (h *host) share(what string, fits func(map[string]time.Duration) bool) {
 	}
 }
 
-// used is the accelerator time of each domain.
+// used returns the accelerator time of each domain.
 func (h *host) used() map[string]time.Duration {
 	h.t.Helper()
 	var all []control.Domain

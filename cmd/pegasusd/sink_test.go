@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A log that nobody reads keeps nobody waiting; what is missing is said once somebody does.
+// A log without a reader blocks no goroutine; the number of missing lines is logged when a reader comes.
 func TestSink(t *testing.T) {
 	r, w := io.Pipe()
 	s := newSink(w)

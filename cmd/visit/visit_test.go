@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What has never run on a GPU stands where people look for that.
+// Steps that have never run on a GPU are listed in docs/results/unverified.md.
 func TestUnverified(t *testing.T) {
 	text, err := os.ReadFile("../../docs/results/unverified.md")
 	if err != nil {
@@ -81,7 +81,7 @@ func FuzzFindings(f *testing.F) {
 	})
 }
 
-// A command that is run again does what is left, and says so of what it had no time for.
+// A repeated command does the remaining steps, and reports those for which it had no time.
 func TestResume(t *testing.T) {
 	var did []string
 	steps := []step{
@@ -141,7 +141,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What is said of denied system calls is what the log got since.
+// The denied system calls are those logged since.
 func TestDenied(t *testing.T) {
 	const old = "<5>[ 1.0] audit: type=1326 audit(1.0:2): auid=0 uid=1 pid=7 comm=\"pegasus-worker\" exe=\"/x\" sig=0 arch=c000003e syscall=41 compat=0 ip=0x1 code=0x50000\n"
 	const fresh = "<6>[ 2.0] something else\n" +
@@ -160,7 +160,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// What is carried back has a limit: the shortest recordings are in it.
+// The total size of recordings is limited: the shortest are kept.
 func TestPack(t *testing.T) {
 	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "calls.tar.gz")
 	noise := rand.NewChaCha8([32]byte{1})
@@ -208,7 +208,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A driver that lies where the loader looks anyway has nothing come before what programs bring.
+// A driver in a directory that the loader searches by default puts nothing before the libraries that programs
+// bring.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/their/own")
 	for driver, want := range map[string]string{

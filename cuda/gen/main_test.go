@@ -11,7 +11,7 @@ import (
 
 const root = "../.."
 
-// What is committed is what the generator makes of the spec.
+// The committed files are the generator's current output.
 func TestNothingStale(t *testing.T) {
 	files, err := Generate(filepath.Join(root, "cuda", "spec"))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestGenerateTwice(t *testing.T) {
 	}
 }
 
-// edited is a spec directory with one file changed.
+// edited returns a spec directory with one file changed.
 func edited(t *testing.T, file, old, new string) string {
 	t.Helper()
 	dir := t.TempDir()

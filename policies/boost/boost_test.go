@@ -14,12 +14,12 @@ const ms = time.Millisecond
 
 func at(d time.Duration) vcpu.Time { return vcpu.Time(d) }
 
-// shares are of version 1 of cgroups.
+// shares returns a machine under version 1 of cgroups.
 func shares(domain string, weight int64) Machine {
 	return Machine{domain, weight, weight, 2, MaxWeight}
 }
 
-// stage plays what happens at the gates against a host whose machines always want the CPUs.
+// stage simulates the events of the gates with a host whose machines always want the CPUs.
 type stage struct {
 	t      *testing.T
 	b      Boosts
@@ -88,7 +88,7 @@ func (s *stage) write() {
 	}
 }
 
-// until lets time pass: weights are written when they are due.
+// until advances time: weights are written when they are due.
 func (s *stage) until(end time.Duration) {
 	s.t.Helper()
 	for s.now < end {
@@ -119,7 +119,8 @@ func (s *stage) expect(what string, want map[string]int64) {
 	}
 }
 
-// A window raises, its end lowers until all is given back; then everything is as set.
+// A window raises the weight, its end lowers it until all is given back; then all weights are the configured
+// ones.
 func TestWindow(t *testing.T) {
 	s := newStage(t, Pool{Name: "p", Machines: []Machine{shares("a", 1024), shares("b", 2048)}})
 	s.until(200 * ms)
@@ -164,8 +165,8 @@ func TestNothingToRaise(t *testing.T) {
 	}
 }
 
-// Two machines that take turns are raised for nearly all of their windows, and have what
-// was set for them, whatever that is.
+// Two machines that take turns are raised for nearly all of their windows, and get the configured parts, for
+// any weights.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct{ a, b int64 }{{1024, 1024}, {1024, 3072}} {
 		s := newStage(t, Pool{Name: "p", Machines: []Machine{shares("a", c.a), shares("b", c.b)}})
@@ -197,7 +198,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What somebody else sets is the new baseline, and is left alone for a second.
+// A weight changed by another program is the new baseline, and is left alone for a second.
 func TestChanged(t *testing.T) {
 	s := newStage(t, Pool{Name: "p", Machines: []Machine{shares("a", 1024), shares("b", 1024)}})
 	s.until(200 * ms)
@@ -210,22 +211,22 @@ func TestChanged(t *testing.T) {
 	s.expect("changed", map[string]int64{"a": 3000})
 	s.until(s.now + 20*ms)
 	s.expect("raised again, from there", map[string]int64{"a": 12000})
-	s.has["a"] = 3000 // somebody undoes that
+	s.has["a"] = 3000 // another program undoes that
 	s.set(s.pools...)
 	s.until(s.now + 990*ms)
 	s.expect("undone", map[string]int64{"a": 3000})
 	s.until(s.now + 20*ms)
 	s.expect("raised again", map[string]int64{"a": 12000})
-	s.set() // nobody follows any more
+	s.set() // no machine follows any more
 	s.expect("given back", map[string]int64{"a": 3000, "b": 1024})
 	if s.b.Next() != vcpu.Forever {
 		t.Errorf("next %v", s.b.Next())
 	}
 }
 
-// Whatever happens at the gates: no machine is raised for more than half of any second,
-// no weight is written twice in 5 ms, CPU time of any second is as set but for 5 % of all, and a fifth of its own and 5 ms, and
-// when all windows are over all has been given back.
+// For any events of the gates: no machine is raised for more than half of any second, no weight is written
+// twice in 5 ms, the CPU time of any second is as configured up to 5 % of all, and a fifth of its own and 5
+// ms, and when all windows are over all has been given back.
 func TestAnything(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -285,7 +286,7 @@ func TestAnything(t *testing.T) {
 	}
 }
 
-// checkRaised looks at the seconds that begin, or end, with a raise: one of them has most.
+// checkRaised checks the seconds that begin, or end, with a raise: the greatest part is in one of them.
 func checkRaised(t *testing.T, seed uint64, name string, all []span, now time.Duration) {
 	t.Helper()
 	within := func(from time.Duration) (sum time.Duration) {
@@ -306,7 +307,7 @@ func checkRaised(t *testing.T, seed uint64, name string, all []span, now time.Du
 	}
 }
 
-// The same happens for the same events.
+// The same events give the same writes.
 func TestDeterministic(t *testing.T) {
 	run := func() (all []Write) {
 		var b Boosts

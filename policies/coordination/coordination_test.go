@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 	}
 	v := Judge(all)
 	// At 12 and 22 ms two domains had work, and two was chosen; at 5 ms there was nothing to choose. At 32 ms
-	// one had none, and what ran until 42 ms isn't known.
+	// one had no work, and the vCPUs running until 42 ms are unknown.
 	want := Verdict{Policy: "cosched", Decisions: 2, Now: Part{0.5, 0.5, 1}, Window: Part{0.5, 0.5, 0.8},
 		Preferred: Rivals{2, 0.5}, Taken: Rivals{2, 0.5}, Others: Rivals{2, 0.5}, Age: 6 * time.Millisecond, Looks: 2, Right: 1,
 		Domains: []Share{{"one", 0, 0, 20 * time.Millisecond}, {"two", 2, 1, 20 * time.Millisecond}}}
@@ -49,7 +49,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whom AugC gives no boost, since its vCPU has no credit left, isn't preferred.
+// A domain without a boost by AugC, because its vCPU has no credit left, isn't preferred.
 func TestJudgeBoost(t *testing.T) {
 	for left, want := range map[string]int{"-5": 0, "0": 0, "7": 2} {
 		text := strings.Replace(strings.Replace(two, "cosched", "augc", 1), `{"ID":2,"VCPUs"`, `{"ID":2,"Remaining":`+left+`,"VCPUs"`, 1)
@@ -63,7 +63,7 @@ func TestJudgeBoost(t *testing.T) {
 	}
 }
 
-// A domain that goes leaves what it had, and one that comes in its place is another.
+// A domain that leaves takes its state with it; one that comes in its place is another.
 func TestJudgeWhoLeaves(t *testing.T) {
 	text := strings.Replace(two, `{"at":32000000,"event"`, `{"at":30000000,"event":{"kind":"detach","domain":{"ID":2}}}
 {"at":32000000,"event"`, 1)
@@ -76,7 +76,7 @@ func TestJudgeWhoLeaves(t *testing.T) {
 	}
 }
 
-// Whatever is read is judged without an end that is another than a verdict.
+// Judge ends with a verdict for any input.
 func FuzzJudge(f *testing.F) {
 	f.Add(two)
 	f.Add(`{"at":0,"event":{"kind":"observe"}}`)

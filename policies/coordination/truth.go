@@ -46,7 +46,7 @@ func merge(all []span) (apart []span) {
 	return apart
 }
 
-// knows reports whether the interval [from, to] is within the known time.
+// knows reports whether the whole interval is within the known time.
 func (t *truth) knows(from, to policies.Time) bool { return t.from <= from && to <= t.to }
 
 // at reports whether a vCPU of the domain ran at now.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What goes on is one slice, whatever pieces it comes in; lines keep their groups.
+// Continuous activity is one slice, even if it comes in pieces; lines keep their groups.
 func TestWrite(t *testing.T) {
 	p := New("engines", "CPUs")
 	p.Continue(Slice{Group: 1, Line: "CPU 0", Name: "web", From: 1000, To: 2000})

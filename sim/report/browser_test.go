@@ -16,8 +16,8 @@ import (
 	"pegasus/sim"
 )
 
-// What a script sees of the page in a window of 1280 pixels, written into its body:
-// the page itself has none.
+// A script's view of the page in a window of 1280 pixels, written into its body: the page itself has no
+// script.
 const probe = `<script>
 const rest = [...document.querySelectorAll("svg")].map(s => s.getBoundingClientRect());
 const outside = [...document.querySelectorAll("svg text")].filter(t => {
@@ -32,8 +32,8 @@ document.body.innerHTML = "<pre>PROBE figures=" + rest.length + " narrow=" + res
 	" wide=" + document.documentElement.scrollWidth + " outside=[" + outside + "] small=[" + small + "] END</pre>";
 </script>`
 
-// The page of all scenarios opens without a server and without an error; it is no wider
-// than the window, and all text of its figures is in them and large enough to read.
+// The page of all scenarios opens without a server and without an error; it is no wider than the window, and
+// all text of its figures is in them and large enough to read.
 func TestPageInBrowser(t *testing.T) {
 	all, err := sim.Scenarios()
 	if err != nil {

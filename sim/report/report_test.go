@@ -27,8 +27,7 @@ chart = [
 row = [{text = "works", value = "RR.a.share", min = 1.0}, {text = "fails", value = "RR.a.share", max = 1.0}]
 `
 
-// The page is well-formed, has every figure, row and verdict, and asks nobody for
-// anything.
+// The page is well-formed, has every figure, row and verdict, and loads no other resource.
 func TestPage(t *testing.T) {
 	sc, err := sim.Parse("x.toml", []byte(text))
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// A charge counts for the windows in which the engine was held, which end where it
-// is told.
+// A charge counts for the windows in which the engine was held, which end at its report.
 func TestUse(t *testing.T) {
 	text := `{"at":5000000000,"choice":{"policy":"lag","options":{}}}
 {"at":5000000000,"event":{"kind":"attach","domain":{"ID":3}}}
@@ -63,8 +62,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// The prediction takes a workload's times from its program, and how they are divided
-// from the scenario.
+// The prediction takes a workload's times from its program, and their division from the scenario.
 func TestAloneWorkload(t *testing.T) {
 	a := Alone{Kernel: 12 * ms, Period: 20 * ms}
 	if w := a.workload(sim.Workload{CPU: ms}); w.Kernel != 12*ms || w.CPU != 8*ms || w.Pre != 0 {
@@ -78,9 +76,8 @@ func TestAloneWorkload(t *testing.T) {
 	}
 }
 
-// What calls copy stays as the scenario has it, and the prediction gets the bandwidth
-// at which the program did. Where the scenario says nothing, copies are part of what it
-// takes.
+// The bytes that calls copy stay as in the scenario, and the prediction gets the bandwidth of the program.
+// Without such bytes in the scenario, copies are part of the kernel time.
 func TestAloneCopies(t *testing.T) {
 	a := Alone{Kernel: 9 * ms, Copy: 4 * ms, Period: 14 * ms}
 	copies := sim.Workload{CallIn: 8e6, CallOut: 12e6}
@@ -92,7 +89,7 @@ func TestAloneCopies(t *testing.T) {
 	}
 }
 
-// CPU credits become the niceness that weighs as much beside the others of a scenario.
+// CPU credits become the nice value with the same weight beside the others of a scenario.
 func TestNiceness(t *testing.T) {
 	for credits, want := range map[int]int{0: 0, 256: 0, 132: 3, 84: 5, 68: 6, 4: 19} {
 		if n, err := niceness(&sim.Domain{CPUCredits: credits}); err != nil || n != want {
@@ -104,8 +101,7 @@ func TestNiceness(t *testing.T) {
 	}
 }
 
-// The size is found for programs whose time grows unlike it, in few tries, or the best of
-// what there is.
+// The size is found for programs whose time grows unlike it, in few tries, or the best of the possible ones.
 func TestFindSize(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -45,7 +45,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// What isn't known is refused by its line, rather than translated wrongly.
+// An unsupported instruction is refused by its line, rather than translated wrongly.
 func TestRefuses(t *testing.T) {
 	for _, body := range []string{
 		"add.rz.f32 %f1, %f2, %f3;",
