@@ -101,7 +101,7 @@ func TestBlobsRefuseEveryOtherLength(t *testing.T) {
 	}
 }
 
-// Damaged layouts are refused or read; what is read encodes to a layout again.
+// Damaged layouts are refused or read; a layout that was read encodes to a layout again.
 func TestLayoutDamaged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seeds.Fixed(t), 1))
 	m := exampleLayout()

@@ -185,7 +185,7 @@ func TestHeaderIsCPlusPlus(t *testing.T) {
 }
 
 // A program that includes the header gets the ABI that CUDA 12.4 gives it, and
-// that of its own default stream if it asks for it.
+// with per-thread default streams if it selects them.
 func TestHeaderVersions(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "program.c")
 	text := "#include <cuda.h>\nvoid *f[] = {(void *)cuInit, (void *)cuCtxCreate, (void *)cuMemAlloc, (void *)cuMemcpyHtoD, (void *)cuLaunchKernel, (void *)cuEventQuery};\n"

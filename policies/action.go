@@ -15,7 +15,7 @@ type Event struct {
 	Signal Signal    `json:"signal,omitzero"` // Wake
 	Since  Time      `json:"since,omitzero"`  // Wake: since when it holds, if that is known and before now
 
-	// Balances, of an Attach of an unknown ID, are what the domain's accounts begin with.
+	// Balances are the initial balances of the domain's accounts, in an Attach of an unknown ID.
 	Balances Balances `json:"balances,omitzero"`
 
 	Class   Class        `json:"class,omitzero"`   // Head, Charge, Wake: the class, if the event is about one only

@@ -81,7 +81,7 @@ type share interface {
 	says(u *unit) string
 }
 
-// says returns a short description of a unit's standing.
+// books is a share that keeps accounts (see Ledger).
 type books interface {
 	balance(u *unit) time.Duration
 	// vacated reports that a unit has no domains left, only accounts of absent ones.

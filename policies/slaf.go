@@ -32,7 +32,7 @@ type slaf struct {
 	clean      int // consecutive scans without a missed objective
 }
 
-// objective is what a domain expects, and what it got since the last scan.
+// objective is a domain's objective, and its record since the last scan.
 type objective struct {
 	id      ID
 	slo     int64 // ‰ of the accelerator; 0: none

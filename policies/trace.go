@@ -17,7 +17,7 @@ type Record struct {
 	Choice  *Choice  `json:"choice,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
 	Ready   bool     `json:"ready,omitempty"`
-	Actions []Action `json:"actions,omitempty"` // what Ready returned
+	Actions []Action `json:"actions,omitempty"` // the result of Ready
 }
 
 // Choice is the policy put in force, with its options.

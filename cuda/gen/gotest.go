@@ -7,7 +7,7 @@ import (
 )
 
 // Golden packets: the byte at offset n of a record is n+1 (mod 256), padding is
-// zero, and what follows the fixed part are these bytes.
+// zero, and the bytes after the fixed part are these.
 var goldenTail = []byte{0xd0, 0xd1, 0xd2, 0xd3, 0xd4}
 
 func goldenByte(offset int) byte { return byte(offset + 1) }

@@ -176,7 +176,7 @@ func (h *house) order() ([]string, error) {
 	return all[0].Domains, nil
 }
 
-// program is a guest that runs until it is told to end.
+// program is a guest that runs until finish ends it.
 type program struct {
 	name   string
 	domain string
@@ -192,7 +192,7 @@ func (p *program) said() string {
 	return fmt.Sprintf("%s in %s: %s", p.name, p.domain, &p.errs)
 }
 
-// Report is what a program of guest/bench prints at its end.
+// Report is the output of a program of guest/bench at its end.
 type Report struct {
 	Launches float64 `json:"launches"` // runs
 	Seconds  float64 `json:"seconds"`

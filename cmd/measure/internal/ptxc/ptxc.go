@@ -15,7 +15,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// prelude is what all translations start with.
+// prelude is the beginning of all translations.
 //
 //go:embed prelude.h
 var prelude string

@@ -1,10 +1,10 @@
-/* Runs the kernels of a module when it is told to, in memory that it shares with
- * the program that started it, and answers with the nanoseconds of processor time
- * that they took.
+/* Runs the kernels of a module on request, in memory that it shares with the
+ * program that started it, and answers with the processor time that they took, in
+ * nanoseconds.
  *
- * Arguments: the size of the memory, the address that it has on the device, and
- * what peer_start takes. The memory is file 3. A request is a number of launches,
- * then the launches. */
+ * Arguments: the size of the memory, its address on the device, and the arguments
+ * of peer_start. The memory is file 3. A request is a number of launches, then the
+ * launches. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

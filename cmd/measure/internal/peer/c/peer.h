@@ -1,4 +1,4 @@
-/* What a program that runs kernels and its way of running them share. */
+/* The interface between a peer's main program and its way of running kernels. */
 #pragma once
 
 #include <stddef.h>
@@ -14,8 +14,8 @@ struct launch {
 	unsigned char params[MaxParams] __attribute__((aligned(8)));
 };
 
-/* Readies the kernels. The memory is the device's; arguments are what this way
- * of running kernels needs. */
+/* Prepares the kernels. The memory is the device's; the arguments are specific to
+ * this way of running kernels. */
 void peer_start(void *memory, size_t size, int argc, char **argv);
 
 void peer_launch(const struct launch *l);
