@@ -14,11 +14,11 @@ const FeatureBell = 2
 const FeatureRouse = 4
 
 const (
-	// bellAfter is how long a poller polls before it requests rings.
+	// bellAfter is the polling time before a poller requests rings.
 	bellAfter = 20 * time.Millisecond
 	// bellSlice bounds its sleeps after that, in case a ring is lost.
 	bellSlice = 100 * time.Millisecond
-	// RingPause is how long a worker ignores its socket after a ring: no correct guest rings more often.
+	// RingPause is the time for which a worker ignores its socket after a ring: no correct guest rings more often.
 	RingPause = bellAfter / 2
 )
 

@@ -2,7 +2,7 @@ package callbuf
 
 import "time"
 
-// greedy is how long Spin keeps the processor to itself.
+// greedy is the time for which Spin does not yield the processor.
 const greedy = 3 * time.Microsecond
 
 // Spin calls ready until it returns true or d has passed, and returns the last result. It is for waits that

@@ -18,7 +18,7 @@ type extent struct{ at, n uint64 }
 
 func (s *space) init(bytes uint64) { s.free = []extent{{0, bytes}} }
 
-// take allocates n bytes; it returns false if no gap is that long.
+// take allocates n bytes; it returns false if no gap is large enough.
 func (s *space) take(n uint64) (extent, bool) {
 	n = (max(n, 1) + grain - 1) &^ (grain - 1)
 	s.mu.Lock()

@@ -22,7 +22,7 @@ func newDRR(o Options) Policy {
 	return newQueue("drr", o, newRounds(o), o.Order.or(byArrival))
 }
 
-// roundsRest is how long a unit without requests keeps its rest.
+// roundsRest is the time for which a unit without requests keeps its rest.
 const roundsRest = 2 * time.Millisecond
 
 // rounds is the share slot of drr. It makes no fruitless visits: it computes how often a unit has to be

@@ -9,7 +9,7 @@ import (
 
 // guests is a scheduler and its domains, driven as by the daemon: requests are admitted while their gate lets
 // them, and an admitted request slips through as the gate closes, or is held back until it opens again; the
-// scheduler receives all that only at the next look.
+// scheduler receives these events only at the next look.
 type guests struct {
 	t     *testing.T
 	name  string
@@ -38,7 +38,7 @@ type guest struct {
 	worked [numClasses]bool // as last reported
 }
 
-// mostFlying is how many requests of a class may be in flight.
+// mostFlying is the limit of requests of a class in flight.
 const mostFlying = 3
 
 func newGuests(t *testing.T, name string, o Options) *guests {

@@ -236,7 +236,7 @@ func (m *model) settle() {
 	m.start()
 }
 
-// inFlight is how long a domain's work may continue after its turn, the daemon's default.
+// inFlight is the time for which a domain's work may continue after its turn, the daemon's default.
 const inFlight = 4 * ms
 
 // turn reports whether the engine continues with c's requests: while its gate is open and its budget isn't

@@ -95,7 +95,7 @@ func TestAloneNobodyWaits(t *testing.T) {
 	}
 }
 
-// TestEqualsGetEqualShares of the time, whatever the policy.
+// TestEqualsGetEqualShares: equal domains get equal shares of the time, under every policy.
 func TestEqualsGetEqualShares(t *testing.T) {
 	for _, p := range perRequest {
 		for _, think := range []time.Duration{0, 300 * time.Microsecond} {

@@ -2,7 +2,7 @@ package policies
 
 import "pegasus/vcpu"
 
-// newRR is round robin: equal windows, whatever the credits.
+// newRR returns round robin: equal windows, regardless of the credits.
 func newRR(o Options) Policy {
 	return newWindows("rr", o, func(Domain) Credits { return vcpu.DefaultCredits })
 }

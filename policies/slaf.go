@@ -47,9 +47,9 @@ type objective struct {
 }
 
 const (
-	// sloMost is how much may be promised of an accelerator, in ‰.
+	// sloMost is the limit of an accelerator's promised part, in ‰.
 	sloMost = 950
-	// calm is how many scans without a miss end an overload.
+	// calm is the number of scans without a miss that ends an overload.
 	calm = 5
 )
 

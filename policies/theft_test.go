@@ -91,7 +91,7 @@ func TestLongKernelsOfQuitters(t *testing.T) {
 	}
 }
 
-// TestBurstsAreRepaid in full, however long: the victim has its half soon after, whether
+// TestBurstsAreRepaid: bursts of any length are repaid in full: the victim has its half soon after, whether
 // the thief stays or leaves.
 func TestBurstsAreRepaid(t *testing.T) {
 	for _, name := range shared {

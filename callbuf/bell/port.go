@@ -26,7 +26,7 @@ const Name = "org.pegasus.0"
 const (
 	// openAgain is the retry interval for a port that does not exist, or whose other end is not open.
 	openAgain = 500 * time.Millisecond
-	// patience is how long a port may be missing before that is reported: hub and agent often start first.
+	// patience is the time after which a missing port is reported: hub and agent often start first.
 	patience = 2 * time.Second
 	// hearAgain is the interval at which rings are received in the long run, and atOnce the permitted burst
 	// beyond that: independent programs ring.

@@ -17,7 +17,7 @@ import (
 	"pegasus/cmd/measure/internal/workload"
 )
 
-// kernelRounds is how often each kernel runs each way, in turn; medians count.
+// kernelRounds is the number of runs of each kernel each way, in turn; medians count.
 const kernelRounds = 11
 
 // kernels compares the software accelerator on one core with the same PTX

@@ -26,7 +26,7 @@ func plug(uri, name string, in io.Reader, out *json.Encoder) error {
 	})
 }
 
-// unplugTime is how long a machine's kernel may take to release a device.
+// unplugTime is the time limit for a machine's kernel to release a device.
 const unplugTime = 20 * time.Second
 
 // unplug removes a device from a running machine, and blocks until it is gone: the machine's kernel must

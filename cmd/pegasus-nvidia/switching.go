@@ -17,7 +17,7 @@ import (
 	"pegasus/accel/nvidia/listing"
 )
 
-// rounds is how often an empty kernel is run each way; up to half of them may be disturbed.
+// rounds is the number of runs of an empty kernel each way; up to half of them may be disturbed.
 const rounds = 31
 
 // switching measures the cost of changing between two processes' contexts, which is the additional time of an

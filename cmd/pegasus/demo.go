@@ -44,7 +44,7 @@ name = "video"
 credits = 512
 `
 
-// demoWarmUp is how long programs run before anything is measured.
+// demoWarmUp is the run time of programs before the measurement.
 const demoWarmUp = 2 * time.Second
 
 // demonstration is one run of the command.

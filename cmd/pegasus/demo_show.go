@@ -10,7 +10,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// liveEvery is how often progress is drawn.
+// liveEvery is the interval at which progress is drawn.
 const liveEvery = 500 * time.Millisecond
 
 // measure shows the shares live and records them after the warm-up.

@@ -16,7 +16,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// startTime is how long a daemon may take from start to ready.
+// startTime is a daemon's time limit from start to ready.
 const startTime = 20 * time.Second
 
 // startPrivate returns a connection to the private daemon of dir, which it
@@ -67,7 +67,7 @@ func dialStarted(path string) (*control.Client, error) {
 	return client, err
 }
 
-// ownLinger is how long a program's own daemon waits for that program.
+// ownLinger is the time for which a program's own daemon waits for that program.
 const ownLinger = "3s"
 
 // ownPrefix begins the names of the runtime directories of programs' own daemons.
@@ -145,7 +145,7 @@ func removeAbandoned(dir string) {
 // errVanished is returned if a daemon that was ready has ended before the first request.
 var errVanished = errors.New("the private daemon has ended")
 
-// hosts reports whether a directory is that of the host's daemon, which keeps its state there: private ones keep none.
+// hosts reports whether a directory belongs to the host's daemon, which keeps its state there: private daemons keep none.
 func hosts(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "state.json"))
 	return err == nil

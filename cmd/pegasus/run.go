@@ -79,7 +79,7 @@ type held struct {
 	own    string // the runtime directory of the program's own daemon; empty: the daemon serves others, too
 }
 
-// hold makes the domain exist for as long as this process, whatever it executes.
+// hold makes the domain exist for as long as this process lives, across execve.
 func (g guestFlags) hold(c *call) (held, error) {
 	for end := time.Now().Add(startTime); ; time.Sleep(retryEvery) {
 		h, err := g.holdOnce(c)

@@ -353,7 +353,7 @@ func events(c *call, args []string) error {
 	})
 }
 
-// beginTime is how long a recording may take to begin.
+// beginTime is the time limit for a recording to begin.
 const beginTime = 20 * time.Second
 
 // until calls do so many seconds after the first call of begin, or when the user interrupts; 0: only then.

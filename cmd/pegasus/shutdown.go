@@ -31,7 +31,7 @@ func shutDown(client *control.Client, p control.ShutdownParams) error {
 	return awaitEnd(process) // also when it ended without an answer
 }
 
-// endTime is how long a daemon may take from the order to its end.
+// endTime is a daemon's time limit from the order to its end.
 const endTime = 20 * time.Second
 
 // awaitEnd waits until the process of a pidfd has ended.

@@ -261,7 +261,7 @@ func (s *settings) runtimeDir(c *configs.Config) (string, error) {
 	return dir, control.MakeRuntimeDir(dir, mode)
 }
 
-// lockTime is how long a daemon waits for the previous one to end.
+// lockTime is the time for which a daemon waits for the previous one to end.
 const lockTime = 10 * time.Second
 
 // lock ensures that a runtime directory has only one daemon.

@@ -11,7 +11,7 @@ import (
 const (
 	// sinkLines is the capacity of the queue of lines.
 	sinkLines = 1024
-	// sinkGrace is how long close waits for the queued lines.
+	// sinkGrace is the time for which close waits for the queued lines.
 	sinkGrace = time.Second
 )
 

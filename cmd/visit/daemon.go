@@ -100,7 +100,7 @@ func (d *daemon) socket(domain string) string { return filepath.Join(d.dir, "dom
 func (d *daemon) guest(ctx context.Context, domain, name string, args ...string) *exec.Cmd {
 	all := append([]string{"run", "--runtime-dir", d.dir, "--domain", domain, "--", name}, args...)
 	env := d.v.environment()
-	if d.v.cuda >= 13000 { // the programs there were built with that, and are to see the same
+	if d.v.cuda >= 13000 { // the programs there were built with that version, and must see the same
 		env = append(env, "PEGASUS_CUDA=13.0")
 	}
 	return d.v.program(ctx, env, d.v.in("bin/pegasus"), all...)

@@ -27,7 +27,7 @@ import (
 	"pegasus/sim"
 )
 
-// patience is how long programs may take to begin or to end.
+// patience is the time limit for programs to begin or to end.
 const patience = 30 * time.Second
 
 // Stage runs plans, one at a time.
