@@ -80,7 +80,7 @@ type Accelerator struct {
 
 	// For the policies that lend windows, or budgets (lag):
 	DebtAF     int           // in paper mode: 1/DebtAF of an overrun is repaid in each window; 0: none
-	ByCredits  bool          // slaf, augc, cosched: accelerator credits count although CPU weights are known
+	ByCredits  bool          // slaf, augc, cosched: accelerator credits count although there are CPU weights
 	Scan       time.Duration // slaf: interval of the evaluation of objectives
 	Boost      int           // augc: factor of CPU credit
 	MaxSkip    int           // cosched: ticks for which a domain with work is passed over

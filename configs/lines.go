@@ -10,7 +10,7 @@ import (
 // i-th of an array of tables "table[i]".
 type lines map[string]int
 
-// of returns the line of a key in a table, or of the nearest enclosing object with a known line, such as the
+// of returns the line of a key in a table, or of the nearest enclosing object with a recorded line, such as the
 // line on which an inline table begins.
 func (l lines) of(table, key string) int {
 	if n, ok := l[join(table, key)]; ok && key != "" {

@@ -14,7 +14,7 @@ type Symbol struct {
 	Name     string
 	Kind     SymbolKind
 	Tier     int    // 1: ffmpeg's loader, 2: the CUDA runtime, 3: the rest
-	Programs string // the programs that are known to look it up, separated by commas
+	Programs string // the programs that look it up, separated by commas
 }
 
 // Symbols returns all symbols that the guest library exports.

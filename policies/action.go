@@ -13,7 +13,7 @@ type Event struct {
 	Domain Domain    `json:"domain,omitzero"` // Attach: all of it; otherwise only ID
 	Used   Usage     `json:"used,omitzero"`   // Charge
 	Signal Signal    `json:"signal,omitzero"` // Wake
-	Since  Time      `json:"since,omitzero"`  // Wake: since when it holds, if that is known and before now
+	Since  Time      `json:"since,omitzero"`  // Wake: since when it holds, if reported and before now
 
 	// Balances are the initial balances of the domain's accounts, in an Attach of an unknown ID.
 	Balances Balances `json:"balances,omitzero"`

@@ -35,7 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 //	sample ID [runs | next ‰] [rem CREDITS], …
 //	             the hypervisor's schedule: the domain's vCPU runs, or for which part of
 //	             the coming period, and the CPU credit left; sample old D, …: its age;
-//	             sample none: nothing is known
+//	             sample none: no data
 //	wait D       advances time, calling Ready whenever it is due
 //	why          prints the explanation
 //	loaded       prints whether placement shall avoid the accelerator

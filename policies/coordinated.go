@@ -27,12 +27,12 @@ const creditPeriod = 30 * time.Millisecond
 // domain by the domains' balances and by whose vCPUs run. The function choose makes a policy of it.
 //
 // The time that a domain uses (in paper mode: the window that it gets) is taken off its balance and divided
-// among the competing domains, itself included, in proportion to their credits: CPU credits where they are
-// known. So balances are consumed, and only the differences between them matter. In production mode a debtor
+// among the competing domains, itself included, in proportion to their credits: CPU credits where there
+// are any. So balances are consumed, and only the differences between them matter. In production mode a debtor
 // without work counts as competing until its balance is 0.
 //
 // A schedule that prefers some domains could keep others waiting: a domain that has waited for longer than
-// its patience is next, regardless of the schedule. If no schedule is known, in production mode, a domain
+// its patience is next, regardless of the schedule. Without a schedule, in production mode, a domain
 // that has waited for the others' part of a rotation has a brief window although another is owed more: the
 // other one catches up over several rotations. A domain whose own work ran on after its windows, by more than
 // the slack, waits until the excess is repaid.
@@ -466,13 +466,13 @@ func (p *coordinated) Charge(_ Time, id ID, u Usage) {
 	}
 }
 
-// blind reports whether, in production mode, no schedule is known that could keep a domain waiting.
+// blind reports whether, in production mode, there is no schedule that could keep a domain waiting.
 func (p *coordinated) blind(now Time) bool {
 	return p.opt.Mode == Production && len(p.scheduled(now)) == 0
 }
 
-// passedOver returns the domain that has waited for the others' part of a rotation, unless a schedule is
-// known; then nil.
+// passedOver returns the domain that has waited for the others' part of a rotation, unless there is a
+// schedule; then nil.
 func (p *coordinated) passedOver(now Time) *partner {
 	if !p.blind(now) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LAG's constants. The parameters that a site may want to change are in Options.
+// LAG's constants. The parameters for sites are in Options.
 const (
 	// lagIdle is how long a domain without work keeps its lag behind the others. A domain that rests for
 	// longer starts level with them.

@@ -33,7 +33,7 @@ type Options struct {
 	Boost   int
 	MaxSkip int // cosched: ticks for which a domain with work is passed over; 0: 4
 
-	// ByCredits makes slaf, augc and cosched use accelerator credits even if CPU credits are known.
+	// ByCredits makes slaf, augc and cosched use accelerator credits even if there are CPU credits.
 	ByCredits bool
 	Scan      time.Duration // slaf: interval of the evaluation of objectives; 0: 1 s
 

@@ -12,7 +12,7 @@ import (
 // made up for. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized Accelerator-based Systems",
 // USENIX ATC 2011.)
 //
-// Windows are in proportion to CPU credits; for domains without known CPU credits, and with ByCredits, to
+// Windows are in proportion to CPU credits; for domains without CPU credits, and with ByCredits, to
 // accelerator credits. As published, an objective is compared to the length of a domain's windows, and an
 // extra tick counts like any other: so a domain that meets its objective only by extra ticks gets none any
 // more, and too little after the next scan. In production mode an objective is compared to the use, and extra

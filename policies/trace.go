@@ -13,7 +13,7 @@ import (
 // with a Choice; then the same policies with the same inputs give the same results.
 type Record struct {
 	At      Time     `json:"at"`
-	Name    string   `json:"name,omitempty"` // of the domain of an Attach, if it is known
+	Name    string   `json:"name,omitempty"` // of the domain of an Attach, if it has one
 	Choice  *Choice  `json:"choice,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
 	Ready   bool     `json:"ready,omitempty"`
@@ -48,7 +48,7 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 func (c Choice) New() ([]Policy, error) { return NewAccounts(c.Policy, c.Options) }
 
 // Record passes every input and output of the Scheduler to tape from now on, until Record is called with nil.
-// The trace begins with new instances of the policies of c and with the known state of the domains, so that
+// The trace begins with new instances of the policies of c and with the state of the domains, so that
 // it can be replayed from an empty Scheduler. tape owns the records that it receives; it must not block.
 func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 	if s.tape = nil; tape == nil {

@@ -118,7 +118,7 @@ func (s *Sim) fairRotate(p *pcpu) {
 }
 
 // coming returns the expected part, in ‰, of the next period that a thread runs: its share among the threads
-// that want its CPU now.
+// that compete for its CPU now.
 func (t *thread) coming() int {
 	if t.mode == blocked {
 		return 0

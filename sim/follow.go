@@ -18,7 +18,7 @@ func (s *Sim) beginFollowing() {
 		if d.threads[0].cpu == nil {
 			continue
 		}
-		if d.spec.Background { // belongs to no known machine
+		if d.spec.Background { // belongs to no machine
 			p.Others += d.weight
 			continue
 		}

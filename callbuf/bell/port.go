@@ -5,7 +5,7 @@
 //
 // Callers: agent (guest/agent) and hub (hypervisor/hub), each with its end.
 //
-// Trust boundary: the port; the other end is not trusted. The contents of what it sends are ignored, and the
+// Trust boundary: the port; the other end is not trusted. The data from it is ignored, and the
 // rate of its rings is limited.
 package bell
 

@@ -67,7 +67,7 @@ func setUp(s *setup.Setup, library string, remove bool) (err error) {
 	if inXen && xen.IsDom0("/") {
 		return errors.New("this is Dom0: CUDA programs here need no agent, but `pegasus run`")
 	}
-	syscall.Umask(0o022) // every user reads what is installed
+	syscall.Umask(0o022) // every user can read the installed files
 	if remove {
 		if err := s.Uninstall(); err != nil || !inXen || s.DryRun {
 			return err

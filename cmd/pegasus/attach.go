@@ -155,7 +155,7 @@ func attach(c *call, args []string) error {
 	return nil
 }
 
-// onlyCredits reports whether a machine already has everything wanted except the credits, which need no
+// onlyCredits reports whether a machine already has everything requested except the credits, which need no
 // restart.
 func onlyCredits(d *kvm.Definition, want kvm.Attachment, regions string) bool {
 	is, ok := d.Attached(regions)

@@ -59,7 +59,7 @@ func (o *overheard) note(all []hypervisor.Machine) {
 	o.off = next
 }
 
-// isOff reports whether a machine is known to be off.
+// isOff reports whether a machine is off by the last report.
 func (o *overheard) isOff(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

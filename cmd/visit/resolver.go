@@ -21,7 +21,7 @@ type resolved struct {
 	Ours    string `json:"ours,omitempty"` // our table's symbol, if it differs
 }
 
-// resolver queries all known names at all versions that change a result, and some beyond, and records the
+// resolver queries all names of our table at all versions that change a result, and some beyond, and records the
 // results that differ from our table.
 func resolver(ctx context.Context, v *visit) (any, error) {
 	text, err := os.ReadFile(v.in("spec/driver_api.json"))

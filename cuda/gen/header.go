@@ -112,7 +112,7 @@ func (e *enum) fresh(seen map[string]bool) bool {
 	return false
 }
 
-// handleTypes are the types that are neither structures with known contents nor enumerations.
+// handleTypes are the types that are neither structures with public contents nor enumerations.
 const handleTypes = `typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 typedef int CUdevice_v1;

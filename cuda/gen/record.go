@@ -127,7 +127,7 @@ func recordedArgument(s *spec, f *function, p param) string {
 	return row("SCRATCH", false)
 }
 
-// complete reports whether the object that a parameter points to has a known size.
+// complete reports whether the object that a parameter points to has a defined size.
 func (s *spec) complete(p param) bool {
 	if p.Class != "struct*" {
 		return true

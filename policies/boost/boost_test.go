@@ -19,7 +19,7 @@ func shares(domain string, weight int64) Machine {
 	return Machine{domain, weight, weight, 2, MaxWeight}
 }
 
-// stage simulates the events of the gates with a host whose machines always want the CPUs.
+// stage simulates the events of the gates with a host whose machines always compete for the CPUs.
 type stage struct {
 	t      *testing.T
 	b      Boosts

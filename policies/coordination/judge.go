@@ -57,7 +57,7 @@ type Share struct {
 }
 
 // Judge evaluates a trace. It counts the decisions between rivals whose windows lie within the time for which
-// the running vCPUs are known.
+// the trace has the running vCPUs.
 func Judge(all []Line) Verdict {
 	j := judge{truth: truthOf(all), domains: make(map[policies.ID]*domain)}
 	for i := range all {

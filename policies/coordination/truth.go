@@ -14,7 +14,7 @@ type span struct{ from, to policies.Time }
 // truth is the times at which domains' vCPUs ran, by the domains' names.
 type truth struct {
 	spans    map[string][]span // sorted and disjoint
-	from, to policies.Time     // the known interval
+	from, to policies.Time     // the recorded interval
 }
 
 func truthOf(all []Line) truth {
@@ -46,7 +46,7 @@ func merge(all []span) (apart []span) {
 	return apart
 }
 
-// knows reports whether the whole interval is within the known time.
+// knows reports whether the whole interval is within the recorded time.
 func (t *truth) knows(from, to policies.Time) bool { return t.from <= from && to <= t.to }
 
 // at reports whether a vCPU of the domain ran at now.

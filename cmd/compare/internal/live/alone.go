@@ -125,10 +125,10 @@ const (
 	firstSize = 16
 	maxSize   = 1 << 20
 	sizeTries = 8
-	sizeNear  = 0.04 // part of the wanted time
+	sizeNear  = 0.04 // part of the target time
 )
 
-// findSize searches the size for which took is nearest to want, assuming a power law of the size: the secant
+// findSize searches the size for which took is nearest to the target time, assuming a power law of the size: the secant
 // method on logarithms. It returns the best size tried.
 func findSize(want time.Duration, took func(size int) (time.Duration, error)) (best int, err error) {
 	if want <= 0 {
