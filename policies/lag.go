@@ -11,8 +11,8 @@ const (
 	// lagIdle is how long a domain without work keeps its lag behind the others. A domain that rests for
 	// longer starts level with them.
 	lagIdle = 20 * time.Millisecond
-	// lagSaved, or two requests of the others if that is longer, is the most that a domain may lag behind
-	// when it has work again: it may have used less than its share for long.
+	// lagSaved plus two of the others' requests is the most that a domain may lag behind when it has work
+	// again: it may have used less than its share for long.
 	lagSaved = 250 * time.Millisecond
 	// lagFactor times the cost of a context switch, within lagLeast and lagMost, is how far a domain may run
 	// ahead before another gets the accelerator.

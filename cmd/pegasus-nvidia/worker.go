@@ -91,7 +91,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 }
 
 // quota returns a function that reserves memory of both the domain and the accelerator, and reports whether
-// both have enough.
+// both have enough; a negative delta releases it.
 func (d *device) quota(domain func(int64) bool) func(int64) bool {
 	return func(delta int64) bool {
 		if delta < 0 {
@@ -123,7 +123,8 @@ func (d *device) SetShare(s worker.Share) {
 	d.worker.SetShare(engine.DomainNumber(d.domain), s.Guarantee, s.Priority)
 }
 
-// ReserveCommons sets the shared device memory of the worker's domain.
+// ReserveCommons sets the device memory that the worker's domain has in common, and reports whether there was
+// room.
 func (d *device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
 
 // MemoryFree returns how much this process may still allocate, if its domain's quota allows it.

@@ -96,8 +96,8 @@ func (r *brakeRoom) refill(now time.Time) {
 	}
 }
 
-// makeRoom drops kinds once there are too many: those unused for so long that their limit is unused,
-// otherwise any.
+// makeRoom drops kinds once there are too many: those with a full budget and without dropped lines, otherwise
+// any.
 func (s *brakeState) makeRoom(now time.Time) {
 	if len(s.kinds) < brakeKinds {
 		return

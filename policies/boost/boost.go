@@ -196,7 +196,8 @@ func (b *Boosts) pass(now vcpu.Time) {
 	}
 }
 
-// even makes the debts of a pool's members sum up to 0 by writing off the debts with machines that have left.
+// even takes the sum of the debts off the members by weight, so that the debts sum to 0: the debts with
+// machines that have left are written off.
 func (p *pool) even(due int64) {
 	if p.Others > 0 {
 		return // they absorb the remainder
