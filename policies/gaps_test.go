@@ -10,7 +10,7 @@ import (
 // beside one other domain: 50 ms, less a margin for delays that the model omits.
 const longestGap = 45 * ms
 
-// prompt are the policies under which that holds, with default options.
+// prompt are the policies under which longestGap holds, with default options.
 var prompt = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "band", "drr", "lag"}
 
 // attackers are behaviours of a domain beside a backlogged victim. Requests are stopped at the end of a turn,

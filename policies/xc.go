@@ -1,6 +1,6 @@
 package policies
 
-// newXC gives windows in proportion to CPU credits, the hypervisor's weight for the domain. Without a
+// newXC returns the policy that gives windows in proportion to CPU credits, the hypervisor's weight for the domain. Without a
 // hypervisor all domains are equal, as under rr.
 func newXC(o Options) Policy {
 	return newWindows("xc", o, func(d Domain) Credits { return d.CPU.OrDefault() })

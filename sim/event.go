@@ -47,9 +47,8 @@ const (
 	classShift = 60
 )
 
-// agenda is the events to come, a heap of four children each. What happens at an event
-// mostly schedules another: the first place stays empty until then, or until the next
-// event is taken, and so is filled but once.
+// agenda is the pending events, a heap of four children each. Processing an event mostly schedules another:
+// the first place stays empty until then, or until the next event is taken, so that it is filled only once.
 type agenda struct {
 	events []event
 	count  uint64

@@ -22,7 +22,7 @@ import (
 	"pegasus/sim"
 )
 
-// settings are the command's.
+// settings are the command's flags.
 type settings struct {
 	stage live.Stage
 	trial time.Duration // time for measuring each program by itself

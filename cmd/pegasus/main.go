@@ -201,7 +201,7 @@ func newCall(cmd *command, s *streams) *call {
 	return c
 }
 
-// jsonFlag is for commands that print data.
+// jsonFlag defines the flag --json, for commands that print data.
 func (c *call) jsonFlag() { c.flags.BoolVar(&c.json, "json", false, "print JSON, for programs") }
 
 // given reports whether a flag is among the arguments.

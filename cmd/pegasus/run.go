@@ -110,7 +110,7 @@ func ending(err error) bool {
 	return false
 }
 
-// holdOnce is hold with the daemon that is there now.
+// holdOnce is hold with the current daemon.
 func (g guestFlags) holdOnce(c *call) (held, error) {
 	client, own, err := g.daemon(c)
 	if err != nil {

@@ -47,7 +47,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// settings are the command line.
+// settings are the command line's flags.
 type settings struct {
 	config, dir string
 	private     bool
