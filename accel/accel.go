@@ -1,10 +1,9 @@
-// Package accel says what an accelerator must do for Pegasus, whatever it is made of.
+// Package accel defines the interfaces between a worker process and an accelerator, hardware or software.
 //
-// A worker process opens one Device and creates contexts on it for its guest
-// process. The worker decides when work may be submitted (the gate) and to
-// whom it is charged; a Device only executes. Calls come from one goroutine
-// (the worker's poller), in the guest's program order; nothing here blocks,
-// except where a comment says so. What takes time ends in a Done callback.
+// A worker process opens one Device and creates contexts on it for its guest process. The worker decides when work may
+// be submitted (the gate) and which domain it is charged to; a Device only executes. Calls come from one goroutine (the
+// worker's poller), in the guest's program order. No call blocks, except where its comment says so; asynchronous
+// operations report their end to a Done callback.
 package accel
 
 import (
@@ -14,7 +13,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Class tells apart the engines that are scheduled and accounted separately.
+// Class identifies an engine kind. The kinds are scheduled and accounted separately.
 type Class uint8
 
 const (
@@ -25,17 +24,16 @@ const (
 	NumClasses
 )
 
-// Usage is the accelerator time that one piece of work held an engine for. Of work that shares an engine at the same time, one
-// piece is charged.
+// Usage is the accelerator time during which one piece of work held an engine. Where several pieces of work share an
+// engine at the same time, one of them is charged.
 type Usage struct {
 	Class      Class
 	Start, End int64 // CLOCK_MONOTONIC nanoseconds; equal if no engine was held
 }
 
-// Done is called once when a piece of work has ended, from any goroutine, and
-// maybe before Submit returns. It must not block. Work that had to wait for
-// another piece is reported after it. After an error of a context all its
-// further work ends with that error without being executed.
+// Done is called once when a piece of work has ended, from any goroutine, possibly before Submit returns. It must not
+// block. Work that depended on another piece is reported after that piece. After a context error, all further work of
+// the context ends with that error without being executed.
 type Done func(r cuda.Result, u Usage)
 
 // Device is one accelerator as a worker process sees it.
@@ -44,27 +42,26 @@ type Device interface {
 	Snapshot() cuda.Device
 	// NewContext creates a context; flags are CUctx_flags.
 	NewContext(flags uint32) (Context, cuda.Result)
-	// Inspect says what an image offers, as LoadModule would, without loading it
-	// anywhere: its variables have no addresses. The image is the caller's again on return.
+	// Inspect returns the layout that LoadModule would return for an image, without loading it: its variables have no
+	// addresses. The caller may reuse the image after the return.
 	Inspect(image []byte) (l *cuda.ModuleLayout, log string, r cuda.Result)
 	Close() error
 }
 
 // Context owns memory, modules, streams, events, arrays and textures.
 //
-// Streams and events are created and destroyed by the caller's choice, so
-// handles are Go values here; mapping a guest's ids to them, and refusing
-// strange ones, is the worker's business.
+// The caller creates and destroys streams and events at will, so their handles are Go values here; the worker maps a
+// guest's ids to them and rejects unknown ids.
 type Context interface {
 	// Alloc returns the address of size bytes of zeroed device memory, 512-byte aligned.
 	// It may block while memory that was freed before is still in use.
 	Alloc(size uint64) (uint64, cuda.Result)
-	// Free releases what Alloc returned, once all work submitted before has ended.
-	// An address that Alloc did not return is cuda.ErrorInvalidValue.
+	// Free releases an allocation of Alloc once all work submitted earlier has ended. It returns cuda.ErrorInvalidValue
+	// for any other address.
 	Free(addr uint64, done func()) cuda.Result
 
-	// LoadModule loads an image (PTX text, or what the device accepts). The
-	// image is the caller's again on return. log is for the guest's JIT error buffer.
+	// LoadModule loads an image (PTX text, or a format that the device accepts). The caller may reuse the image after
+	// the return. log is for the guest's JIT error buffer.
 	LoadModule(image []byte) (m Module, log string, r cuda.Result)
 
 	// NewStream creates a stream; flags are CUstream_flags. The legacy default
@@ -73,15 +70,14 @@ type Context interface {
 	DefaultStream() Stream
 	NewEvent(flags uint32) (Event, cuda.Result)
 	NewArray(d ArrayDesc) (Array, cuda.Result)
-	// NewTexture makes handle a texture or surface that kernels of this context can use. Where the device
-	// chooses handles, the Texture is a Handled, and handle is not used.
+	// NewTexture creates a texture or surface that kernels of this context address by handle. If the device chooses
+	// handles itself, the Texture is a Handled, and handle is ignored.
 	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
 
-	// Submit queues work to a stream. An error that can be told at once is
-	// returned, and done is not called; else done will be called. A Launch, Copy
-	// or Fill may be passed as a pointer, which saves an allocation; it is read
-	// during Submit only. Where memory may leave the device, it may block until that of the
-	// process is back, though not for what the guest has yet to do.
+	// Submit queues work to a stream. If Submit returns an error, done is not called; otherwise done is called once. A
+	// Launch, Copy or Fill may be passed as a pointer, which saves an allocation; it is read during Submit only. If
+	// device memory can be evicted, Submit may block until the process's memory is resident again, but it never waits
+	// for a pending action of the guest.
 	Submit(s Stream, w Work, done Done) cuda.Result
 
 	// Synchronize calls done when everything submitted to the context so far has ended.
@@ -90,8 +86,7 @@ type Context interface {
 	Err() cuda.Result
 	// SetLimit sets a CUlimit and returns the value in force.
 	SetLimit(limit uint32, value uint64) (uint64, cuda.Result)
-	// Destroy cancels what has not started, ends what has, frees everything,
-	// then calls done.
+	// Destroy cancels work that has not started, ends running work, frees everything, then calls done.
 	Destroy(done func())
 }
 
@@ -112,7 +107,7 @@ type Stream interface {
 	Destroy()
 }
 
-// Event marks a place in a stream.
+// Event marks a position in a stream.
 type Event interface {
 	// Synchronize calls done when the latest record has completed, at once if there was none.
 	Synchronize(done func(cuda.Result))
@@ -137,38 +132,39 @@ type Handled interface {
 // Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc, Replay.
 type Work interface{ work() }
 
-// Turn tells a device when it may execute what was submitted to it. Any goroutine may call it.
+// Turn reports when a device may execute work that was submitted to it. Any goroutine may call it.
 type Turn interface {
 	// Held reports whether work of a class may hold its engine now.
 	Held(c Class) bool
 	// Await blocks until Held, or until stop returns true.
 	Await(c Class, stop func() bool)
-	// Queued notes that work of a class waits for its engine behind other work, with 1, and with -1 that it no longer does.
+	// Queued counts work of a class that waits for its engine behind other work: by is 1 when such a wait begins and -1
+	// when it ends.
 	Queued(c Class, by int)
 }
 
-// Spent receives each time that an engine was held for a part of a piece of work, before the engine is given back and, of work
-// that goes on for long, meanwhile. Calls don't overlap; it must not block or call the device. Done's Usage is as long as all of these together; of work that is done in
-// one part, Done alone may tell.
+// Spent receives each period during which a part of a piece of work held an engine, before the engine is released and,
+// for long work, at intervals in between. Calls don't overlap; a Spent must not block or call the device. The Usage
+// that Done receives is as long as all of these together; for work executed in one part, the device may report to Done
+// alone.
 type Spent func(u Usage)
 
-// Launch runs a kernel: function is the index in the module's layout. Params is
-// read during Submit only.
+// Launch runs a kernel: Function is the index in the module's layout. Params is read during Submit only.
 type Launch struct {
 	Module      Module
 	Function    int
 	Grid, Block [3]uint32
 	SharedBytes uint32
-	Cooperative bool      // its blocks may meet
-	Cluster     [3]uint32 // sides of the clusters of blocks that may meet; zeros: none
+	Cooperative bool      // its blocks may synchronize with each other
+	Cluster     [3]uint32 // dimensions of the clusters of blocks that may synchronize; zeros: none
 	Params      []byte
-	Spent       Spent // may be nil; a device that knows no parts doesn't call it
+	Spent       Spent // may be nil; a device that does not execute work in parts doesn't call it
 }
 
 // End is one end of a copy: host memory (Host, already bounds-checked against
 // the segment), device memory (Address; may be an arena address), or an array.
 type End struct {
-	Host          []byte // the whole extent that the copy may touch, from its first byte on
+	Host          []byte // the whole extent that the copy may access, starting at its first byte
 	Address       uint64
 	Array         Array
 	X, Y, Z       uint64 // arrays only; X in bytes
@@ -204,7 +200,7 @@ type HostFunc struct {
 	Due func(status cuda.Result, finished func())
 }
 
-// Replay does all that a graph of the context has (see Grapher).
+// Replay executes the whole of a graph of the context (see Grapher).
 type Replay struct {
 	Graph Graph
 	Spent Spent // as of a Launch, with the Class of the engine that a part held
@@ -217,8 +213,8 @@ type ArrayDesc struct {
 	Flags                uint32
 }
 
-// TextureDesc describes a texture object (see CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC), or a surface object, which is an
-// array and nothing else.
+// TextureDesc describes a texture object (see CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC), or a surface object, which uses
+// the Array only.
 type TextureDesc struct {
 	Surface              bool
 	Array                Array  // resource type array
@@ -238,187 +234,186 @@ func (WaitEvent) work() {}
 func (HostFunc) work()  {}
 func (Replay) work()    {}
 
-// File is one of the program's files that a context has text for.
+// File is one of the program's standard files that a context has output for.
 type File uint32
 
 const (
-	Stdout File = 1 // what kernels print
-	Stderr File = 2 // assertions that failed
+	Stdout File = 1 // printf output of kernels
+	Stderr File = 2 // messages of failed device assertions
 )
 
-// Teller is the optional ability of a Context to have text for the program.
+// Teller is the optional ability of a Context to return device printf and assertion output.
 type Teller interface {
-	// OnText sets what is called when there begins, or ceases, to be text. It
-	// may be called from any goroutine and must not block. It is set before anything is submitted.
+	// OnText sets a callback that reports whether output is pending, called at each change. The callback may run on any
+	// goroutine and must not block. It is set before anything is submitted.
 	OnText(func(waits bool))
-	// MayTell says whether a kernel was launched that can have text.
+	// MayTell reports whether a kernel that can produce output was launched.
 	MayTell() bool
-	// ReadText takes the oldest text, as much as fits and belongs to one file.
-	// left is not less than what is left. Any goroutine may call it.
+	// ReadText removes the oldest output, as many bytes as fit and belong to one file. left is an upper bound of the
+	// remaining bytes. Any goroutine may call it.
 	ReadText(to []byte) (n int, of File, left uint64)
 }
 
-// Attacher is the optional ability of a Context to use device memory that other
-// processes use, too: a part of a file that the processes of a domain share.
+// Attacher is the optional ability of a Context to use device memory that is shared between processes: a part of a file
+// that the processes of a domain share.
 type Attacher interface {
-	// Attach makes bytes of the file from offset on accessible to the context, and
-	// returns where. The file stays the caller's.
+	// Attach makes bytes of the file from offset on accessible to the context and returns their address. The caller
+	// keeps ownership of the file.
 	Attach(file *os.File, offset, bytes uint64) (addr uint64, r cuda.Result)
-	// Detach ends that once all work submitted before has ended, then calls done. The
-	// end of the context does so, too.
+	// Detach removes an attachment once all work submitted earlier has ended, then calls done. Destroying the context
+	// detaches, too.
 	Detach(addr uint64, done func()) cuda.Result
 }
 
-// Commoner is the optional ability of a Device to count memory that belongs to a domain
-// and not to one of its processes.
+// Commoner is the optional ability of a Device to account for memory that belongs to a domain and not to one of its
+// processes.
 type Commoner interface {
-	// ReserveCommons says how many bytes of that the domain has now. It returns
-	// false, and changes nothing, if that is more than before and there is no room.
+	// ReserveCommons sets the bytes of such memory that the domain has. If that is an increase that does not fit, it
+	// returns false and changes nothing.
 	ReserveCommons(bytes uint64) bool
 }
 
-// Loan is a part of a file that the processes of a domain share, which memory was moved to.
+// Loan is a part of a file that the processes of a domain share and that backs an exported allocation.
 type Loan struct {
-	File   *os.File // stays the caller's
+	File   *os.File // owned by the caller
 	Offset uint64
-	ID     uint32 // the caller's name for it
-	Gone   func() // is called when the memory is no more
+	ID     uint32 // identifies the part; chosen by the caller
+	Gone   func() // called once the memory has been freed
 }
 
-// Lender is the optional ability of a Device to let other processes of the domain have a
-// part in what Context.Alloc returned, which keeps its address.
+// Lender is the optional ability of a Device to share an allocation of Context.Alloc with other processes of the domain
+// without changing its address.
 type Lender interface {
-	// Lend has the memory round an allocation lie in a part of a file that find finds, unless it does already, and says
-	// by the ID of that part which it is, at which byte of it the allocation begins, and how long that is. It waits until nothing uses
-	// any memory; cuda.ErrorNotReady says that this may depend on the guest.
+	// Lend moves the memory around an allocation to a part of a file that find returns, unless it lies in one already.
+	// It returns the ID of that part, the allocation's offset in it, and the allocation's length. Lend blocks until no
+	// work uses any memory; it returns cuda.ErrorNotReady if that may depend on the guest.
 	Lend(addr uint64, find func(bytes uint64) (Loan, cuda.Result)) (id uint32, at, bytes uint64, r cuda.Result)
 }
 
-// How a tensor is described.
+// Kinds of tensor descriptions.
 const (
 	TiledTensor     = 0
 	ColumnsOfTensor = 1
-	MovedTensor     = 2 // as it was, at another address
+	MovedTensor     = 2 // an existing description, for a new address
 )
 
-// TensorMapper is the optional ability of a Context to describe tensors as the device's kernels want it.
+// TensorMapper is the optional ability of a Context to encode tensor descriptions in the format of the device's
+// kernels.
 type TensorMapper interface {
 	TensorMap(a *cuda.TensorMapArgs) (m [16]uint64, r cuda.Result)
 }
 
-// Ticket is what memory that another process of the domain gives is known by.
+// Ticket identifies memory that another process of the domain exports.
 type Ticket struct {
 	ID  uint32
 	Tag uint64
 }
 
-// Giver is the optional ability of a Device to give other processes of the domain a part in its memory by itself.
+// Giver is the optional ability of a Device to export its memory to other processes of the domain by its own means.
 type Giver interface {
-	// Give says by what ticket others get a part in what Context.Alloc returned, and how long that is. The ticket is good as long as the memory is.
+	// Give returns the ticket by which other processes import an allocation of Context.Alloc, and the allocation's
+	// length. The ticket is valid until the allocation is freed.
 	Give(addr uint64) (t Ticket, bytes uint64, r cuda.Result)
-	// GiveMemory says that of memory without an address.
+	// GiveMemory returns the ticket of memory without an address.
 	GiveMemory(m Memory) (Ticket, cuda.Result)
-	// TakeMemory makes such memory of another process this one's, too; it counts like memory that was created. It may block for a moment.
+	// TakeMemory imports such memory of another process; it is accounted like memory that CreateMemory created. It may
+	// block briefly.
 	TakeMemory(t Ticket) (m Memory, bytes uint64, r cuda.Result)
 }
 
-// Borrower is the optional ability of a Context to use what a Giver of another process gave.
+// Borrower is the optional ability of a Context to import memory that a Giver of another process exports.
 type Borrower interface {
-	// Borrow makes it accessible to the context, and returns where and how much it is. It may block for a moment.
+	// Borrow makes the memory accessible to the context and returns its address and length. It may block briefly.
 	Borrow(t Ticket) (addr, bytes uint64, r cuda.Result)
-	// Detach ends that once all work submitted before has ended, then calls done. The end of the context does so, too.
+	// Detach removes an import once all work submitted earlier has ended, then calls done. Destroying the context
+	// detaches, too.
 	Detach(addr uint64, done func()) cuda.Result
 }
 
-// Sharer is the optional ability of a Device to say how much memory is left of what processes share.
+// Sharer is the optional ability of a Device to return the bytes that are free of the memory shared between processes.
 type Sharer interface {
 	MemoryFree() uint64
 }
 
-// Profiler is the optional ability of a Device to account for what kernels do.
+// Profiler is the optional ability of a Device to profile kernels.
 type Profiler interface {
-	// Profile begins with that.
+	// Profile starts profiling.
 	Profile()
-	// Report says, in lines of text for the program's user, what was found so far.
+	// Report returns the results so far as lines of text for the program's user.
 	Report() string
 }
 
-// Checks are what a Checker looks for.
+// Checks selects the errors that a Checker detects.
 type Checks struct {
-	Bounds bool   // accesses beside allocations, by single bytes
-	Order  bool   // warps of a block that need a barrier: they run in an order that Seed chooses
+	Bounds bool   // accesses outside allocations, to the byte
+	Order  bool   // missing barriers between warps of a block: warps run in an order that Seed chooses
 	Seed   uint64 // the same seed gives the same order
 }
 
-// Checker is the optional ability of a Device to find mistakes of kernels that have no consequences on most devices.
+// Checker is the optional ability of a Device to detect kernel errors that have no consequences on most devices.
 type Checker interface {
-	// Check begins with these checks, for later allocations and launches. Earlier ones go on without them.
+	// Check enables these checks for later allocations and launches. Earlier ones run on without them.
 	Check(c Checks)
 }
 
-// Binder is the optional ability of a Module to have references to textures and surfaces.
+// Binder is the optional ability of a Module to have texture and surface references.
 type Binder interface {
-	// Bind makes the reference at an address of the module stand for a texture or surface, or for nothing, in what is
-	// launched from now on.
+	// Bind binds the reference at an address of the module to a texture or surface, or to none, for later launches.
 	Bind(reference uint64, t Texture) cuda.Result
 }
 
-// Queue is the optional ability to say how much is submitted and has not ended:
-// pieces of work, and waits of one piece for another. It grows with the memory
-// that they take, so that a caller can bound it. While it is 0 no Done is being
-// called, and a Record or WaitEvent ends before its Submit returns.
+// Queue is the optional ability to return the number of pending items: pieces of work, and waits of one piece for
+// another. It grows with the memory that they occupy, so that a caller can bound that memory. While it is 0 no Done is
+// being called, and a Record or WaitEvent ends before its Submit returns.
 type Queue interface {
 	Queued() int
 }
 
-// Aborter is the optional ability to end what is being executed and whatever
-// comes after it. It may be called from any goroutine, also during a Submit that
-// executes the work itself.
+// Aborter is the optional ability to end running work and all work that follows. Abort may be called from any
+// goroutine, also during a Submit that executes the work itself.
 type Aborter interface {
 	Abort()
 }
 
-// Limiter is the optional ability to change how long a kernel may run, also of
-// the one that runs. It may be called from any goroutine; d > 0.
+// Limiter is the optional ability to change the run time limit of kernels, including a running one. It may be called
+// from any goroutine; d > 0.
 type Limiter interface {
 	LimitKernels(d time.Duration)
 }
 
-// Predictor is the optional ability to say how long a launch will hold the
-// compute engine, in nanoseconds; 0 if unknown.
+// Predictor is the optional ability to predict for how long a launch will hold the compute engine, in nanoseconds; 0 if
+// unknown.
 type Predictor interface {
 	Predict(w Work) int64
 }
 
-// Preparer is the optional ability of a Context to do beforehand what takes processor time and no engine, such as compiling a
-// kernel for its first launch. It may block for as long as that takes.
+// Preparer is the optional ability of a Context to do work in advance that needs processor time but no engine, such as
+// compiling a kernel for its first launch. It may block for as long as that takes.
 type Preparer interface {
 	Prepare(w *Launch)
 	// Prepared reports whether Prepare has nothing to do.
 	Prepared(w *Launch) bool
 }
 
-// Grapher is the optional ability of a Context to keep a graph of work and do it
-// all at once, as one piece: a Replay, which comes after what is in its stream and
-// after the graph's Replay before. Its Usage is of Class Compute if a kernel is in
-// it, else CopyDevice, and as long as the time that engines were held for it.
+// Grapher is the optional ability of a Context to store a graph of work and execute it as one piece: a Replay, which is
+// ordered after earlier work of its stream and after the graph's previous Replay. Its Usage has Class Compute if the
+// graph contains a kernel, else CopyDevice, and is as long as the time for which its work held engines.
 type Grapher interface {
-	// NewGraph takes a graph. If before is not nil, the new graph takes its place,
-	// and comes after its Replays; before is destroyed unless this fails.
-	// cuda.ErrorNotSupported says that there is work in it that the device takes
-	// piece by piece only.
+	// NewGraph creates a graph from nodes. If before is not nil, the new graph replaces it and is ordered after its
+	// Replays; before is destroyed unless NewGraph fails. cuda.ErrorNotSupported means that the graph contains work
+	// that the device executes only piece by piece.
 	NewGraph(nodes []GraphNode, before Graph) (Graph, cuda.Result)
 }
 
-// GraphNode is a piece of work in a graph: a pointer to a Launch, Copy or Fill, a
-// HostFunc, or nil for nothing. What it points to is the graph's from then on.
+// GraphNode is a piece of work in a graph: a pointer to a Launch, Copy or Fill, a HostFunc, or nil for an empty node.
+// The graph owns the pointed-to value from then on.
 type GraphNode struct {
 	Work  Work
-	After []uint32 // the places of the nodes that it comes after, less than its own
+	After []uint32 // indices of the nodes that it depends on, all less than its own
 }
 
-// Graph is work that can be done again and again. What it uses may be gone by
-// then: a Replay is refused like the work that names it.
+// Graph is work that can be executed repeatedly. An object that it uses may be destroyed in the meantime: a Replay is
+// then refused like the work that names the object.
 type Graph interface {
 	// Destroy releases the graph; a Replay that was submitted still ends.
 	Destroy()

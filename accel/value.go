@@ -1,6 +1,6 @@
 package accel
 
-// Condition is what a stream waits for (CUstreamWaitValue_flags).
+// Condition is the condition that a stream memory wait ends on (CUstreamWaitValue_flags).
 type Condition uint32
 
 const (
@@ -10,7 +10,7 @@ const (
 	NorBit                   // ^(word | value) != 0
 )
 
-// Holds says whether a word of so many bits meets the condition.
+// Holds reports whether a word of the given bits meets the condition.
 func (c Condition) Holds(word, value uint64, bits int) bool {
 	unused := 64 - bits
 	switch c {
@@ -26,16 +26,15 @@ func (c Condition) Holds(word, value uint64, bits int) bool {
 	return false
 }
 
-// WaitValue holds back later work of the stream until the word at an address, of 4 or 8
-// bytes and aligned to that, meets a condition. Who writes it may be anything: a
-// kernel, a copy, the guest in shared memory, another process.
+// WaitValue holds back later work of the stream until the word at an address, of 4 or 8 bytes and aligned to that,
+// meets a condition. The word may be written by a kernel, a copy, the guest in shared memory, or another process.
 type WaitValue struct {
 	Address, Value uint64
 	Bytes          uint32
 	Condition      Condition
 }
 
-// WriteValue writes such a word at once, as others see it, in the stream's order.
+// WriteValue writes such a word in one atomic store, in the stream's order.
 type WriteValue struct {
 	Address, Value uint64
 	Bytes          uint32
@@ -44,8 +43,9 @@ type WriteValue struct {
 func (WaitValue) work()  {}
 func (WriteValue) work() {}
 
-// Valuer is the optional ability of a Device to carry out WaitValue and WriteValue.
+// Valuer is the optional ability of a Device to execute WaitValue and WriteValue.
 type Valuer interface {
-	// HasValues says for which conditions and widths: 32, or also 64, bits; NorBit or not.
+	// HasValues returns the supported conditions and widths: bits is 32, or 64 if both widths are supported; nor
+	// reports whether NorBit is.
 	HasValues() (bits int, nor bool)
 }

@@ -15,12 +15,12 @@ type Object struct {
 // MaxObjects bounds how many objects a module can be linked from.
 const MaxObjects = 1 << 12
 
-// Linkage says who sees a function or a variable of a module's outermost level.
+// Linkage is the visibility of a function or a variable of a module's outermost level.
 type Linkage uint8
 
-// The linkages, in the order in which definitions give way to one another.
+// The linkages, in the order of precedence: a definition is replaced by one of a later linkage.
 const (
-	StaticLinkage  Linkage = iota // its object alone
+	StaticLinkage  Linkage = iota // visible in its object only
 	ExternLinkage                 // a definition in another object is meant
 	CommonLinkage                 // as large as the largest of its name
 	WeakLinkage                   // unless another object has a better one
@@ -29,7 +29,7 @@ const (
 
 var linkages = map[string]Linkage{".extern": ExternLinkage, ".common": CommonLinkage, ".weak": WeakLinkage, ".visible": VisibleLinkage}
 
-// When says when an instruction is refused whose opcode or form is unknown.
+// When selects when an instruction with an unknown opcode or form is refused.
 type When bool
 
 // An unknown instruction refuses the module, or only the kernels that reach it.
@@ -54,7 +54,7 @@ func Link(objects []Object, when When) (*Module, error) {
 	return m, nil
 }
 
-// Check reads objects as Link does, but leaves open what isn't defined.
+// Check parses objects as Link does, but allows undefined symbols.
 func Check(objects []Object, when When) error {
 	_, err := parseObjects(objects, when)
 	return clip(err)
@@ -118,7 +118,7 @@ type join struct {
 	name    string          // of the current object, for messages; the only one may have none
 }
 
-// maxObjectName bounds what a message quotes of an object's name.
+// maxObjectName bounds the quoted length of an object's name in a message.
 const maxObjectName = 80
 
 func (j *join) begin(name string) {
@@ -148,8 +148,7 @@ func inObject(object, msg string) string {
 	return object + ": " + msg
 }
 
-// add joins the module of the current object, whose functions and declarations
-// of functions are all.
+// add merges the module of the current object; all lists its functions and declarations of functions.
 func (j *join) add(m *Module, all []*Func) error {
 	if m.Version[0] > j.mod.Version[0] || m.Version[0] == j.mod.Version[0] && m.Version[1] > j.mod.Version[1] {
 		j.mod.Version, j.mod.Target = m.Version, m.Target
@@ -175,8 +174,8 @@ func (j *join) add(m *Module, all []*Func) error {
 	return nil
 }
 
-// static says whether a function belongs to its object alone. What the object
-// doesn't define must be somewhere else, whatever its declaration says.
+// static reports whether a function is private to its object. A function that the object doesn't define must come from
+// elsewhere, despite a static declaration.
 func (j *join) static(f *Func, m *Module) bool {
 	known := m.Funcs[f.Name]
 	return known.Linkage == StaticLinkage && known.Defined && !known.Entry
@@ -201,7 +200,7 @@ func (j *join) function(f *Func) error {
 	return nil
 }
 
-// sameShape says whether a call made for one fits the other.
+// sameShape reports whether a call compiled for one also fits the other.
 func sameShape(a, b *Func) bool {
 	same := func(a, b Param) bool { return a.Size == b.Size }
 	return a.Entry == b.Entry && slices.EqualFunc(a.Returns, b.Returns, same) && slices.EqualFunc(a.Params, b.Params, same)
@@ -215,8 +214,8 @@ func where(object string, line int) string {
 	return fmt.Sprintf("line %d of %s", line, object)
 }
 
-// variable finds the one variable that v, declared in m, stands for: v itself,
-// or what was declared before, which then takes what v says more of it.
+// variable returns the one variable that v, declared in m, refers to: v itself, or an earlier declaration, which then
+// takes over the additional properties of v.
 func (j *join) variable(m *Module, v *Var) (*Var, error) {
 	old := m.byName[v.Name]
 	if old == nil && v.Linkage != StaticLinkage {
@@ -260,11 +259,10 @@ func (v *Var) unite(w *Var, object string) error {
 	return nil
 }
 
-// gives says whether a definition gives way to a better one.
+// gives reports whether a definition may be replaced by another one.
 func (v *Var) gives() bool { return v.Linkage == CommonLinkage || v.Linkage == WeakLinkage }
 
-// finish drops what another object defined better and what nobody needs, and
-// gives static variables names of their own.
+// finish drops replaced and unused definitions, and gives static variables unique names.
 func (j *join) finish() {
 	m := j.mod
 	m.Kernels = slices.DeleteFunc(m.Kernels, func(f *Func) bool { return m.Funcs[f.Name] != f })

@@ -29,10 +29,10 @@ const (
 	ErrNotSupported          int32 = 801
 )
 
-// Bounds on what a module may ask for, so that hostile text can't exhaust the host.
+// Bounds on a module's size, so that hostile text can't exhaust the host's memory.
 const (
 	maxSource      = 32 << 20
-	maxRegisters   = 1 << 19 // of a kernel, and all together
+	maxRegisters   = 1 << 19 // of a kernel, and of the module
 	maxInsts       = 1 << 20
 	maxVars        = 1 << 18
 	maxDepth       = 64 // of braces, calls and initialisers
@@ -56,7 +56,7 @@ const (
 	newestMinor    = 3
 )
 
-// Error says what is wrong with a module, and where.
+// Error describes an error in a module, and its position.
 type Error struct {
 	Line   int
 	Msg    string
@@ -100,7 +100,7 @@ type Func struct {
 	Name    string
 	Entry   bool
 	Linkage Linkage
-	Object  string // in whose text it is, for messages; may be empty
+	Object  string // name of the object that contains the text, for messages; may be empty
 	Line    int
 	source  source
 	// Defined is false for a declaration without a body.
@@ -121,23 +121,22 @@ type Func struct {
 	Heap         bool // allocates or frees memory, calls included
 	Tells        bool // prints or asserts, calls included
 
-	// Refusal, if not nil, is why the function can't be executed: the first
-	// unknown instruction in it, or for a kernel in what it may call.
+	// Refusal, if not nil, is the reason why the function can't be executed: the first unknown instruction in it, or
+	// for a kernel in the functions that it may call.
 	Refusal *Error
 
 	Regs []Type // type of each virtual register
 	Vars []*Var // variables of the body, in any space
 	code code
 
-	clustered bool // says how many blocks a cluster has
+	clustered bool // it specifies the number of blocks of a cluster
 	allocates bool // on its stack, by alloca
 
 	// inRegisters are the parameters that old text declares with .reg.
 	inRegisters []registerParam
 
-	// Shared lists the static shared variables that the function or one it
-	// calls refers to; an engine lays them out. Dynamic says whether it
-	// refers to an extern array, which follows them.
+	// Shared lists the static shared variables that the function or one it calls refers to; an engine lays them out.
+	// Dynamic reports whether it refers to an extern array, which follows them.
 	Module *Module
 }
 
@@ -176,19 +175,18 @@ type Var struct {
 	Object  string
 	used    bool
 	Offset  int64 // in its space, set by layout (shared, local, kernel parameters)
-	// Kernel says that a ParamSpace variable is an entry's parameter.
+	// Kernel marks a ParamSpace variable as an entry's parameter.
 	Kernel bool
-	// Framed says that Offset counts from the frame of the function that is executed.
+	// Framed marks Offset as relative to the frame of the running function.
 	Framed bool
-	// Pred says that it is a parameter that is a predicate, 1 or 0 in memory.
+	// Pred marks a predicate parameter, 1 or 0 in memory.
 	Pred bool
 	// packedAs is the variable's number in the code of a function, packedIn, that
 	// is being read.
 	packedIn, packedAs int32
-	// Opaque says that the variable stands for a texture, a sampler or a
-	// surface: its address is the handle.
+	// Opaque marks a variable that represents a texture, a sampler or a surface: its address is the handle.
 	Opaque  Opaque
-	Sampler Sampler // what a SamplerRef was initialised with
+	Sampler Sampler // initial value of a SamplerRef
 }
 
 // Ref is the address of a variable plus Add, or of a function, of which Size

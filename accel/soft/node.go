@@ -8,7 +8,7 @@ import (
 	"pegasus/cuda"
 )
 
-// kind says what a node does when its turn has come.
+// kind selects the action of a node once its dependencies have ended.
 type kind uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	fillNode
 	batchNode  // a brief graph's, one piece after the other
 	recordNode // completes an event
-	waitNode   // only holds back what follows
+	waitNode   // only holds back its followers
 	hostNode   // waits for the guest's function
 	actionNode // calls then
 )
@@ -37,22 +37,22 @@ type node struct {
 	next   *node   // in a queue, or spare
 
 	waits     int
-	since     int64 // when the latest of what it waited for ended; 0: it has waited for nothing
+	since     int64 // when the latest of its dependencies ended; 0: it had none
 	ended     int64 // when it ended, if not since; see endedAt
 	followers []*node
-	telling   atomic.Bool // whoever is to know is being told that it has ended
+	telling   atomic.Bool // its callbacks are running, after its end
 
 	launch   launch
 	copy     boxCopy
 	fill     boxFill
-	batch    []node // what a batch does, in this order
+	batch    []node // the work of a batch, in this order
 	place    int    // of the batch's next piece
 	more     bool   // it gave the engine back before it was complete
 	begun    int64  // when an engine was first held for it, or 0
 	held     int64  // for how long in sum
 	computed int64  // processor time of a copy or fill, but for its first part
 	spent    accel.Spent
-	tells    bool // it is told of parts, so of all
+	tells    bool // it receives parts, and so must receive all of them
 	event    *Event
 	due      func(cuda.Result, func())
 	then     func(cuda.Result)
@@ -74,7 +74,7 @@ func (d *Device) newNode(c *Context, k kind) *node {
 	return n
 }
 
-// What a node that is used again may keep.
+// Upper bounds on the memory that a reused node keeps.
 const (
 	keptFollowers = 64
 	keptParams    = 1024
@@ -102,7 +102,7 @@ func (n *node) add(u accel.Usage) {
 	n.held += max(u.End-u.Start, 0)
 }
 
-// tell also tells of it, and of all parts that follow.
+// tell calls the node's spent callback for u, and for all later parts.
 func (n *node) tell(u accel.Usage) {
 	n.add(u)
 	if n.tells = true; n.spent != nil {
@@ -115,7 +115,7 @@ func (n *node) usage() accel.Usage {
 	return accel.Usage{Class: n.class, Start: n.begun, End: n.begun + n.held}
 }
 
-// runsKernels says whether kernels run while n is executed.
+// runsKernels reports whether kernels run while n is executed.
 func (n *node) runsKernels() bool { return n.kind == kernelNode || n.kind == batchNode }
 
 // after makes n wait for x, if that has not ended. d.mu is held.
@@ -176,7 +176,7 @@ func (d *Device) settle(n *node, ready *nodeQueue) {
 	for n != nil {
 		r := n.ctx.Err()
 		if n.kind == hostNode && !d.callHost(n, r) {
-			n = ready.pop() // it ends when the guest says so
+			n = ready.pop() // it ends when the guest reports the end
 			continue
 		}
 		d.end(n, r, accel.Usage{Class: n.class}, nil, ready)
@@ -193,8 +193,9 @@ func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, m *member) {
 	}
 }
 
-// endedAt returns when n ended: an engine's work when it gave the engine back, and work that only waited when the last of what
-// it waited for ended. So the times of events depend on the order of work, not on when goroutines come to it.
+// endedAt returns when n ended: for an engine's work, when it released the engine; for a node that only waited, when
+// the last of its dependencies ended. So the times of events depend on the order of work, not on the scheduling of
+// goroutines.
 func (d *Device) endedAt(n *node) int64 {
 	switch {
 	case n.ended != 0:
@@ -205,8 +206,8 @@ func (d *Device) endedAt(n *node) int64 {
 	return d.clock()
 }
 
-// end tells who is to know that n has ended, then lets its followers go: so
-// whoever hears of a later piece of work has heard of the earlier.
+// end runs the callbacks for the end of n, then releases its followers: so the end of a piece of work is reported after
+// that of the earlier ones.
 func (d *Device) end(n *node, r cuda.Result, u accel.Usage, m *member, ready *nodeQueue) {
 	at := d.endedAt(n)
 	n.telling.Store(true)

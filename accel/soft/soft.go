@@ -1,15 +1,14 @@
-// Package soft is an accelerator made of the host's CPU cores: it runs PTX
-// kernels, has device memory of its own, and behaves as CUDA says that a device
-// does. A worker process opens one Device for its guest process.
+// Package soft is an accelerator that consists of the host's CPU cores: it runs PTX kernels, has device memory of its
+// own, and behaves as CUDA specifies for a device. A worker process opens one Device for its guest process.
 //
-// All workers of an accelerator share its engines (package engine): "one
-// accelerator" means one, whatever the number of processes. A Device has one
-// executor per engine; each holds the engine's token round what it executes, one piece
-// of work or several kernels at the same time, and reports the time that the token was
-// held. Kernels, fills and copies inside the device use the compute engine, since all of
-// them are made of the same cores; copies to and from host memory use an engine each.
+// All workers of an accelerator share its engines (package engine), so that it is one accelerator for any number of
+// processes. A Device has one executor per engine; each holds the engine's token while it executes one piece of work,
+// or several kernels at the same time, and reports the time for which the token was held. Kernels, fills and copies
+// inside the device use the compute engine, since the same cores execute all of them; copies to and from host memory
+// use one engine per direction.
 //
-// What the guest asks for is checked here when it is submitted; its kernels'
+// Guest requests are checked here when they are submitted; the lane engine checks the memory accesses of kernels
+// against the allocations.
 // accesses are checked by the lane engine, against the allocations.
 package soft
 
@@ -30,7 +29,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Config says what device to open, and whom to ask and tell.
+// Config describes the device to open, and its callbacks.
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
 	Cores  int    // goroutines that run kernels, all together; 0 for all cores
@@ -45,16 +44,16 @@ type Config struct {
 	// OnFault is called with a description of a kernel's fault, before any call returns its error. It must not block.
 	OnFault func(r cuda.Result, text string)
 
-	// RefusePTX says when unknown instructions are refused.
+	// RefusePTX selects when unknown instructions are refused.
 	RefusePTX ptx.When
 
-	// Shared is the page of the accelerator, and Engines that of the domain on it; nil makes
-	// private ones. They stay the caller's.
+	// Shared is the page of the accelerator, and Engines that of the domain on it; nil creates private ones. The caller
+	// keeps ownership.
 	Shared  *engine.Memory
 	Engines *engine.Engines
 
-	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of
-	// memory.SlabSize. Reserved says that the range is reserved already (PROT_NONE).
+	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of memory.SlabSize. Reserved reports that
+	// the range is reserved already (PROT_NONE).
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 
@@ -63,18 +62,18 @@ type Config struct {
 	Arena     []byte
 	ArenaBase uint64
 
-	// Quota is asked before device memory is taken (delta > 0), and told when it
-	// is given back (delta < 0; the answer is ignored). nil allows everything.
+	// Quota is called before device memory is allocated (delta > 0; false refuses it), and after it is freed (delta <
+	// 0; the result is ignored). nil allows everything.
 	Quota func(delta int64) bool
 
-	// Share is what the domain was promised of the device memory; SetShare changes it.
+	// Share is the domain's guaranteed part of the device memory; SetShare changes it.
 	Share Share
 
-	// Swapped is told of memory that leaves the device or comes back. nil tells nobody.
+	// Swapped is called for memory that is evicted or comes back. It may be nil.
 	Swapped residence.Moved
 
-	// Turn says when work may hold an engine. Work that goes on for long gives its engine back when the turn is over, and
-	// goes on in the next. nil: it is always its turn.
+	// Turn reports when work may hold an engine. Long work releases its engine when the turn is over, and continues in
+	// the next. nil: it is always its turn.
 	Turn accel.Turn
 
 	Clock func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
@@ -88,7 +87,7 @@ type Device struct {
 	worker *engine.Worker
 	space  *memory.Space
 	ledger *engine.Ledger // nil, as residence is, if nothing leaves the device
-	// residence is what of the memory is on the device.
+	// residence tracks which of the memory is on the device.
 	residence *residence.Set
 	clock     func() int64
 	log       *slog.Logger
@@ -101,9 +100,9 @@ type Device struct {
 	checks    checks
 	values    values
 
-	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
+	mu        sync.Mutex // guards the fields below, contexts, streams, events and nodes
 	freed     sync.Cond  // a context's pending frees became fewer
-	told      sync.Cond  // a node has ended, after whoever is to know was told
+	told      sync.Cond  // a node has ended and its callbacks have returned
 	spare     *node
 	hostFuncs int // submitted and not finished
 	contexts  map[*Context]struct{}
@@ -246,8 +245,7 @@ func (d *Device) shut() error {
 	return d.detach()
 }
 
-// Abort ends what is being executed, as if its context were destroyed, and so
-// whatever is to be executed later.
+// Abort ends running work as if its context were destroyed, and all later work likewise.
 func (d *Device) Abort() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,11 +276,11 @@ func (d *Device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 // Queued is how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
-// TrySpin asks for one of the host's seats for spinning threads; who got one gives it back with EndSpin.
+// TrySpin reports whether the caller got one of the host's seats for spinning threads; if so, it must call EndSpin.
 func (d *Device) TrySpin() bool { return d.worker.TrySpin() }
 
-// EndSpin gives a seat back.
+// EndSpin returns a seat.
 func (d *Device) EndSpin() { d.worker.EndSpin() }
 
-// Saturated says that a kernel of any worker occupies every core: nobody should spin.
+// Saturated reports whether a kernel of any worker occupies every core; then no thread should spin.
 func (d *Device) Saturated() bool { return d.worker.Saturated() }

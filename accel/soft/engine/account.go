@@ -28,7 +28,7 @@ func (a *account) open(l *enginesLayout) {
 	}
 }
 
-// Opened returns the time at which the page was made, which tells it from others.
+// Opened returns the time at which the page was made, which distinguishes it from other pages.
 func (e *Engines) Opened() int64 { return e.account.opened }
 
 // Total returns for how long the domain has held each token since the page was made. A token that is held now counts when it is
@@ -44,8 +44,8 @@ func (e *Engines) Total() Times {
 	return t
 }
 
-// believe returns for how long a token can have been held since the time was last charged, if the page says that it was for ns: it
-// is held by one worker at a time.
+// believe bounds the time ns for which the page claims that a token was held: the result is at most the time since the
+// last charge, as one worker at a time holds it.
 func (a *account) believe(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
 }
@@ -65,7 +65,7 @@ func (e *Engines) Charge(burst int64) (t Times) {
 		t[k] = e.believe(Token(k), max(said-e.said[k], 0)+x, now)
 		e.past[k] += t[k]
 		e.upTo[k] = max(e.upTo[k], now-e.burst) + t[k]
-		e.l.added[k].Add(x) // so that the page says it to the next daemon, too
+		e.l.added[k].Add(x) // so that the page passes it on to the next daemon
 		e.said[k] = max(said, e.said[k]) + x
 		e.l.charged[k].Store(e.said[k])
 	}

@@ -11,7 +11,7 @@ import (
 // Arbiter is the daemon's side of the grants: it grants each engine of an accelerator to one domain at a time, first come, first
 // served, among the domains that have the turn. An Arbiter trusts a domain's page only where a false value harms that domain alone.
 type Arbiter struct {
-	memory *Memory // the accelerator's, whose bell workers ring
+	memory *Memory // the accelerator's page, which contains the bell that workers ring
 
 	mu       sync.Mutex
 	all      []*Party
@@ -26,34 +26,35 @@ type Party struct {
 	Name    string
 	turn    [NumTokens]atomic.Bool // whether it is the domain's turn
 	fresh   [NumTokens]atomic.Bool // it got the turn just now
-	limit   atomic.Int64           // for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever
+	limit   atomic.Int64           // for how long a domain may keep a contended engine during its turn, in ns; 0: without limit
 
 	// Guarded by the arbiter's mu.
 	turnOver [NumTokens]int64 // when it was first seen not to have the turn; 0: it has
-	denied   [NumTokens]int64 // since when it keeps an engine that another one wants; 0: it does not
-	seen     [NumTokens]int64 // when it was last seen to do so
+	denied   [NumTokens]int64 // since when it keeps a contended engine; 0: it does not
+	seen     [NumTokens]int64 // when it was last observed to do so
 	waits    [NumTokens]int64 // since when it waits for an engine
 	charged  [NumTokens]int64 // the domain's charges up to denied
 	late     int64            // when it was last overtaken
 	often    int              // how often it was overtaken, each time soon after the time before
-	told     int64            // when that was last told
+	told     int64            // when overtook was last called for it
 }
 
 const (
-	// grantingFor is for how long grants count as made by a daemon that was not heard of.
+	// grantingFor is for how long, in ns, grants remain valid after the last sign of a running daemon.
 	grantingFor = 1e9
-	// beatEvery is how often the daemon is heard of at least.
+	// beatEvery is the longest interval, in ns, between two signs of a running daemon.
 	beatEvery = 200e6
 	// lookEvery is how often the daemon checks holders that keep other domains waiting.
 	lookEvery = 2e6
-	// grace is for how long a domain may keep an engine that another one wants after its turn: work gives its engine back within
-	// 2 ms of processor time, for which it may have to wait on a busy host.
+	// grace is for how long, in ns, a domain may keep a contended engine after its turn: work releases its engine
+	// within 2 ms of processor time, for which it may have to wait on a busy host.
 	grace = 50e6
-	// mostGrace divides the grace of a domain that was overtaken time and again, each time within forgiven of the time before.
+	// mostGrace bounds the divisor of the grace of a domain that was overtaken repeatedly, each time within forgiven of
+	// the time before.
 	mostGrace = 16
 	forgiven  = 10e9
-	// lendAfter is for how long a domain without the turn waits for an engine until it gets it when it is idle in the turn of another
-	// domain: work that must not wait, such as moving memory that the other domain needs.
+	// lendAfter is for how long, in ns, a domain without the turn waits before it gets an engine that is idle during
+	// the turn of another domain: for work that must not wait, such as moving memory that the other domain needs.
 	lendAfter = 5e6
 	// More than rushLooks rings in rushTime (ns) come from a hostile worker: the arbiter then pauses, lest it keep a processor busy.
 	rushLooks = 200
@@ -62,8 +63,8 @@ const (
 	tolerance = 1e6
 )
 
-// NewArbiter makes an Arbiter for the domains of an accelerator, with its page. overtook is told of domains that don't give
-// an engine back, now and then; it may be nil, and must not call the arbiter.
+// NewArbiter returns an Arbiter for the domains of an accelerator, with its page. The arbiter calls overtook at a
+// limited rate for a domain that does not release an engine; overtook may be nil, and must not call the arbiter.
 func NewArbiter(m *Memory, overtook func(*Party, Token)) *Arbiter {
 	if overtook == nil {
 		overtook = func(*Party, Token) {}
@@ -71,7 +72,8 @@ func NewArbiter(m *Memory, overtook func(*Party, Token)) *Arbiter {
 	return &Arbiter{memory: m, overtook: overtook}
 }
 
-// Add makes a domain one among which engines are granted. It has no engine, but for those that its page says it has.
+// Add adds a domain to those that the arbiter grants engines to. The domain holds no engine, except those that its page
+// records as granted.
 func (a *Arbiter) Add(e *Engines, name string) *Party {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +82,7 @@ func (a *Arbiter) Add(e *Engines, name string) *Party {
 	for k := range NumTokens {
 		g := &e.l.grants[k]
 		if w := g.load(); w.mode() == present && e.l.granting.Load() == 0 {
-			g.word.Store(uint64(absent)) // a new page: nobody is there yet
+			g.word.Store(uint64(absent)) // a new page, which no process uses yet
 		} else if w.mode() == present {
 			a.holders[k] = append(a.holders[k], d)
 		}
@@ -105,7 +107,7 @@ func (a *Arbiter) Remove(d *Party) {
 	a.Ring()
 }
 
-// SetTurn says for which engines it is the domain's turn.
+// SetTurn sets for which engines it is the domain's turn.
 func (a *Arbiter) SetTurn(d *Party, compute, copies bool) {
 	changed := false
 	for k, turn := range [NumTokens]bool{Compute: compute, CopyIn: copies, CopyOut: copies} {
@@ -119,16 +121,16 @@ func (a *Arbiter) SetTurn(d *Party, compute, copies bool) {
 	}
 }
 
-// SetLimit says for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever.
+// SetLimit sets for how long a domain may keep a contended engine during its turn, in ns; 0: without limit.
 func (d *Party) SetLimit(ns int64) { d.limit.Store(ns) }
 
-// Ring has the arbiter look.
+// Ring wakes the arbiter.
 func (a *Arbiter) Ring() {
 	a.memory.l.bell.Add(1)
 	futexWakeAll(&a.memory.l.bell)
 }
 
-// Run grants until ctx ends.
+// Run grants engines until ctx ends.
 func (a *Arbiter) Run(ctx context.Context) {
 	rang := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { defer close(rang); a.Ring() })
@@ -153,7 +155,8 @@ func (a *Arbiter) Run(ctx context.Context) {
 	}
 }
 
-// step grants and revokes as of now, and returns after how many ns the arbiter has to run again if the bell does not ring.
+// step grants and revokes as of now, and returns the time in ns after which it must run again if the bell does not
+// ring.
 func (a *Arbiter) step(now int64) (wait int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +201,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 	return wait
 }
 
-// reclaim takes an engine back that a domain took while it heard nothing of the daemon.
+// reclaim revokes an engine that a domain took while the daemon had not shown that it runs.
 func (d *Party) reclaim(k Token, holds bool) {
 	g := &d.Engines.l.grants[k]
 	if w := g.load(); !holds && w.mode() == present {
@@ -210,7 +213,7 @@ func (d *Party) reclaim(k Token, holds bool) {
 	}
 }
 
-// queue has a domain wait for an engine that it wants.
+// queue enqueues a domain for an engine that it has requested.
 func (a *Arbiter) queue(k Token, d *Party, now int64) {
 	if d.Engines.l.grants[k].want.Load() != 0 && !slices.Contains(a.waiting[k], d) && !slices.Contains(a.holders[k], d) {
 		a.waiting[k] = append(a.waiting[k], d)
@@ -228,8 +231,8 @@ func (a *Arbiter) next(k Token) *Party {
 	return nil
 }
 
-// ahead returns the only domain that has the turn, if it got that just now and has used the engine before: the engine is there when
-// its worker has woken.
+// ahead returns the only domain that has the turn, if the turn began just now and the domain has used the engine
+// before: so the engine is granted by the time that its worker is awake.
 func (a *Arbiter) ahead(k Token) (next *Party) {
 	for _, d := range a.all {
 		if !d.turn[k].Load() {
@@ -272,8 +275,8 @@ func (d *Party) gave(k Token) bool {
 	return true
 }
 
-// take takes an engine from a domain that doesn't use it, or tells the domain that another one wants it. It returns true if the
-// engine is the domain's no more.
+// take revokes an engine that its domain doesn't use, or marks the grant as wanted by another domain. It reports
+// whether the domain has lost the engine.
 func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 	g := &d.Engines.l.grants[k]
 	if d.denied[k] == 0 {
@@ -312,8 +315,8 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 	return false
 }
 
-// idleFor is for how long a domain may keep an engine that another one wants and that none of its workers has entered, in ns: one
-// has to wake to use a new grant.
+// idleFor returns for how long a domain may keep a contended engine that none of its workers has entered, in ns: a
+// worker has to wake up to use a new grant.
 func (d *Party) idleFor(k Token, w grantWord, now int64) int64 {
 	if w.ticket() != nobody {
 		return quantum
@@ -324,7 +327,7 @@ func (d *Party) idleFor(k Token, w grantWord, now int64) int64 {
 	return d.grace(now)
 }
 
-// belated notes that a domain without the turn kept an engine for as long as it was let.
+// belated records that a domain without the turn kept an engine for the whole of its grace.
 func (d *Party) belated(now int64) {
 	if d.often++; now-d.late > forgiven {
 		d.often = 1
@@ -332,7 +335,7 @@ func (d *Party) belated(now int64) {
 	d.late = now
 }
 
-// grace is for how long a domain without the turn may keep an engine that another one wants, in ns.
+// grace returns for how long a domain without the turn may keep a contended engine, in ns.
 func (d *Party) grace(now int64) int64 {
 	if d.often > 0 && now-d.late < forgiven {
 		return grace / int64(min(1<<min(d.often, 10), mostGrace))
@@ -340,7 +343,7 @@ func (d *Party) grace(now int64) int64 {
 	return grace
 }
 
-// takeIdle takes an engine that no worker of the domain uses or waits for.
+// takeIdle revokes an engine that no worker of the domain uses or waits for.
 func (a *Arbiter) takeIdle(k Token, d *Party) bool {
 	g := &d.Engines.l.grants[k]
 	w := g.load()
@@ -356,7 +359,7 @@ func (d *Party) uses(k Token, w grantWord) bool {
 	return w.ticket() == d.Engines.l.tokens[k].serving.Load()&ticketMask
 }
 
-// keep notes that no other domain wants an engine any more.
+// keep clears the wanted mark of a grant once no other domain waits for the engine.
 func (d *Party) keep(k Token) {
 	if d.denied[k] == 0 {
 		return
@@ -368,7 +371,7 @@ func (d *Party) keep(k Token) {
 	}
 }
 
-// patience is for how long a domain may keep an engine that another one wants, in ns.
+// patience returns for how long a domain may keep a contended engine, in ns.
 func (d *Party) patience(k Token, now int64) int64 {
 	if d.turn[k].Load() {
 		d.turnOver[k] = 0
@@ -383,7 +386,8 @@ func (d *Party) patience(k Token, now int64) int64 {
 	return d.grace(now) + max(d.turnOver[k]-d.denied[k], 0)
 }
 
-// settle charges a domain for the time for which it was seen to keep an engine from others, if its page says less.
+// settle charges a domain for the time during which it was observed to keep an engine from others, if its page records
+// less.
 func (d *Party) settle(k Token) {
 	if d.denied[k] == 0 {
 		return

@@ -1,14 +1,15 @@
-// Package engine makes the engines of a software accelerator belong to one process at a time, and its memory to the
-// workers that reserved it.
+// Package engine grants each engine of a software accelerator to one process at a time, and its memory to the workers
+// that reserved it.
 //
-// The workers of a domain map a page of the domain's, Engines: it has a queue for each engine, and for how long they held each.
-// The daemon maps it, too, and grants each engine to one domain after another (Arbiter). All workers of an accelerator map a
-// further page, Memory: it has the bytes that each worker has reserved, and the seats of those that may spin. The daemon makes
-// both; no guest maps them.
+// The workers of a domain map a page of the domain, Engines: it contains a queue for each engine, and the time for
+// which the workers held each. The daemon maps it, too, and grants each engine to one domain after another (Arbiter).
+// All workers of an accelerator map a further page, Memory: it contains the bytes that each worker has reserved, and
+// the seats of the threads that may spin. The daemon creates both; no guest maps them.
 //
-// A token is a first-in-first-out lock across processes. A ticket is claimed together with its owner's name in one atomic step, so
-// that a process may die between any two instructions and the others can tell which process held the ticket. Waiters look every 50 ms
-// whether the holder lives; the daemon calls Reap as soon as it sees a worker die, and then nobody waits at all.
+// A token is a first-in-first-out lock across processes. A worker claims a ticket together with its own identity in one
+// atomic step, so that a process may die between any two instructions and the others can determine which process held
+// the ticket. Waiters check every 50 ms whether the holder lives; the daemon calls Reap as soon as it detects that a
+// worker died, which ends the wait at once.
 package engine
 
 import (
@@ -54,7 +55,7 @@ type enginesLayout struct {
 	tokens   [NumTokens]tokenWords
 	grants   [NumTokens]grant
 	added    [NumTokens]atomic.Int64 // of engines that are not held by a token; see Worker.Charge
-	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: nobody ever did
+	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: no daemon ever did
 
 	// Written by the daemon for the next daemon.
 	charged [NumTokens]atomic.Int64 // the part of the time held that Charge has returned
@@ -79,11 +80,11 @@ type Engines struct {
 	account
 }
 
-// CreateEngines makes the page of a domain, whose engines are the domain's alone unless it is added to an Arbiter.
+// CreateEngines creates the page of a domain, which has the engines alone unless it is added to an Arbiter.
 func CreateEngines() (*Engines, error) { return newEngines(newMemfd("pegasus-engines", enginesSize)) }
 
-// CreateEnginesAt makes the page of a domain in a new file, so that it outlives all processes that map it. The file must be one
-// that none of them can shorten.
+// CreateEnginesAt creates the page of a domain in a new file, so that it outlives all processes that map it. The file
+// must be one that none of them can shorten.
 func CreateEnginesAt(path string) (*Engines, error) { return newEngines(newFile(path, enginesSize)) }
 
 func newEngines(fd int, err error) (*Engines, error) {
@@ -197,7 +198,7 @@ func (e *Engines) dropAll(k Token, worker int, epoch uint16) {
 	}
 }
 
-// recover hands a token on whose holder died, gave up its ticket, or died while handing it on.
+// recover passes a token on whose holder died, gave up its ticket, or died while passing it on.
 func (e *Engines) recover(k Token, now int64) {
 	t := &e.l.tokens[k]
 	for range slotsPerToken {
@@ -220,7 +221,7 @@ func (e *Engines) recover(k Token, now int64) {
 	}
 }
 
-// holderLives says whether the process that claimed a ticket is alive.
+// holderLives reports whether the process that claimed a ticket is alive.
 func (e *Engines) holderLives(w ticketWord) bool {
 	i, epoch := w.worker()
 	return e.pid(i, epoch) != 0 && e.alive(i)

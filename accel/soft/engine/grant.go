@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// The workers of a domain queue for an engine in a page that only they and the daemon map. Whose domain's turn it is the daemon
-// says: it grants the engine to one domain after another (see Arbiter), in a word of the domain's page. So nothing that a worker
-// writes keeps the engine from another domain, or takes it from one.
+// The workers of a domain queue for an engine in a page that only they and the daemon map. The daemon decides which
+// domain has the engine: it grants the engine to one domain after another (see Arbiter), in a word of the domain's
+// page. So a worker can neither keep the engine from another domain nor take it from one by writing to its page.
 //
-// A domain that was granted an engine keeps it while no other domain wants it, so that its workers enter and leave with one
-// compare-and-swap. Once another one wants it, the daemon says so in the same word, and the worker that leaves gives the
-// engine back, at the latest after quantum.
+// A domain that was granted an engine keeps it while no other domain waits for it, so that its workers enter and leave
+// with one compare-and-swap. Once another domain waits, the daemon sets a flag in the same word, and the worker that
+// leaves gives the engine back, at the latest after quantum.
 
-// quantum is for how long a domain may go on with an engine that another domain wants, in ns, if it is with work that is short.
+// quantum is for how long a domain may continue to start short work on a contended engine, in ns.
 const quantum = 500_000
 
-// grantWord is whether an engine is granted to the domain, and the ticket of the latest worker to enter:
+// grantWord contains whether an engine is granted to the domain, and the ticket of the latest worker to enter:
 // ticket<<3 | wanted<<2 | mode.
 type grantWord uint64
 
@@ -28,7 +28,7 @@ const (
 	wanted    grantWord = 4 // present, and another domain waits
 )
 
-// nobody is the ticket of a grant that nobody has used.
+// nobody is the ticket of a grant that no worker has used.
 const nobody = ticketMask
 
 func granted(ticket uint64) grantWord { return grantWord(ticket&ticketMask)<<3 | present }
@@ -55,7 +55,7 @@ func (g *grant) change(from, to grantWord) bool {
 	return g.word.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// expired reports whether work may begin no more with an engine that another domain wants.
+// expired reports whether no more work may begin on a contended engine.
 func (g *grant) expired(now int64) bool { return now-g.wantedAt.Load() >= quantum }
 
 // free reports whether the holder of a ticket could enter at once.
@@ -122,7 +122,7 @@ const (
 	hastenEvery = 50 * time.Microsecond
 )
 
-// hasten asks for an engine that no domain uses, and reports whether it was granted soon.
+// hasten requests an engine that no domain uses, and reports whether it was granted soon.
 func (w *Worker) hasten(k Token) bool {
 	g := &w.engines.l.grants[k]
 	if g.load().mode() == present { // another domain wants it
@@ -139,14 +139,14 @@ func (w *Worker) hasten(k Token) bool {
 	return false
 }
 
-// ring tells the daemon that there is something to see in the grants of a page.
+// ring wakes the daemon after a change in the grants of a page.
 func (w *Worker) ring() {
 	w.memory.l.bell.Add(1)
-	futexWakeAll(&w.memory.l.bell) // a hostile worker may sleep there, too
+	futexWakeAll(&w.memory.l.bell) // a hostile worker may wait on it, too
 }
 
-// giveBack gives an engine back that another domain wants, after the ticket of the latest to enter has ended. It returns true
-// if the daemon is to be told.
+// giveBack gives a contended engine back, after the ticket of the latest worker to enter has ended. It reports whether
+// the daemon has to be notified.
 func (e *Engines) giveBack(k Token, ticket uint64, now int64) bool {
 	g := &e.l.grants[k]
 	w := g.load()

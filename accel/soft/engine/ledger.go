@@ -7,8 +7,8 @@ import (
 	"pegasus/accel/residence"
 )
 
-// Ledger is a worker's side of what all workers have on the device, where
-// allocations may leave it.
+// Ledger is one worker's view of the memory that all workers have on the device, on accelerators where allocations can
+// be evicted.
 type Ledger struct {
 	*Worker
 	mover   *Worker // has a copy engine while memory leaves the area; not a worker of its own otherwise
@@ -29,10 +29,10 @@ func NewLedger(w *Worker) (*Ledger, error) {
 // Close gives the second place back. No method may be in progress.
 func (l *Ledger) Close() { l.mover.engines.leave(l.mover.place) }
 
-// areaPart is which part of the device is set aside for what leaves it.
+// areaPart is the divisor that gives the part of the device reserved for evicted memory.
 const areaPart = 10
 
-// Area is how many bytes of the device are set aside for what leaves it.
+// Area returns the bytes of the device that are reserved for evicted memory.
 func (m *Memory) Area() uint64 {
 	if m.fixed.swap == 0 {
 		return 0
@@ -40,10 +40,10 @@ func (m *Memory) Area() uint64 {
 	return m.fixed.memory / areaPart
 }
 
-// Capacity is what allocations may take of the device.
+// Capacity returns the bytes of the device that allocations may use.
 func (m *Memory) Capacity() uint64 { return m.fixed.memory - m.Area() }
 
-// resident is what is on the device: domains' own memory never leaves it.
+// resident returns the bytes on the device: the domains' own memory is never evicted.
 func (m *Memory) resident() uint64 {
 	return m.sum(func(s *reserver) *counted { return &s.resident }) + m.Commons()
 }
@@ -81,12 +81,12 @@ func (l *Ledger) Stash(n uint64) bool {
 // Unstash gives n bytes of the area back.
 func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 
-// Free is how many bytes of the device allocations may still take; less than 0: what domains have of their own was reserved
-// without asking those whose allocations are there.
+// Free returns the bytes of the device that allocations may still use. It is less than 0 if domains' own memory was
+// reserved without asking the workers whose allocations are on the device.
 func (l *Ledger) Free() int64 { return int64(l.memory.Capacity()) - int64(l.memory.resident()) }
 
-// Others appends the other workers to a list. From those of its own domain a worker
-// takes nothing that the domain was promised.
+// Others appends the other workers to a list. For workers of its own domain, the guarantee is not available to this
+// worker.
 func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 	to = l.memory.owners(to, func(i int) bool { return i != l.at.index })
 	for i := range to {
@@ -97,7 +97,7 @@ func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 	return to
 }
 
-// MayGive is what this worker's domain has on the device beyond its guarantee.
+// MayGive returns the bytes that this worker's domain has on the device beyond its guarantee.
 func (l *Ledger) MayGive() uint64 {
 	return residence.Excess(l.memory.owners(nil, func(int) bool { return true }), l.reserver().domain.Load())
 }
@@ -122,7 +122,7 @@ func (l *Ledger) Touch() { l.reserver().used.Store(l.clock()) }
 
 const pressing = 1 << 47
 
-// Ask asks another worker to give up memory.
+// Ask requests that another worker evict memory.
 func (l *Ledger) Ask(a residence.Ask) {
 	s := &l.memory.l.workers[a.Owner]
 	owner := s.owner.Load()
@@ -137,17 +137,17 @@ func (l *Ledger) Ask(a residence.Ask) {
 	wakeParked(&s.parked)
 }
 
-// Asking says whether a worker that lives has not answered yet.
+// Asking reports whether a live worker has an unanswered request.
 func (l *Ledger) Asking(i int) bool {
 	s := &l.memory.l.workers[i]
 	word, owner := s.asked.Load(), s.owner.Load()
 	return word != 0 && ownerPid(owner) != 0 && uint16(word>>48) == ownerEpoch(owner)
 }
 
-// Withdraw asks a worker for nothing any more.
+// Withdraw cancels the request to a worker.
 func (l *Ledger) Withdraw(i int) { l.memory.l.workers[i].asked.Store(0) }
 
-// missed bounds how late an answer is heard that came between the caller's look and its sleep.
+// missed bounds the delay of an answer that came between the caller's check and its sleep.
 const missed = time.Millisecond
 
 // AwaitAnswer waits until a worker has answered, at most for d.
@@ -157,7 +157,7 @@ func (l *Ledger) AwaitAnswer(d time.Duration) {
 	futexWait(w, int64(min(d, missed)))
 }
 
-// Asked is what others ask this worker for.
+// Asked returns the request of another worker to this one.
 func (l *Ledger) Asked() (a residence.Ask, ok bool) {
 	word := l.reserver().asked.Load()
 	if word == 0 || uint16(word>>48) != l.at.epoch {
@@ -166,7 +166,7 @@ func (l *Ledger) Asked() (a residence.Ask, ok bool) {
 	return residence.Ask{Owner: l.at.index, Bytes: word & (pressing - 1), Pressing: word&pressing != 0}, true
 }
 
-// Answer tells whoever asked that what could be done was done.
+// Answer marks the request as served as far as possible, and wakes the requester.
 func (l *Ledger) Answer() {
 	l.reserver().asked.Store(0)
 	wakeParked(&l.memory.l.answered)
@@ -189,8 +189,9 @@ func (l *Ledger) Wake() {
 	l.mover.Nudge(CopyOut)
 }
 
-// Turn waits for the engine for kernels and returns what gives it back, for who holds it only while he asks others for room: nil
-// if stop was set, at which Hurry has it look. One goroutine may call it at a time.
+// Turn waits for the compute engine and returns a function that releases it, for callers that hold it only while they
+// request memory from others. It returns nil if stop was set; Hurry makes it check stop. One goroutine may call it at a
+// time.
 func (l *Ledger) Turn(stop *atomic.Bool) (over func()) {
 	if _, ok := l.Acquire(Compute, stop); !ok {
 		return nil

@@ -25,7 +25,7 @@ func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 // registry is the owners of the places of a page.
 type registry struct {
 	fd      int   // of the page's file; -1: it is only mapped
-	locks   int   // of the file on whose bytes the locks lie
+	locks   int   // file descriptor of the file on whose bytes the locks lie
 	lockAt  int64 // where they begin
 	places  int
 	owner   func(i int) *atomic.Uint64
@@ -38,7 +38,7 @@ type place struct {
 	index int
 	epoch uint16
 	me    uint64 // owner word: of this epoch and process
-	lock  int    // the description whose lock says that the process lives
+	lock  int    // the open file description whose lock shows that the process lives
 }
 
 // take takes a place for this process. start initializes the place for a new owner.
@@ -92,11 +92,11 @@ func (r *registry) lock(fd, i int) bool {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: r.lockAt + int64(i), Len: 1}) == nil
 }
 
-// alive says whether place i belongs to a living process.
+// alive reports whether slot i belongs to a living process.
 func (r *registry) alive(i int) bool {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: r.lockAt + int64(i), Len: 1}
 	if err := unix.FcntlFlock(uintptr(r.locks), unix.F_OFD_GETLK, &l); err != nil {
-		return true // not to be told: better wait than have two holders
+		return true // undetermined: waiting is safer than two holders
 	}
 	return l.Type != unix.F_UNLCK
 }

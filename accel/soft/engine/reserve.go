@@ -21,8 +21,8 @@ func (w *Worker) Reserve(n uint64) bool {
 	return false
 }
 
-// ReserveCommons says how many bytes this process's domain has of its own now. More than
-// before it gets only if there is room, and if all processes still fit beside it.
+// ReserveCommons sets the bytes that this process's domain has of its own. An increase succeeds only if there is room,
+// and if all processes still fit beside it.
 func (w *Worker) ReserveCommons(bytes uint64) bool {
 	m := w.memory
 	domain := w.reserver().domain.Load()
@@ -130,7 +130,8 @@ func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
 // Unreserve gives back n bytes.
 func (w *Worker) Unreserve(n uint64) { w.reserver().memory.Add(-n) }
 
-// TrySpin asks for one of the host's seats for spinning threads. A thread that got a seat gives it back with EndSpin.
+// TrySpin reports whether the caller got one of the host's seats for spinning threads. A thread that got a seat returns
+// it with EndSpin.
 func (w *Worker) TrySpin() bool {
 	for i := range w.memory.fixed.seats {
 		s := &w.memory.l.seat[i%maxSeats]

@@ -47,8 +47,8 @@ func (y *tally) load() (sum int64, tickets uint64) {
 // writes over the page.
 const loadTries = 1000
 
-// passed is nil, but in tests that end or delay a process there: between what it has read of the page and what it makes of
-// that, before each of its writes.
+// passed is nil except in tests, which end or delay a process in it: between a read of the page and each write that
+// depends on it.
 var passed func()
 
 func pass() {

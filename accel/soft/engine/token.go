@@ -60,8 +60,8 @@ func (t *tokenWords) slot(ticket uint64) *waitSlot { return &t.slots[ticket%slot
 // taken reports whether a worker holds or awaits the token.
 func (t *tokenWords) taken() bool { return t.serving.Load() != t.tail.Load() }
 
-// sane says whether the counters can be true. They are not only if somebody
-// scribbled over the page; then Acquire fails instead of waiting for ever.
+// sane reports whether the counters are consistent. They are inconsistent only if a process has overwritten the page;
+// then Acquire fails instead of waiting for ever.
 func (t *tokenWords) sane() bool { return t.tail.Load()-t.serving.Load() <= slotsPerToken }
 
 // claim takes the next ticket. With onlyIfFree it takes one only if that gives
@@ -101,8 +101,8 @@ func (e *Engines) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 	return max(e.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now), e.entered(k, now))
 }
 
-// end ends the ticket that is being served, and those after it that were abandoned. It takes a bounded number of steps,
-// whatever is in the page. It returns true if the engine was given back, and the daemon is to be told.
+// end ends the ticket that is being served, and those after it that were abandoned. It takes a bounded number of steps
+// for any contents of the page. It reports whether the engine was given back and the daemon has to be notified.
 func (e *Engines) end(k Token, ticket uint64, now int64) (gaveBack bool) {
 	for range slotsPerToken {
 		e.endOne(k, ticket, now)

@@ -89,8 +89,8 @@ func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 // damageTime is how long a worker claims tickets of a damaged page again.
 const damageTime = 1e9
 
-// TryAcquire takes a token if nobody holds or waits for it. It waits for the engine to be granted, if no worker of its domain has it,
-// but not for long.
+// TryAcquire acquires a token that no worker holds or waits for. If no worker of the domain has the engine, it waits
+// briefly for the grant.
 func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	t := &w.engines.l.tokens[k]
 	g := &w.engines.l.grants[k]
@@ -110,7 +110,7 @@ func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	return w.got(k, n, now), true
 }
 
-// ask notes when the worker asks for a token: a process that ends the ticket reads it.
+// ask records when the worker requests a token: a process that ends the ticket reads it.
 func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
 	s := w.user()
@@ -229,7 +229,7 @@ func (w *Worker) Saturated() bool {
 // computingFor is for how long a kernel counts as going on that was not heard of, in ns.
 const computingFor = 10e6
 
-// Computes tells other domains, now and then, that a kernel of this worker goes on.
+// Computes announces to other domains, called at intervals, that a kernel of this worker is still running.
 func (w *Worker) Computes(now int64) {
 	w.tells = true
 	w.memory.l.computing.Store(now)

@@ -31,7 +31,7 @@ type group struct {
 	full      bool      // all living threads execute now
 	here      mask      // threads of the running fragment, or about so
 	parked    int       // fragments that are
-	forced    bool      // warp instructions wait for nobody
+	forced    bool      // warp instructions do not wait for absent threads
 	values    [4]uint64 // of a single operation
 
 	sp    int // where the frame of the running fragment begins in the local memory of its threads
@@ -43,15 +43,13 @@ type group struct {
 	spare []int32 // joins to use again
 	fault *Fault
 	fuel  int
-	// watched is the cost of what was executed since somebody looked whether
-	// the launch is cancelled.
+	// watched is the cost of the instructions executed since the last check whether the launch is cancelled.
 	watched int
-	// patience is how many back edges and turns fragments may still take
-	// before somebody looks for threads that have waited at a join since the
-	// last time, and lets them go; each time that happens the limit shrinks,
-	// as spinning tends to come back.
+	// patience is the number of back edges and turns that fragments may still take before the next check for threads
+	// that have waited at a join since the last check, which releases them. Each such release lowers limit, as spinning
+	// tends to recur.
 	patience, limit int
-	spun            bool // a lock or a flag was looked at
+	spun            bool // a lock or a flag was polled
 	fresh           int  // before so many stores more do threads let others go on; see runHold
 	held            int  // fragments that have, in this step
 }
@@ -143,7 +141,7 @@ func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string)
 	}
 }
 
-// step runs fragments until none can go on, or a turn is over. It says whether anything ran.
+// step runs fragments until none can go on, or a turn is over. It reports whether anything ran.
 func (g *group) step() (ran bool) {
 	g.held = 0
 	for range turnsPerStep {
@@ -197,7 +195,7 @@ func (g *group) pick() int {
 	return -1
 }
 
-// atBarrier says whether a fragment waits at a barrier of the block.
+// atBarrier reports whether a fragment waits at a barrier of the block.
 func (g *group) atBarrier() bool {
 	for i := range g.frags {
 		if g.frags[i].bar >= 0 {
@@ -288,8 +286,8 @@ func (g *group) run(f fragment) {
 	}
 }
 
-// worked counts the cost of what is executed, and looks round when that has come to much. It reports whether the launch is
-// cancelled; then g.fault is set.
+// worked adds the cost of executed instructions, and calls watch at intervals of watchEvery. It reports whether the
+// launch is cancelled; then g.fault is set.
 func (g *group) worked(cost int) bool {
 	g.watched += cost
 	return g.watched > watchEvery && g.watch()
@@ -319,7 +317,7 @@ func first(m *mask) int {
 	return a.lo
 }
 
-// taken is the part of the fragment whose guard holds.
+// taken returns the threads of the fragment whose guard holds.
 func (g *group) taken(f *fragment, b *block) mask {
 	if b.guard < 0 {
 		return f.m
@@ -331,7 +329,7 @@ func (g *group) taken(f *fragment, b *block) mask {
 	return f.m.and(p)
 }
 
-// branch moves the fragment, or parts it and says so.
+// branch moves the fragment to the target, or splits it; parted reports which.
 func (g *group) branch(f *fragment, b *block) (parted bool) {
 	t := g.taken(f, b)
 	if t == f.m {
@@ -387,7 +385,7 @@ func (g *group) drop(i int32) {
 	g.spare = append(g.spare, i)
 }
 
-// exit ends threads. It says whether none is left of the fragment.
+// exit ends threads. It reports whether the fragment has none left.
 func (g *group) exit(f *fragment, b *block) bool {
 	t := g.taken(f, b)
 	if !t.empty() {
@@ -445,7 +443,7 @@ func (g *group) impatient(n int) {
 	g.patience = g.limit
 }
 
-// remind makes the joins overdue at which threads wait. It says whether there are any.
+// remind marks the joins overdue at which threads wait. It reports whether there are any.
 func (g *group) remind() (any bool) {
 	for i := range g.joins {
 		if j := &g.joins[i]; !j.arrived.empty() {
@@ -455,10 +453,9 @@ func (g *group) remind() (any bool) {
 	return any
 }
 
-// release lets go the threads that have arrived at an overdue join, without
-// those that they wait for. It says whether there was one. The innermost goes
-// first, for who is let go there often comes to the outer ones; none is left
-// out, as only when no join is overdue do others become so.
+// release lets the threads go that have arrived at an overdue join, without waiting for the others. It reports whether
+// there was one. The innermost join is released first, since its threads often reach the outer ones; none is omitted,
+// as joins are marked overdue again only when none is overdue.
 func (g *group) release() bool {
 	for i := len(g.joins) - 1; i >= 0; i-- {
 		j := &g.joins[i]

@@ -11,15 +11,15 @@ const chunk = 16
 // irregular is the step of a chunk whose addresses don't follow each other at one distance.
 const irregular = math.MinInt64
 
-// shape is what the addresses of consecutive lanes look like. Assembly knows where its fields are.
+// shape describes the addresses of consecutive lanes. Assembly depends on the offsets of its fields.
 type shape struct {
 	low, high uint64 // the least and the greatest
-	bits      uint64 // its lowest one is the lowest that is set in any
-	differ    bool   // no two lanes that follow each other have the same one; not always known
+	bits      uint64 // its lowest set bit is the lowest one set in any address
+	differ    bool   // no two consecutive lanes have the same address; false if unknown
 	runs      [maxLanes / chunk]addressRun
 	turn      uint64 // the worker's when that was so
 	line      bool   // all are one run
-	spelled   bool   // not only the first of runs says so: see spell
+	spelled   bool   // all of runs are filled in, not only the first: see spell
 }
 
 // addressRun is the addresses of a chunk: the first, and the distance from lane to lane, or irregular.
@@ -87,10 +87,10 @@ func (s *shape) lookPlain(number int, p unsafe.Pointer, step, n int, scale uint6
 	}
 }
 
-// mayRepeat says whether two of n lanes that follow each other may have the same address.
+// mayRepeat reports whether two consecutive lanes of n may have the same address.
 func (s *shape) mayRepeat(n int) bool { return !s.differ && s.repeats(n) }
 
-// repeats says whether two of n lanes that follow each other may have the same address.
+// repeats is mayRepeat without the shortcut of differ.
 func (s *shape) repeats(n int) bool {
 	s.spell()
 	end := s.runs[0].first - 1
@@ -115,9 +115,8 @@ type together struct {
 	scale     uint64 // 1 for addresses of 64 bits
 }
 
-// reach says whether the active lanes are dense and all access memory that the
-// instruction's region has. Faults, and what other memory there is, are for
-// those who look at one lane after the other.
+// reach reports whether the active lanes are dense and all access memory of the instruction's region. The per-lane
+// paths handle faults and other memory.
 func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together, ok bool) {
 	if !g.act.dense || step == 0 {
 		return t, false
@@ -146,8 +145,8 @@ func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together
 	return t, high < c.size && low <= high && (t.bits|imm)&in.align == 0
 }
 
-// follow is look at n addresses from a lane on that are known to be affine. It says
-// false if they go beyond what their bits hold.
+// follow is look for n addresses from a lane on that are known to be affine. It returns false if they exceed the range
+// of their width.
 func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) bool {
 	from := *a
 	from.first += uint64(a.step * int64(lane))
@@ -172,8 +171,8 @@ func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) 
 	return true
 }
 
-// shape is where an instruction keeps what its addresses look like; later ones of
-// the same block may have the same addresses.
+// shape returns the record of the addresses of instruction n; later instructions of the same block may have the same
+// addresses.
 func (w *worker) shape(n int) *shape {
 	for n >= len(w.shapes) {
 		w.shapes = append(w.shapes, new(shape))
@@ -189,12 +188,12 @@ func (t *together) at(i int) unsafe.Pointer {
 	return unsafe.Add(t.mem, address(t.addresses, t.step, i)*t.scale+t.off)
 }
 
-// chunkMover loads or stores chunks of a row as long as their addresses are regular, in
-// a way that it knows. It says how many it did.
+// chunkMover loads or stores chunks of a row as long as their addresses have a regular pattern that it supports. It
+// returns the number of chunks moved.
 type chunkMover func(row, mem unsafe.Pointer, off uint64, runs *addressRun, chunks int) int
 
-// move lets a mover, if there is one, do what it can of the lanes from lane done on. The
-// lanes from next to end are for others.
+// move has a mover, if there is one, transfer as many lanes as it can from lane done on. The caller handles the lanes
+// from next to end.
 func (t *together) move(m chunkMover, row unsafe.Pointer, size, done int) (next, end int) {
 	if m == nil || vectors == 0 {
 		return done, t.n
@@ -210,10 +209,10 @@ func (t *together) move(m chunkMover, row unsafe.Pointer, size, done int) (next,
 	return done, end
 }
 
-// inOrder says whether the lanes access places of so many bytes that follow each other.
+// inOrder reports whether the lanes access contiguous elements of the given size.
 func (t *together) inOrder(size uintptr) bool { return t.line && t.runs[0].step == int64(size) }
 
-// moveLine is move for lanes on one line: those from next on have places that are so far apart.
+// moveLine is move for lanes on one line: the elements of the lanes from next on are apart bytes apart.
 func (t *together) moveLine(m chunkMover, row unsafe.Pointer, size int) (next, apart int) {
 	apart = int(t.runs[0].step)
 	if m == nil || vectors == 0 || t.n < chunk {
