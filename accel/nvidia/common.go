@@ -17,10 +17,10 @@ import (
 	"pegasus/cuda"
 )
 
-// A device segment is memory that one process of a domain created and that the others imported: whoever has it attached has a
-// descriptor of it, and sends that to who comes next. So it is no matter who created it, or whether that process still
-// is. The last to detach it copies its bytes to the domain's file, the next to attach it copies them back; where the file has a
-// hole there are zeros, and nothing to copy.
+// A device segment is memory that one process of a domain created and that the others imported: each process that has
+// it attached has a descriptor of it, and sends that to the next one. So the process that created it may end while
+// others use it. The last process to detach it copies its bytes to the domain's file, the next to attach it copies them
+// back; a hole in the file stands for zeros, and is not copied.
 
 var (
 	_ accel.Keeper = (*Device)(nil)
@@ -51,7 +51,7 @@ func (d *Device) CommonUnit() uint64 {
 	return guestGranule
 }
 
-// holderPatience is how long a process that holds a segment may leave who asks for it without an answer.
+// holderPatience is how long a process that holds a segment may leave a request for it unanswered.
 const holderPatience = 10 * time.Second
 
 // AttachCommon maps a segment once more. If there is no room, but attachments that ended wait for work that is on its way, it waits
@@ -123,7 +123,7 @@ func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
 		d.dropCommon(own)
 		return 0, r
 	}
-	if !taken { // what is here now is nowhere else
+	if !taken { // the only copy is in this process now
 		if err := own.Clear(); err != nil {
 			d.log.Error("clear what was stored of a device segment", "bytes", own.Bytes, "err", err)
 		}
@@ -131,7 +131,7 @@ func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
 	return addr, cuda.Success
 }
 
-// takeCommon imports a segment from a process that holds it. It returns false if nobody does.
+// takeCommon imports a segment from a process that holds it. It returns false if none does.
 func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
 	for until := time.Now().Add(holderPatience); ; {
 		silent := false
@@ -280,7 +280,7 @@ func (d *Device) leave(c *Context, s *span) {
 	}
 }
 
-// forgetCommon gives a segment to nobody any more.
+// forgetCommon stops exporting a segment.
 func (d *Device) forgetCommon(own *common) {
 	delete(d.commons.all, own.ID)
 	d.store.(*mapped).offers.Forget(uint64(own.h))
@@ -303,7 +303,8 @@ func (d *Device) Keep() {
 	}
 }
 
-// rescue stores a segment's bytes if they would be lost without this process. It says whether the file has them then.
+// rescue stores a segment's bytes if they would be lost without this process. It reports whether the file has them
+// then.
 func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
 	if d.commons.coming.Load() == 0 && !own.Wanted() || d.heldElsewhere(own) {
 		return false
@@ -324,7 +325,7 @@ func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
 	return r == cuda.Success
 }
 
-// heldElsewhere asks the others whether one has the segment.
+// heldElsewhere reports whether another process has the segment, by a request to each.
 func (d *Device) heldElsewhere(own *common) bool {
 	for _, id := range own.Holders() {
 		if _, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag}); err == nil {

@@ -1,22 +1,17 @@
 //go:build cgo
 
-// Package nvidia is an accelerator that is NVIDIA's: everything is done by the
-// driver's library (package driver). A worker process opens one Device for its
-// guest process, and what a guest's context is, is a context of the driver.
+// Package nvidia is an NVIDIA accelerator: the driver's library (package driver) executes everything. A worker process
+// opens one Device for its guest process; each guest context is a context of the driver.
 //
-// The driver keeps the order of streams and executes. What is done here: what the
-// guest asks for is checked, since an address that the driver doesn't know is one
-// of this process's own memory to it; memory is zeroed before it is handed out;
-// host memory that the device can't reach is copied by way of memory that it can;
-// and the ends of all work are waited for and told, in order.
+// The driver orders the streams and executes their work. This package checks guest requests, since the driver takes an
+// unknown address for one of this process's own memory; zeroes memory before it is handed out; copies host memory that
+// the device can't access by way of memory that it can; and waits for the end of all work and reports it, in order.
 //
-// Each stream with unfinished work has one goroutine, which waits for the ends of
-// its pieces one after the other, asleep in the driver. Two events round a piece
-// say when the device executed it. Nothing polls.
+// Each stream with unfinished work has one goroutine, which waits for the ends of its pieces one after the other,
+// asleep in the driver. Two events around a piece measure when the device executed it. Nothing polls.
 //
-// A kernel can't be ended: the driver has no call for that. What ends it is the
-// end of the process, so that is what a timeout has to lead to (Config.OnTimeout).
-// Destroying a context waits for what was submitted to it.
+// A kernel can't be ended: the driver has no call for that. Only the end of the process ends it, so a timeout has to
+// lead to that (Config.OnTimeout). Destroying a context waits for the submitted work.
 //
 // One mutex guards everything; it is not held across calls of the driver.
 package nvidia
@@ -39,11 +34,11 @@ import (
 	"pegasus/cuda"
 )
 
-// Config says which device to open, and whom to ask and tell.
+// Config describes the device to open, and its callbacks.
 type Config struct {
 	Library string // of the driver; "" for driver.DefaultLibrary
 	Device  string // its index or UUID, "" for the first
-	Memory  uint64 // offered at most; 0 for all that it has
+	Memory  uint64 // the most memory to offer; 0 for all of the device's
 	Context uint64 // bytes that each context takes of it for itself, which count as the guest's
 
 	// KernelTimeout is how long a kernel may run (ns); 0: for ever. LimitKernels changes it.
@@ -51,8 +46,9 @@ type Config struct {
 	// OnTimeout is called when one ran for longer. It must not block, and has to end the process: the kernel runs on.
 	OnTimeout func()
 
-	// Device memory has addresses in [DeviceBase, +DeviceBytes) where the driver can do that. Reserved says that the
-	// range is reserved (PROT_NONE); that is given up while the driver starts, and right before the driver reserves it.
+	// Device memory has addresses in [DeviceBase, +DeviceBytes) if the driver supports that. Reserved reports that the
+	// range is reserved (PROT_NONE); the reservation is dropped while the driver starts, and right before the driver
+	// reserves the range.
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 
@@ -62,23 +58,24 @@ type Config struct {
 	ArenaBase uint64
 	Shared    []byte
 
-	// Quota is asked before device memory is taken (delta > 0), and told when it
-	// is given back (delta < 0; the answer is ignored). nil allows everything.
+	// Quota is called before device memory is allocated (delta > 0; false refuses it), and after it is freed (delta <
+	// 0; the result is ignored). nil allows everything.
 	Quota func(delta int64) bool
-	// Swap, if not nil, lets allocations leave the device while others need its memory. Quota then is the domain's alone:
-	// what is taken of the device is asked for at the Seat.
+	// Swap, if not nil, allows allocations to be evicted while other processes need device memory. Quota then is the
+	// domain's alone: device memory is reserved at the Seat.
 	Swap *Swap
-	// Used is told for how long an engine was held. nil tells nobody.
+	// Used is called with the time for which an engine was held. It may be nil.
 	Used func(c accel.Class, ns int64)
-	// Executes is told since when an engine does something for this process that Used is not told of yet, or 0, as far as
-	// the watchdog has seen it: the charge if the process dies now. nil: it is not told.
+	// Executes is called with the time since when an engine has been executing work of this process that Used has not
+	// reported yet, or 0, as last seen by the watchdog: the charge if the process dies now. It may be nil.
 	Executes func(c accel.Class, since int64)
 
-	// Printed is the other end, not blocking, of this process's standard output, to which the driver writes what kernels
-	// print; the Device closes it. nil: that is lost.
+	// Printed is the other end, non-blocking, of this process's standard output, to which the driver writes device
+	// printf output; the Device closes it. nil: that output is lost.
 	Printed *os.File
 
-	// Seats, if not nil, are what a thread needs one of to look for the end of work, for SpinTime (ns) at most.
+	// Seats, if not nil, limits the threads that spin for the end of work; each needs a seat and spins for SpinTime
+	// (ns) at most.
 	Seats    Seats
 	SpinTime int64
 
@@ -101,7 +98,7 @@ type Device struct {
 	pinned    []byte // the arena, if the device can reach it; where it can, at the arena's own address
 	store     store  // where memory comes from
 	commons   commons
-	swap      *swap // nil: what is on the device stays there
+	swap      *swap // nil: no eviction
 
 	history  history.Table
 	watchdog watchdog
@@ -111,11 +108,11 @@ type Device struct {
 	queued  atomic.Int64 // pieces that have not ended, and waits for them
 	aborted atomic.Bool
 
-	mu       sync.Mutex // guards what follows, contexts, streams, events and pieces
-	changed  sync.Cond  // something was told, released or freed
+	mu       sync.Mutex // guards the fields below, contexts, streams, events and pieces
+	changed  sync.Cond  // an end was reported, or something was released or freed
 	contexts map[*Context]struct{}
 	spare    *Context // that the guest doesn't have yet; nil: none
-	pinner   *Context // whose registration of the arena holds; nil: none
+	pinner   *Context // the context whose registration of the arena is in force; nil: none
 	spans    spans
 	charged  [accel.NumClasses]charged
 	held     int // host functions that have not finished
@@ -140,7 +137,7 @@ func Open(c Config) (*Device, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.giveUp() // NVIDIA's driver never grants what it finds mapped when it starts
+	c.giveUp() // NVIDIA's driver never grants a range that it finds mapped when it starts
 	began := c.Clock()
 	all, err := List(c.Library)
 	c.Log.Debug("the driver started", "took", time.Duration(c.Clock()-began))
@@ -205,7 +202,7 @@ func (c *Config) reserve() {
 	c.Reserved = errno == 0
 }
 
-// List says which devices there are.
+// List returns the available devices.
 func List(library string) ([]listing.Device, error) {
 	if err := driver.Load(library); err != nil {
 		return nil, err
@@ -240,7 +237,7 @@ func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// Version is the newest CUDA that guests can be told of: 1000*major + 10*minor.
+// Version returns the newest CUDA version to report to guests: 1000*major + 10*minor.
 func (d *Device) Version() uint32 { return uint32(d.version) }
 
 // NewContext creates a context. It blocks for as long as the driver needs for that.
@@ -275,8 +272,8 @@ func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 // Queued is how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
-// Abort has everything that is submitted from now on fail. What the driver has runs on, until the process ends; what runs
-// now is charged as if it ended now.
+// Abort makes all later submissions fail. Submitted work runs on until the process ends; running work is charged as if
+// it ended now.
 func (d *Device) Abort() {
 	d.aborted.Store(true)
 	d.hurrySwapping()

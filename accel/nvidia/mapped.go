@@ -19,7 +19,7 @@ import (
 // so no address of theirs is ever one of the device's too. The driver maps whole
 // pages (2 MiB). Small allocations share one, which counts as long as one of them is there; the others have pages of their own.
 type mapped struct {
-	count       func(delta int64) bool // asks for what a shared page takes
+	count       func(delta int64) bool // accounts for the device memory of a shared page
 	index       int
 	base, bytes uint64
 	reserved    bool // by this process, until the driver does
@@ -46,10 +46,10 @@ type block struct {
 	shared    bool
 
 	away bool   // it isn't on the device, and not mapped
-	copy []byte // what it holds then; nil: zeros
+	copy []byte // its contents then; nil: zeros
 }
 
-// leastWindow is what is still worth having of the addresses that were asked for.
+// leastWindow is the smallest useful part of the requested address range, in bytes.
 const leastWindow = 1 << 30
 
 // small allocations share a page.
@@ -59,7 +59,7 @@ func newMapped(c *Config, index int, count func(delta int64) bool) *mapped {
 	return &mapped{count: count, index: index, base: c.DeviceBase, bytes: c.DeviceBytes, reserved: c.Reserved, blocks: map[uint64]*block{}}
 }
 
-// size is what an allocation takes: a small one a part of a page.
+// size returns the bytes that an allocation occupies: for a small one, a part of a page.
 func (m *mapped) size(c *Context, n uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +106,7 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	m.free = []hole{{at, m.bytes / m.page * m.page}}
 }
 
-// roomy says whether a driver has so many addresses left. It needs some itself, for what is in modules.
+// roomy reports whether a driver has so many addresses left. It needs some itself, for the contents of modules.
 func roomy(c driver.Context, bytes uint64) bool {
 	at, r := driver.ReserveAddresses(c, 0, bytes)
 	return r == cuda.Success && driver.FreeAddresses(c, at, bytes) == cuda.Success
@@ -155,7 +155,7 @@ func (m *mapped) clearPage(c *Context, b *block) cuda.Result {
 	if b.away {
 		return cuda.Success
 	}
-	return driver.Fill(c.ctx, b.at, 0, 0, 1, b.bytes, 1, c.aside) // what clears the allocation waits for it
+	return driver.Fill(c.ctx, b.at, 0, 0, 1, b.bytes, 1, c.aside) // the fill that clears the allocation waits for it
 }
 
 // mapBlock maps n bytes, whole pages.
@@ -187,7 +187,7 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 		giveHole(&b.spare, hole{at, n})
 		if b.spare[0].bytes == b.bytes {
 			m.offers.Forget(uint64(b.h))
-			m.unmapBlock(b) // if that fails it is there for whoever comes next
+			m.unmapBlock(b) // if that fails the block stays for the next allocation
 		}
 		return cuda.Success
 	}
@@ -195,7 +195,7 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 	return m.unmapBlock(b)
 }
 
-// counts says what of so many bytes counts by itself.
+// counts returns the bytes of an allocation that are accounted for separately from its page.
 func (m *mapped) counts(n uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +232,7 @@ func (m *mapped) obtain(b *block) (r cuda.Result) {
 	return r
 }
 
-// dispose gives back what it took of the device. m.mu is held.
+// dispose releases the block's device memory. m.mu is held.
 func (m *mapped) dispose(b *block) cuda.Result {
 	if m.swap != nil {
 		return m.swap.dispose(b)

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// sort is what a span is.
+// sort is the kind of a span.
 type sort uint8
 
 const (
@@ -28,7 +28,7 @@ type span struct {
 	sort      sort
 	held      uint64 // bytes that it takes of the device
 	freed     bool   // the guest has freed it; work that was submitted may still use it
-	whole     *block // of borrowed and communal memory: what was mapped of it
+	whole     *block // of borrowed and communal memory: the part of it that was mapped
 	common    *common
 }
 
@@ -63,7 +63,7 @@ func (l *spans) drop(s *span) {
 	}
 }
 
-// hold says whether n bytes at an address lie in one span that was not freed.
+// hold reports whether n bytes at an address lie in one span that was not freed.
 func (l *spans) hold(at, n uint64) bool {
 	i, exact := l.place(at)
 	if !exact {
@@ -76,7 +76,7 @@ func (l *spans) hold(at, n uint64) bool {
 	return from <= l.all[i].bytes && n <= l.all[i].bytes-from
 }
 
-// dropMapped takes out what is mapped within addresses.
+// dropMapped removes the mappings within an address range.
 func (l *spans) dropMapped(from, to uint64) {
 	l.all = slices.DeleteFunc(l.all, func(s *span) bool { return s.sort == mapping && s.at >= from && s.at+s.bytes <= to })
 }
@@ -94,13 +94,13 @@ func (l *spans) remove(c *Context) (gone []*span) {
 
 // store is where device memory comes from.
 type store interface {
-	// size is what an allocation takes.
+	// size returns the bytes that an allocation occupies.
 	size(c *Context, bytes uint64) uint64
 	take(c *Context, bytes uint64) (at uint64, r cuda.Result)
 	give(c *Context, at, bytes uint64) cuda.Result
-	// counts is what an allocation of that size counts as, beside what the store counts itself.
+	// counts returns the bytes to account for an allocation of that size, beside those that the store accounts for.
 	counts(bytes uint64) uint64
-	// goesWithContext says whether the end of a context frees what it has.
+	// goesWithContext reports whether the end of a context frees its memory.
 	goesWithContext() bool
 	close()
 }
@@ -153,7 +153,7 @@ func (c *Context) tryAlloc(size uint64) (uint64, cuda.Result) {
 	return s.at, cuda.Success
 }
 
-// countAllocation asks the quota of allocations.
+// countAllocation applies a change to the quota of allocations.
 func (d *Device) countAllocation(delta int64) bool {
 	q := d.quotaOfAllocations()
 	return q == nil || delta == 0 || q(delta)
@@ -173,7 +173,7 @@ func (c *Context) takeZeroed(s *span) (r cuda.Result) {
 	if r == cuda.Success {
 		d.mu.Lock()
 		if !d.spans.add(s) {
-			r = cuda.ErrorUnknown // the driver gave what it gave before
+			r = cuda.ErrorUnknown // the driver returned an address that is in use
 		}
 		d.mu.Unlock()
 	}
@@ -183,7 +183,7 @@ func (c *Context) takeZeroed(s *span) (r cuda.Result) {
 	return r
 }
 
-// Free releases what Alloc returned, once all work submitted before has ended, then calls done (which may be nil).
+// Free releases an allocation of Alloc once all work submitted earlier has ended, then calls done (which may be nil).
 func (c *Context) Free(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
@@ -206,8 +206,8 @@ func (c *Context) Free(addr uint64, done func()) cuda.Result {
 	return cuda.Success
 }
 
-// giveBack frees memory and accounts for it. What can't be freed is still there, and stays accounted: where contexts have memory
-// of their own until this one ends.
+// giveBack frees memory and accounts for it. Memory that can't be freed stays accounted: where contexts have memory of
+// their own, until this context ends.
 func (d *Device) giveBack(c *Context, s *span) {
 	defer d.beginOther()()
 	if r := d.store.give(c, s.at, s.held); r != cuda.Success {

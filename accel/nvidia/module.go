@@ -72,7 +72,7 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 	return m, log, cuda.Success
 }
 
-// hold asks for what the module takes of the device, so many bytes at least.
+// hold accounts for the module's device memory, n bytes at least.
 func (m *Module) hold(n uint64) (log string, ok bool) {
 	if n <= m.held {
 		return "", true
@@ -89,14 +89,16 @@ func (m *Module) release(n uint64) {
 	m.held -= n
 }
 
-// unload has the driver unload the module, which nothing uses. What it doesn't give back stays accounted until the context ends.
+// unload has the driver unload the module, which must be unused. Memory that the driver doesn't free stays accounted
+// until the context ends.
 func (m *Module) unload() {
 	if r := driver.UnloadModule(m.ctx.ctx, m.h); m.ctx.failIfSticky(r) == cuda.Success {
 		m.release(m.held)
 	}
 }
 
-// compile makes of an image what the driver can load, with what is known of its variables; nil if that is not wanted.
+// compile converts an image to code that the driver can load, and returns the known facts of its variables; nil if no
+// code is wanted.
 func (c *Context) compile(img []byte) (code []byte, has image.Cubin, log string, r cuda.Result) {
 	if linked.Is(img) {
 		return c.link(img)
@@ -117,7 +119,7 @@ func (c *Context) compile(img []byte) (code []byte, has image.Cubin, log string,
 	if describes() {
 		return code, has, "", cuda.Success
 	}
-	// Such a driver doesn't tell of parameters, but a cubin does.
+	// Such a driver doesn't report parameters, but a cubin has them.
 	code, log, r = driver.Link(c.ctx, []driver.Object{{Name: "image", Text: code}}, false)
 	return code, has, log, r
 }
@@ -145,12 +147,12 @@ func (c *Context) link(img []byte) (code []byte, has image.Cubin, log string, r 
 	return code, has, log, r
 }
 
-// describes says whether the driver can tell which kernels a module has, and which parameters they take: from CUDA 12.4 on.
+// describes reports whether the driver can list the kernels of a module, and their parameters: from CUDA 12.4 on.
 func describes() bool {
 	return driver.Has("cuModuleEnumerateFunctions") && driver.Has("cuFuncGetParamInfo")
 }
 
-// describe makes the module's layout, and says how much memory its variables take.
+// describe builds the module's layout, and returns the bytes of memory of its variables.
 func (m *Module) describe(code []byte, names []string) (taken uint64, r cuda.Result) {
 	c := m.ctx
 	var kernels []image.Kernel
@@ -181,7 +183,7 @@ func (m *Module) describe(code []byte, names []string) (taken uint64, r cuda.Res
 	return m.findVariables(names), cuda.Success
 }
 
-// ask asks the driver for the module's kernels.
+// ask returns the module's kernels as the driver lists them.
 func (m *Module) ask() ([]image.Kernel, cuda.Result) {
 	c := m.ctx
 	all, names, r := driver.Functions(c.ctx, m.h)
@@ -216,8 +218,8 @@ func (m *Module) read(code []byte) ([]image.Kernel, cuda.Result) {
 	return cubin.Kernels, cuda.Success
 }
 
-// findVariables asks where the variables are. Names that the driver doesn't know were taken for some wrongly, or are of
-// those that it threw away.
+// findVariables finds the addresses of the variables. Names unknown to the driver are no variables, or the driver has
+// removed the variables.
 func (m *Module) findVariables(names []string) (taken uint64) {
 	c := m.ctx
 	seen := map[string]bool{}
@@ -242,7 +244,7 @@ func (m *Module) findVariables(names []string) (taken uint64) {
 	return taken
 }
 
-// Layout says what the module offers.
+// Layout returns the module's layout.
 func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
 
 // Unload releases the module once the work submitted before has ended.

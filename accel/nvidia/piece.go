@@ -10,17 +10,17 @@ import (
 	"pegasus/cuda"
 )
 
-// piece is one piece of work that the driver has, until its end was told.
+// piece is one piece of work that was submitted to the driver, until its end was reported.
 type piece struct {
 	ctx    *Context
 	stream *Stream
 	next   *piece // in the stream
 
 	begin, end driver.Event // recorded round it; nil where nothing is to be waited for or measured
-	follows    *piece       // in the stream, at whose end it began unless it was submitted later: it has no event begin then
+	follows    *piece       // in the stream; the piece began at its end unless it was submitted later: it has no event begin then
 	base       *base        // that they are measured by
 	submitted  int64
-	behind     []*piece // of other streams, that are told before
+	behind     []*piece // of other streams; their ends are reported before this one's
 	event      *Event   // that it records, or nil
 
 	class   accel.Class
@@ -29,10 +29,10 @@ type piece struct {
 	kernel  string       // its name; "" if it is none
 	kernels int64        // how many it is, each of which may run for as long as is allowed
 	begun   atomic.Int64 // when the watchdog first saw that it had begun
-	finish  func()       // done before the end is told, if the piece went well
+	finish  func()       // runs before the end is reported, if the piece succeeded
 	settle  func()       // and in any case
 	due     func(status cuda.Result, finished func())
-	hold    *hold            // what holds the stream until finished is called
+	hold    *hold            // blocks the stream until finished is called
 	past    driver.Event     // recorded behind it
 	release bool             // finished was called, or need not be any more
 	waits   *accel.WaitValue // that it is
@@ -44,17 +44,18 @@ type piece struct {
 	done    accel.Done
 
 	followers []*barrier
-	telling   bool // whoever is to know is being told that it has ended
+	telling   bool // its callbacks are running, after its end
 	told      bool
 }
 
-// barrier calls then when several pieces were told.
+// barrier calls then once the ends of several pieces were reported.
 type barrier struct {
 	n    int
 	then func(cuda.Result)
 }
 
-// after calls then when all these pieces were told: at once if there are none. d.mu is held, and released.
+// after calls then once the ends of all these pieces were reported: at once if there are none. d.mu is held, and
+// released.
 func (c *Context) after(all []*piece, then func(cuda.Result)) {
 	d := c.dev
 	if len(all) == 0 {
@@ -70,7 +71,7 @@ func (c *Context) after(all []*piece, then func(cuda.Result)) {
 	d.mu.Unlock()
 }
 
-// append puts what the driver was just given at the stream's end.
+// append adds the piece just submitted to the driver to the stream's end.
 func (s *Stream) append(p *piece) {
 	c := s.ctx
 	d := c.dev
@@ -104,7 +105,7 @@ func (s *Stream) append(p *piece) {
 	}
 }
 
-// tell waits for the ends of the stream's pieces and tells them, until there have been no more for a while.
+// tell waits for the ends of the stream's pieces and reports them, until no more have come for a while.
 func (s *Stream) tell() {
 	for last := false; ; {
 		p := s.head(last)
@@ -122,7 +123,8 @@ func (s *Stream) tell() {
 	}
 }
 
-// head is the stream's first piece, once all that it comes behind was told. last: the goroutine ends if there is none.
+// head returns the stream's first piece, once the ends of all pieces that it is behind were reported. last: the
+// goroutine ends if there is none.
 func (s *Stream) head(last bool) *piece {
 	d := s.ctx.dev
 	d.mu.Lock()
@@ -140,7 +142,7 @@ func (s *Stream) head(last bool) *piece {
 	return p
 }
 
-// await waits until the piece has ended, and does what belongs to its end.
+// await blocks until the piece has ended, and runs the actions of its end.
 func (p *piece) await() (cuda.Result, accel.Usage) {
 	c := p.ctx
 	u := accel.Usage{Class: p.class}
@@ -173,7 +175,7 @@ func (p *piece) await() (cuda.Result, accel.Usage) {
 	return c.Err(), u
 }
 
-// waited makes what a wait said the context's error: nothing can be said any more of what comes later.
+// waited makes a failed wait the context's error: the end of later work can't be observed any more.
 func (c *Context) waited(r cuda.Result) {
 	if c.failIfSticky(r); r != cuda.Success && c.Err() == cuda.Success {
 		c.dev.log.Error("wait for the device", "err", r)
@@ -181,12 +183,12 @@ func (c *Context) waited(r cuda.Result) {
 	}
 }
 
-// tell tells who is to know that the piece has ended.
+// tell runs the callbacks for the end of the piece.
 func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
 	if p.begun.Load() != 0 {
-		d.executes(0) // what it did is charged now; the watchdog notes what else runs
+		d.executes(0) // its time is charged now; the watchdog records other running work
 	}
 	if used := d.config.Used; used != nil && u.End > u.Start {
 		used(u.Class, u.End-u.Start-p.delayed) // that is known by the engine that was held meanwhile
@@ -229,8 +231,8 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	d.queued.Add(-ended - int64(len(free)))
 }
 
-// giveUp tells of the end of a kernel that runs, and charges what it has used so far: it will run until the process ends,
-// and there is nobody then to tell of it.
+// giveUp reports the end of a running kernel, and charges the time used so far: it will run until the process ends, and
+// its end can't be reported then.
 func (p *piece) giveUp(r cuda.Result) {
 	c := p.ctx
 	d := c.dev
@@ -276,7 +278,7 @@ func (p *piece) hasBegun() bool {
 	d.mu.Lock()
 	e, before := p.begin, p.follows
 	if before != nil {
-		e = before.end // if it is told of meanwhile, and another has that event, the answer is too careful once
+		e = before.end // if its end is reported meanwhile, and its event is reused, the answer is too cautious once
 		if before.telling {
 			e = nil
 		}
@@ -285,7 +287,7 @@ func (p *piece) hasBegun() bool {
 	return e == nil || driver.Query(p.ctx.ctx, e) == cuda.Success
 }
 
-// newEvent is an event of the driver that nobody uses.
+// newEvent returns an unused event of the driver.
 func (c *Context) newEvent() (driver.Event, cuda.Result) {
 	c.dev.mu.Lock()
 	if n := len(c.idle); n > 0 {
@@ -343,7 +345,7 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 		if s.ctx.failIfSticky(r); s.ctx.Err() == cuda.Success {
 			return r
 		}
-		// The driver took it, and it has failed already, or what was before it: that is told as its end.
+		// The driver accepted it, and it or earlier work has failed already: that is reported as its end.
 		p.begin, p.end, p.base, p.follows, p.kernel, p.timed, p.key = nil, nil, nil, nil, "", false, 0
 	}
 	s.append(p)

@@ -16,19 +16,21 @@ import (
 	"pegasus/cuda"
 )
 
-// Allocations may leave the device while others need its memory: then their blocks are in host memory, and not mapped; their
-// addresses stay theirs. Package residence decides which, and when. A driver executes what it has been given at any time, and a
-// kernel may reach any allocation; so all that may touch device memory is a kernel to package residence, from before it is
-// given to the driver until it has ended. What the driver has never waits for memory: who waits is the submitter, before it
-// gives the driver anything.
+// Allocations may be evicted while other processes need device memory: then their blocks are in host memory and
+// unmapped; the process keeps their addresses. Package residence decides which allocations are evicted, and when. A
+// driver may execute submitted work at any time, and a kernel may access any allocation; so package residence treats
+// all work that may access device memory as a kernel, from before its submission to the driver until it has ended. Work
+// that the driver has never waits for memory: the submitter waits before it submits.
 //
-// That may not be when what the driver has depends on the guest, who may be waiting for the submitter: on a host function, or a word
-// that somebody is to write. Then work is submitted without a thought of who needs memory, since all of it is there; who does passes
-// this process over.
+// The submitter must not wait while submitted work depends on the guest, which may itself be waiting for the submitter:
+// on a host function, or a word that is yet to be written. While the process has work that depends on the guest, all of
+// its memory is pinned to the device, so that work is submitted without a check, and other processes skip it when they
+// choose a victim.
 //
-// Memory that is no allocation (arrays, what the guest maps itself, other processes', the contexts' own) never leaves.
+// Memory other than allocations (arrays, mappings of the guest, memory of other processes, the contexts' own) is never
+// evicted.
 
-// Swap is what that takes.
+// Swap is the configuration of eviction.
 type Swap struct {
 	Seat  Seat
 	Moved residence.Moved
@@ -37,19 +39,19 @@ type Swap struct {
 // Seat is this process's place among those that share the device's memory.
 type Seat interface {
 	residence.Ledger
-	// Reserve takes n bytes of what all processes may have, wherever it is.
+	// Reserve reserves n bytes of the memory of all processes, on the device or evicted.
 	Reserve(n uint64) bool
 	Unreserve(n uint64)
-	// Pin says that n of these never leave the device, if that leaves room for what any one process has.
+	// Pin marks n of these bytes as never leaving the device, if that leaves room for the memory of any one process.
 	Pin(n uint64) bool
 	Unpin(n uint64)
-	// Turn waits until nobody else asks for room, and returns what lets the next one do so; nil if stop was set, at which Hurry has it look.
-	// One goroutine calls it at a time.
+	// Turn blocks until no other process is making room, and returns a function that ends the turn; it returns nil if
+	// stop was set, which Hurry makes it check. One goroutine calls it at a time.
 	Turn(stop *atomic.Bool) (over func())
 	Hurry()
 }
 
-// swap moves allocations, and knows where they are.
+// swap evicts and restores allocations, and tracks where they are.
 type swap struct {
 	dev   *Device
 	store *mapped
@@ -58,12 +60,13 @@ type swap struct {
 	quota func(int64) bool // the domain's, or nil
 	turns sync.Mutex       // one turn at a time
 	moved atomic.Int64     // ns that bringing blocks back has taken
-	asks  bool             // what is allocated just now may be made room for; of the poller
+	asks  bool             // the current allocation may make others give up room; owned by the poller
 }
 
 var _ residence.Store = (*swap)(nil)
 
-// ErrCannotSwap is what a device is not opened for whose driver puts memory where it likes.
+// ErrCannotSwap is returned when eviction is configured and the driver does not map memory at addresses that can be
+// kept.
 var ErrCannotSwap = errors.New("swap: the driver doesn't map memory under addresses that can be kept: leave swap out")
 
 func (d *Device) startSwapping() error {
@@ -90,7 +93,7 @@ func (d *Device) stopSwapping() {
 	}
 }
 
-// hurrySwapping has whoever waits look whether it is aborted.
+// hurrySwapping wakes waiting goroutines to check whether the device is aborted.
 func (d *Device) hurrySwapping() {
 	if d.swap != nil {
 		d.swap.seat.Hurry()
@@ -106,7 +109,7 @@ func (d *Device) Evicted() uint64 {
 	return d.swap.set.Away()
 }
 
-// inTurn runs f when nobody else asks for room. It returns false if the device was aborted.
+// inTurn runs f while no other process is making room. It returns false if the device was aborted.
 func (s *swap) inTurn(f func()) bool {
 	s.turns.Lock()
 	defer s.turns.Unlock()
@@ -119,10 +122,11 @@ func (s *swap) inTurn(f func()) bool {
 	return true
 }
 
-// maxRoomWait is how long work waits for room that others have, whose kernels run.
+// maxRoomWait is for how long work waits for room that other processes occupy while their kernels run.
 const maxRoomWait = time.Minute
 
-// enter brings all that is away back, and keeps it until exit. It is called before a piece is given to the driver, and may block.
+// enter restores all evicted memory, and keeps it resident until exit. It is called before a piece is submitted to the
+// driver, and may block.
 func (c *Context) enter(p *piece) cuda.Result {
 	s := c.dev.swap
 	if s == nil {
@@ -154,7 +158,8 @@ func (c *Context) withAll(f func() cuda.Result) cuda.Result {
 	return f()
 }
 
-// ask runs f, which asks others for room, in turn, and again and again while they use what they have: in between others may ask.
+// ask runs f, which requests room from other processes, in turn, and repeats it while they use their memory: between
+// two runs other processes get their turn.
 func (s *swap) ask(f func() error) error {
 	err := residence.ErrInUse
 	for end := time.Now().Add(maxRoomWait); errors.Is(err, residence.ErrInUse) && time.Now().Before(end); {
@@ -165,7 +170,7 @@ func (s *swap) ask(f func() error) error {
 	return err
 }
 
-// enter says for how long memory was brought back: that is what it costs, unlike waiting for others.
+// enter returns how long memory was being restored: that time is charged, unlike waiting for other processes.
 func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	d := s.dev
 	if s.set.Wanted() && !d.dependent() {
@@ -174,7 +179,7 @@ func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	if s.set.TryBegin(true) {
 		return 0, cuda.Success
 	}
-	vain := func() bool { return d.aborted.Load() || c.Err() != cuda.Success } // nobody gives way for what will fail
+	vain := func() bool { return d.aborted.Load() || c.Err() != cuda.Success } // no room is made for work that is going to fail
 	err := s.ask(func() error {
 		from := s.moved.Load()
 		defer func() { had += s.moved.Load() - from }()
@@ -190,7 +195,7 @@ func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	return 0, cuda.ErrorOutOfMemory
 }
 
-// dependent says whether what the driver has depends on the guest.
+// dependent reports whether submitted work depends on the guest.
 func (d *Device) dependent() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,10 +211,11 @@ func (d *Device) dependent() bool {
 	return false
 }
 
-// errTurn says that memory has to be there at once, for which others have to make room.
+// errTurn means that an operation needs memory at once, for which other processes have to make room.
 const errTurn = cuda.ErrorNotReady
 
-// allocating runs f, which allocates, while nothing is moved: again when it is this process's turn, if f has to ask for room. It may block.
+// allocating runs f, which allocates, while no memory is moved; if f has to request room, it runs again in this
+// process's turn. It may block.
 func (d *Device) allocating(f func() cuda.Result) cuda.Result {
 	s := d.swap
 	if s == nil {
@@ -244,7 +250,8 @@ func (d *Device) beginOther() (over func()) {
 	return func() { s.set.End(false) }
 }
 
-// quotaOfAllocations is what allocations are asked for by what they are; their blocks are counted beside that. May be nil.
+// quotaOfAllocations returns the quota that accounts for the size of allocations; their blocks are accounted for
+// separately. It may be nil.
 func (d *Device) quotaOfAllocations() func(int64) bool {
 	if d.swap != nil {
 		return d.swap.quota
@@ -252,10 +259,10 @@ func (d *Device) quotaOfAllocations() func(int64) bool {
 	return d.config.Quota
 }
 
-// domain asks the domain's quota.
+// domain applies a change to the domain's quota.
 func (s *swap) domain(delta int64) bool { return s.quota == nil || s.quota(delta) }
 
-// takeFixed is the quota of what never leaves the device. It may block while others make room.
+// takeFixed is the quota of memory that never leaves the device. It may block while others make room.
 func (s *swap) takeFixed(delta int64) bool {
 	if delta < 0 {
 		n := uint64(-delta)
@@ -365,8 +372,8 @@ func (d *Device) clearAway(s *span) bool {
 	return true
 }
 
-// createTries is how often the driver is asked for memory that the processes of the device have left: it may be late in
-// taking back what those had that have died, and what is in the area that is set aside takes a moment to leave it.
+// createTries is the number of attempts to allocate memory that other processes of the device have left: the driver may
+// be late in reclaiming the memory of dead processes, and the area reserved for evicted memory takes a moment to empty.
 const (
 	createTries = 60
 	createPause = 50 * time.Millisecond
@@ -377,7 +384,7 @@ func (s *swap) create(b *block) (driver.Physical, cuda.Result) {
 	return s.patiently(func() (driver.Physical, cuda.Result) { return driver.Map(nil, s.store.index, b.at, b.bytes) })
 }
 
-// patiently asks the driver for memory again and again.
+// patiently repeats an allocation of the driver while it fails with out of memory.
 func (s *swap) patiently(ask func() (driver.Physical, cuda.Result)) (h driver.Physical, r cuda.Result) {
 	for range createTries {
 		if h, r = ask(); r != cuda.ErrorOutOfMemory || s.dev.aborted.Load() {
@@ -403,7 +410,7 @@ func (s *swap) mover() *Context {
 
 var errNoMover = errors.New("there is no context by which to move memory")
 
-// find is the block at an address. Nobody else has to do with the block meanwhile.
+// find returns the block at an address. No other goroutine uses the block meanwhile.
 func (s *swap) find(at uint64) (*block, error) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -421,14 +428,14 @@ func (s *swap) put(b *block, away bool, h driver.Physical) {
 	b.away, b.h = away, h
 }
 
-// Evict copies a block to host memory, and gives up what it has of the device. When that fails it is as before.
+// Evict copies a block to host memory, and releases its device memory. If that fails the block is unchanged.
 func (s *swap) Evict(at, n uint64) error {
 	b, err := s.find(at)
 	if err != nil {
 		return err
 	}
 	c := s.mover()
-	if c != nil { // else nobody can read any more what it holds, while others need the room
+	if c != nil { // else its contents can no longer be read, while others need the room
 		if err := s.save(c, b); err != nil {
 			return err
 		}

@@ -12,20 +12,20 @@ import (
 	"pegasus/accel"
 )
 
-// What kernels print the driver writes to this process's standard output, whenever somebody waits for work. The other end of
-// that is read here: at the end of each kernel that may have printed, before that is told, so that a program finds
-// the text when it has synchronised; and by a goroutine, lest the driver find no room for more.
+// The driver writes device printf output to this process's standard output, whenever a thread waits for work. This file
+// reads its other end: at the end of each kernel that may have printed, before that end is reported, so that a program
+// finds the text when it has synchronised; and in a goroutine, so that the driver never runs out of room.
 
-// text is what was read, for the context that launched such a kernel last.
+// text is the output read so far, for the context that launched such a kernel last.
 type text struct {
-	file *os.File // nil: nobody listens
+	file *os.File // nil: the output is not read
 	fd   int
 
 	mu sync.Mutex
 	of *Context
 }
 
-// told is what a context has for the program.
+// told is the pending output of a context.
 type told struct {
 	prints bool // it has launched a kernel that may print
 	kept   []byte
@@ -33,10 +33,10 @@ type told struct {
 	onText func(bool)
 }
 
-// maxText is how much is kept of what a program doesn't fetch: the driver keeps as much by itself.
+// maxText bounds the kept output that a program doesn't fetch: the driver by itself keeps as much.
 const maxText = 1 << 20
 
-// listen begins to read. The file is not blocking.
+// listen starts reading. The file is non-blocking.
 func (t *text) listen(file *os.File) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -50,7 +50,7 @@ func (t *text) listen(file *os.File) error {
 	return nil
 }
 
-// drain takes all that there is to be read. It says whether that was the end.
+// drain reads all available output. It reports whether the file has ended.
 func (t *text) drain() (over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +78,7 @@ func (t *told) add(b []byte) {
 	t.tell()
 }
 
-// tell says when there begins, or ceases, to be text.
+// tell calls onText when output becomes available, or is used up.
 func (t *told) tell() {
 	if waits := len(t.kept) > 0; waits != t.waits && t.onText != nil {
 		t.waits = waits
@@ -86,7 +86,8 @@ func (t *told) tell() {
 	}
 }
 
-// printing notes that a context launches a kernel that may print. What others printed before is theirs.
+// printing records that a context launches a kernel that may print. Earlier output belongs to the context that printed
+// before.
 func (t *text) printing(c *Context) {
 	t.mu.Lock()
 	other := t.of != c
@@ -106,7 +107,7 @@ func (c *Context) mayPrint(p *piece) {
 	p.settle = func() { c.dev.text.drain() }
 }
 
-// forget is for a context that has ended: nobody fetches its text any more.
+// forget drops the output of a context that has ended.
 func (t *text) forget(c *Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +127,7 @@ func (t *text) close() {
 	}
 }
 
-// OnText sets what is called when there begins, or ceases, to be text.
+// OnText sets the callback that reports when output becomes available, or is used up.
 func (c *Context) OnText(call func(waits bool)) {
 	t := &c.dev.text
 	t.mu.Lock()
@@ -134,7 +135,7 @@ func (c *Context) OnText(call func(waits bool)) {
 	c.text.onText = call
 }
 
-// MayTell says whether a kernel was launched that may print.
+// MayTell reports whether a kernel was launched that may print.
 func (c *Context) MayTell() bool {
 	t := &c.dev.text
 	t.mu.Lock()
@@ -156,5 +157,5 @@ func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	return n, accel.Stdout, uint64(len(c.text.kept))
 }
 
-// printsText says whether kernels of an image may print: they call a function of the driver's by this name.
+// printsText reports whether kernels of an image may print: they call a function of the driver by this name.
 func printsText(image []byte) bool { return bytes.Contains(image, []byte("vprintf")) }

@@ -8,8 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Graph is work that is queued at once, each piece behind those that it comes after:
-// what doesn't depend on one another may run on different engines at the same time.
+// Graph is work that is queued together, each piece behind its dependencies: independent pieces may run on different
+// engines at the same time.
 type Graph struct {
 	ctx       *Context
 	nodes     []graphNode
@@ -21,7 +21,7 @@ type Graph struct {
 	destroyed bool
 }
 
-// graphNode is a node with what was made of its work when the replay that is being queued was checked.
+// graphNode is a node with its work resolved by the check of the replay that is being queued.
 type graphNode struct {
 	accel.GraphNode
 	function *function
@@ -71,7 +71,7 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 // Destroy releases the graph. Queued replays have all that they need.
 func (g *Graph) Destroy() { g.destroyed, g.nodes = true, nil }
 
-// check resolves all work anew: what it uses may be gone since.
+// check resolves all work again: an object that it uses may have been destroyed since.
 func (g *Graph) check() cuda.Result {
 	for i := range g.nodes {
 		if r := g.nodes[i].check(g.ctx); r != cuda.Success {
@@ -144,11 +144,12 @@ func (c *Context) replay(s *Stream, g *Graph, spent accel.Spent, done accel.Done
 	return cuda.Success
 }
 
-// briefGraphNs is up to when a graph is carried out at once by whoever has the compute engine, in turn: to look after each
-// node would take longer than most of them.
+// briefGraphNs is the limit of the expected time up to which the goroutine that has the compute engine executes a graph
+// in one sequence: scheduling each node would take longer than most nodes run.
 const briefGraphNs = 8 * briefNs
 
-// brief says whether a graph is expected to take less than that, on one engine, and needs nobody else to end.
+// brief reports whether a graph is expected to take less than briefGraphNs, uses one engine, and ends without other
+// work.
 func (g *Graph) brief() bool {
 	d, ns, bytes := g.ctx.dev, int64(0), uint64(0)
 	for i := range g.nodes {
@@ -178,7 +179,7 @@ func (g *Graph) brief() bool {
 func (c *Context) replayBatch(s *Stream, g *Graph, spent accel.Spent, done accel.Done) {
 	d := c.dev
 	if g.last.pending != nil || len(g.batch) != len(g.nodes) {
-		g.batch = make([]node, len(g.nodes)) // whose replay runs has its own
+		g.batch = make([]node, len(g.nodes)) // a running replay keeps its own
 	}
 	for i := range g.nodes {
 		g.nodes[i].describe(c, &g.batch[i])
@@ -193,7 +194,7 @@ func (c *Context) replayBatch(s *Stream, g *Graph, spent accel.Spent, done accel
 	}
 }
 
-// describe makes n what a node of a graph that was checked is to do.
+// describe sets n to the work of a node of a checked graph.
 func (g *graphNode) describe(c *Context, n *node) {
 	n.ctx, n.kind = c, waitNode
 	switch w := g.Work.(type) {
@@ -211,13 +212,14 @@ func (g *graphNode) describe(c *Context, n *node) {
 }
 
 const (
-	// batchTurnNs is after how long a batch gives the engine back before its next piece: what its kernels take was a guess.
+	// batchTurnNs is after how long a batch releases the engine before its next piece: the predicted time of its
+	// kernels may be wrong.
 	batchTurnNs = 4 * briefGraphNs
-	// batchLook is how many pieces that are no kernels are done without a look at the clock.
+	// batchLook is the number of pieces other than kernels between two readings of the clock.
 	batchLook = 64
 )
 
-// carryOutAll does what a batch has from n.place on, until something goes wrong, or it has had the engine for long.
+// carryOutAll executes a batch from n.place on, until a piece fails or the batch has held the engine for batchTurnNs.
 func (e *executor) carryOutAll(m *member, n *node, since int64) (r cuda.Result) {
 	begun, first := since, n.place
 	for n.place < len(n.batch) {

@@ -12,17 +12,18 @@ import (
 	"pegasus/cuda"
 )
 
-// Limits of a launch, as the attributes say.
+// Limits of a launch, as the device's attributes report them.
 const (
 	maxBlockThreads = 1024
 	maxBlockX       = 1024
 	maxBlockZ       = 64
 	maxGridX        = 1<<31 - 1
 	maxGridYZ       = 65535
-	maxShared       = 48 << 10 // a block, unless the function was told to take more
+	maxShared       = 48 << 10 // per block, unless the function's attribute raises it
 	maxSharedOptin  = 64 << 10
 
-	// maxRegisters is what a kernel is said to use at most: the largest block has room for that, and is never refused.
+	// maxRegisters is the largest register count reported for a kernel: the largest block fits with it, so no block is
+	// refused.
 	maxRegisters = registerFile / maxBlockThreads
 	registerFile = 64 << 10
 )
@@ -36,25 +37,25 @@ type code interface {
 	// mostThreads is how many a block may have, once it is compiled.
 	mostThreads() int
 	run(*run) *fault
-	// independent says that a launch waits for no other work.
+	// independent reports whether a launch waits for no other work.
 	independent() bool
 }
 
 // run is one execution of a kernel. It must end soon after Cancel is set.
 type run struct{ lane.Launch }
 
-// fault is what ended a kernel early.
+// fault is the reason why a kernel ended early.
 type fault struct {
 	result  cuda.Result
 	block   [3]uint32
 	thread  [3]uint32
 	address uint64
 	line    int    // of the PTX; 0: unknown
-	source  string // what .loc says of it; may be empty
+	source  string // position given by .loc; may be empty
 	message string
 }
 
-// place says where a fault is.
+// place returns the position of a fault as text.
 func (f *fault) place() string {
 	s := fmt.Sprintf("block %s, thread %s", dim(f.block), dim(f.thread))
 	if f.line > 0 {
@@ -108,7 +109,7 @@ func (c *Context) Prepared(w *accel.Launch) bool {
 	return !ok || w.Function < 0 || w.Function >= len(m.functions) || m.functions[w.Function].code.prepared()
 }
 
-// checkLaunch finds the function of a launch that may be queued, and gives it what its kernel needs of the context.
+// checkLaunch returns the function of a valid launch, and allocates the context's memory that its kernel needs.
 func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	m, ok := w.Module.(*Module)
 	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
@@ -177,13 +178,13 @@ func (n *node) becomeKernel(f *function, w *accel.Launch) {
 // idle: to wake the executor, and other cores for a part of the blocks, takes longer.
 const briefNs = 25_000
 
-// brief says whether a launch is expected to take less than briefNs, and needs nobody else to end.
+// brief reports whether a launch is expected to take less than briefNs, and ends without other work.
 func (d *Device) brief(l *launch) bool {
 	ns := d.history.Find(l.key)
 	return ns > 0 && ns <= briefNs && l.function.code.independent()
 }
 
-// check refuses what the hardware would refuse.
+// check refuses a launch that the hardware would refuse.
 func (f *function) check(w *accel.Launch) cuda.Result {
 	g, b := w.Grid, w.Block
 	if g[0] == 0 || g[1] == 0 || g[2] == 0 || g[0] > maxGridX || g[1] > maxGridYZ || g[2] > maxGridYZ ||
@@ -277,7 +278,7 @@ func (d *Device) tellFault(kernel string, f *fault) {
 			text += ", " + where
 		}
 	}
-	if len(text) > longestText { // the name of the source's file, and what an assertion says, are of any length
+	if len(text) > longestText { // the source file's name and the assertion's message can have any length
 		text = strings.ToValidUTF8(text[:longestText], "") + "…"
 	}
 	d.config.OnFault(f.result, text)

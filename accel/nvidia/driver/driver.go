@@ -1,8 +1,7 @@
-// Package driver calls NVIDIA's libcuda, which is loaded when the process runs:
-// nothing of CUDA is needed to build it.
+// Package driver calls NVIDIA's libcuda, which is loaded at run time: the build needs no part of CUDA.
 //
-// Each function here is one of the driver's, or a few that belong together, and
-// says no more than it. accel/nvidia calls it; what is trusted is the library.
+// Each function here is one of the driver's, or a few that belong together, with no further semantics. accel/nvidia
+// calls it; the library is trusted.
 package driver
 
 /*
@@ -34,7 +33,7 @@ type (
 	Word = *C.uint
 )
 
-// DefaultLibrary is what is loaded if nothing else is asked for.
+// DefaultLibrary is the library that is loaded by default.
 const DefaultLibrary = "libcuda.so.1"
 
 // Load loads the library, "" for DefaultLibrary, and starts it. A process has one: the first.
@@ -53,7 +52,7 @@ func Load(library string) error {
 	return nil
 }
 
-// Has says whether the driver has a function of that name.
+// Has reports whether the driver has a function of that name.
 func Has(name string) bool {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -78,7 +77,7 @@ func check(call string, r C.CUresult) error {
 	return nil
 }
 
-// Version is the newest CUDA that the driver knows: 1000*major + 10*minor.
+// Version returns the newest CUDA version that the driver supports: 1000*major + 10*minor.
 func Version() (int, error) {
 	var v C.int
 	err := check("cuDriverGetVersion", C.call_cuDriverGetVersion(&v))
@@ -92,7 +91,7 @@ func Count() (int, error) {
 	return int(n), err
 }
 
-// Describe says all that can be asked of a device. Attributes that the driver doesn't know are 0.
+// Describe returns all properties of a device that the driver reports. Attributes unknown to the driver are 0.
 func Describe(index int) (d cuda.Device, err error) {
 	var dev C.CUdevice
 	if err := check("cuDeviceGet", C.call_cuDeviceGet(&dev, C.int(index))); err != nil {
@@ -136,7 +135,7 @@ func NewContext(index int, flags uint32) (c Context, r cuda.Result) {
 	return c, r
 }
 
-// DestroyContext ends a context with all that it has. Nobody else may be using it.
+// DestroyContext destroys a context with all its objects. No other thread may be using it.
 func DestroyContext(c Context) cuda.Result { return result(C.call_cuCtxDestroy_v2(c)) }
 
 // SetLimit sets a CUlimit and returns the value in force.
@@ -154,7 +153,7 @@ func Limit(c Context, limit uint32) (uint64, cuda.Result) {
 	return uint64(v), r
 }
 
-// Unused is how much of the device's memory nobody has.
+// Unused returns the bytes of the device's memory that are unused.
 func Unused(c Context) (uint64, cuda.Result) {
 	var left, total C.size_t
 	r := result(C.call_cuMemGetInfo_v2(c, &left, &total))
@@ -171,7 +170,7 @@ func Alloc(c Context, bytes uint64) (uint64, cuda.Result) {
 // Free gives it back. The driver may wait for the device.
 func Free(c Context, at uint64) cuda.Result { return result(C.call_cuMemFree_v2(c, C.CUdeviceptr(at))) }
 
-// AllocHost takes pinned host memory, and says at which address the device sees it.
+// AllocHost allocates pinned host memory, and returns its device address.
 func AllocHost(c Context, bytes uint64) (mem []byte, device uint64, r cuda.Result) {
 	const portableAndMapped = C.CU_MEMHOSTALLOC_PORTABLE | C.CU_MEMHOSTALLOC_DEVICEMAP
 	var at unsafe.Pointer
@@ -183,16 +182,16 @@ func AllocHost(c Context, bytes uint64) (mem []byte, device uint64, r cuda.Resul
 		C.call_cuMemFreeHost(c, at)
 		return nil, 0, r
 	}
-	// The driver's memory, which nobody moves: a slice of it is good until FreeHost.
+	// Memory of the driver, which is not moved: a slice of it is valid until FreeHost.
 	return unsafe.Slice((*byte)(at), bytes), uint64(dev), cuda.Success
 }
 
-// FreeHost gives back what AllocHost took.
+// FreeHost frees memory of AllocHost.
 func FreeHost(c Context, mem []byte) cuda.Result {
 	return result(C.call_cuMemFreeHost(c, unsafe.Pointer(unsafe.SliceData(mem))))
 }
 
-// Register pins memory that is there already, outside of Go's heap, and says at which address the device sees it.
+// Register pins existing memory outside of Go's heap, and returns its device address.
 func Register(c Context, mem []byte) (device uint64, r cuda.Result) {
 	const portableAndMapped = C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP
 	at := unsafe.Pointer(unsafe.SliceData(mem))
@@ -227,7 +226,7 @@ func FreeAddresses(c Context, base, bytes uint64) cuda.Result {
 	return result(C.call_cuMemAddressFree(c, C.CUdeviceptr(base), C.size_t(bytes)))
 }
 
-// Granularity is what sizes and addresses of mapped memory are multiples of.
+// Granularity returns the unit of sizes and addresses of mapped memory, in bytes.
 func Granularity(c Context, index int) (uint64, cuda.Result) {
 	var n C.size_t
 	r := result(C.device_granularity(c, C.CUdevice(index), &n))
@@ -338,7 +337,7 @@ type TextureDesc struct {
 	BorderColor                   [4]float32
 }
 
-// NewTexture makes a texture or a surface, of which only the array counts, and says what kernels know it by.
+// NewTexture creates a texture or a surface, for which only the array is used, and returns the handle for kernels.
 func NewTexture(c Context, d *TextureDesc, surface bool) (handle uint64, r cuda.Result) {
 	t := C.struct_texture{
 		array: d.Array, at: C.CUdeviceptr(d.Address), width: C.size_t(d.Width), height: C.size_t(d.Height), pitch: C.size_t(d.Pitch),
@@ -371,10 +370,10 @@ func cbool(b bool) C.int {
 	return 0
 }
 
-// logBytes is room for what the driver's compiler has to say.
+// logBytes is the size of the buffer for the log of the driver's compiler.
 const logBytes = 8 << 10
 
-// LoadModule loads an image that is known to be whole. PTX text has to end in a zero.
+// LoadModule loads a complete image. PTX text has to end in a zero.
 func LoadModule(c Context, image []byte) (m Module, log string, r cuda.Result) {
 	var text [logBytes]byte
 	r = result(C.load_module(c, &m, unsafe.Pointer(unsafe.SliceData(image)), (*C.char)(unsafe.Pointer(&text)), logBytes))
@@ -427,8 +426,8 @@ func add(c Context, l C.CUlinkState, o Object) cuda.Result {
 // UnloadModule releases a module.
 func UnloadModule(c Context, m Module) cuda.Result { return result(C.call_cuModuleUnload(c, m)) }
 
-// Functions are a module's kernels, with their names. They are loaded: of one that isn't a driver that loads lazily tells no limit of
-// threads, and nothing of its memory.
+// Functions returns a module's kernels, with their names. It loads them: a driver that loads lazily reports neither the
+// thread limit nor the memory of a kernel that isn't loaded.
 func Functions(c Context, m Module) (all []Function, names []string, r cuda.Result) {
 	var n C.uint
 	if r := result(C.call_cuModuleGetFunctionCount(c, &n, m)); r != cuda.Success || n == 0 {
@@ -470,7 +469,7 @@ func GlobalOf(c Context, m Module, name string) (at, bytes uint64, r cuda.Result
 	return uint64(p), uint64(size), r
 }
 
-// Params are the places of a kernel's parameters. It answers cuda.ErrorNotSupported where the driver can't say.
+// Params returns the layout of a kernel's parameters. It returns cuda.ErrorNotSupported if the driver can't report it.
 func Params(c Context, f Function) (all []cuda.ParamLayout, r cuda.Result) {
 	for {
 		var at, n C.size_t
@@ -485,7 +484,7 @@ func Params(c Context, f Function) (all []cuda.ParamLayout, r cuda.Result) {
 	}
 }
 
-// FunctionAttribute asks for a CUfunction_attribute, 0 if the driver doesn't know it.
+// FunctionAttribute returns a CUfunction_attribute, 0 if the driver doesn't support it.
 func FunctionAttribute(c Context, f Function, a int) int32 {
 	var v C.int
 	if C.call_cuFuncGetAttribute(c, &v, C.CUfunction_attribute(a), f) != C.CUDA_SUCCESS {
@@ -499,7 +498,7 @@ func SetFunctionAttribute(c Context, f Function, a int, v int32) cuda.Result {
 	return result(C.call_cuFuncSetAttribute(c, f, C.CUfunction_attribute(a), C.int(v)))
 }
 
-// Launch is a kernel to be run with a block of parameters, whose offsets a cooperative launch needs.
+// Launch is a launch of a kernel with a block of parameters; a cooperative launch needs their offsets.
 type Launch struct {
 	Function    Function
 	Grid, Block [3]uint32
@@ -548,7 +547,7 @@ const WordBytes = 4
 // WordAt makes a word of pinned memory, which must stay.
 func WordAt(mem []byte) Word { return (Word)(unsafe.Pointer(&mem[0])) }
 
-// Reset makes a word that nobody waits for one that can be waited for.
+// Reset prepares a word that no stream waits for, for the next wait.
 func Reset(w Word) { *w = 0 }
 
 // Hold stops a stream until the word is released. The device itself waits if it can, looking at the word's address; else
@@ -560,7 +559,7 @@ func Hold(c Context, s Stream, w Word, at uint64, byDevice bool) cuda.Result {
 	return result(C.hold_stream(c, s, w))
 }
 
-// Release lets whoever waits for a word go on.
+// Release ends the wait for a word.
 func Release(w Word) { C.release_word(w) }
 
 // NewEvent makes an event that measures time, and that is waited for asleep.
@@ -578,13 +577,13 @@ func Record(c Context, e Event, s Stream) cuda.Result { return result(C.call_cuE
 // Query is cuda.ErrorNotReady until it has completed.
 func Query(c Context, e Event) cuda.Result { return result(C.call_cuEventQuery(c, e)) }
 
-// Poll looks for so long (ns) whether an event has completed: cuda.ErrorNotReady says that it hasn't.
+// Poll polls for up to ns whether an event has completed; it returns cuda.ErrorNotReady if it hasn't.
 func Poll(c Context, e Event, ns int64) cuda.Result {
 	return result(C.poll_event(c, e, C.longlong(ns)))
 }
 
-// Await waits, asleep, until end has completed, and says how long after base (unless that is nil) it did and, unless it
-// is nil, begin did: in milliseconds.
+// Await blocks, asleep, until end has completed, and returns how long after base it did, and, unless begin is nil,
+// begin did: in milliseconds. base may be nil.
 func Await(c Context, base, begin, end Event) (began, ended float32, r cuda.Result) {
 	var from, to C.float
 	r = result(C.await_event(c, base, begin, end, &from, &to))

@@ -8,14 +8,13 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// An affine register has lanes at one distance from each other, most of the time: a loop
-// counter, an index that begins with the thread's, the address of what it is the index of.
-// While that is so, and all living threads compute it together, it is two numbers rather than a
-// row. Whoever needs the row has it written; when only some threads write the register, or
-// what they write is not affine, it is a row again. Such registers share slots
-// only with each other, so that every instruction that touches one knows of it.
+// The lanes of an affine register usually differ by a constant step: a loop counter, an index derived from the
+// thread's, the address of the element at that index. While that is so, and all living threads compute it together, two
+// numbers represent the register instead of a row. An instruction that needs the row has it written first; when only
+// some threads write the register, or the written values are not affine, it is a row again. Such registers share slots
+// only with each other, so that every instruction that uses one can take its form into account.
 
-// affine is what is known of a slot: lane l has the value first + l·step.
+// affine is the known content of a slot: lane l has the value first + l·step.
 type affine struct {
 	first uint64
 	step  int64
@@ -51,7 +50,7 @@ var rowOfLanes64 = func() (r [maxLanes]uint64) {
 	return r
 }()
 
-// known is what is known of an operand that the numbers tell, or nil.
+// known returns the progression of an operand that its numbers represent, or nil.
 func (g *group) known(p place) *affine {
 	if p.affine == 0 {
 		return nil
@@ -103,8 +102,8 @@ func (g *group) fill(p place) {
 	}
 }
 
-// addresses is the row of what a memory instruction's addresses are made of, for reach, or the
-// address that all lanes have, with a step of 0.
+// addresses returns the row of the address operand of a memory instruction, for reach, or the address that all lanes
+// have, with a step of 0.
 func (g *group) addresses(in *instr) (p unsafe.Pointer, step int) {
 	switch a := g.known(in.a); {
 	case in.scale != 0 && (in.a.kind == single || a != nil && a.step == 0):
@@ -116,8 +115,7 @@ func (g *group) addresses(in *instr) (p unsafe.Pointer, step int) {
 	return g.row(in.a)
 }
 
-// everyAddress is the row of a memory instruction's addresses, for those who look at one lane
-// after the other.
+// everyAddress returns the row of a memory instruction's addresses, for code that handles one lane after the other.
 func (g *group) everyAddress(in *instr) (p unsafe.Pointer, step int) {
 	g.fill(in.a)
 	if in.scale == 0 {
@@ -135,13 +133,13 @@ func (g *group) everyAddress(in *instr) (p unsafe.Pointer, step int) {
 // runFill writes the row of a register for those that don't know of affine ones.
 func runFill(g *group, in *instr) { g.fill(in.a) }
 
-// affineFunc computes on progressions of which last is the number of the last lane. It
-// says false if the result is none, or it would be too much to find out.
+// affineFunc computes on progressions; last is the number of the last lane. It returns false if the result is not a
+// progression, or finding out would cost too much.
 type affineFunc func(a, b, c affine, last int64) (affine, bool)
 
-// affineOp is what a row operation does with progressions.
+// affineOp is the implementation of a row operation on progressions.
 type affineOp struct {
-	f      affineFunc // nil: it can't
+	f      affineFunc // not implemented
 	single rowFunc    // for single values
 	rows   func(g *group, in *instr)
 }
@@ -284,9 +282,8 @@ func affineShl(width uint64) affineFunc {
 	}
 }
 
-// ends are the values of the first and the last lane, plus a bias, if those between
-// are between them: nothing goes beyond what width bits hold. With a bias of
-// half of that they are in the order of signed numbers.
+// ends returns the values of the first and the last lane, plus a bias, if the values of the lanes between lie between
+// them: none overflows width bits. A bias of half the range puts them in the order of signed numbers.
 func (a affine) ends(width int, bias uint64, last int64) (from, to uint64, ok bool) {
 	if a.step > math.MaxInt32 || a.step < math.MinInt32 {
 		return 0, 0, false
@@ -417,7 +414,7 @@ func runCompareAffine(g *group, in *instr) {
 	runCompare(g, in)
 }
 
-// all says whether a comparison comes out the same for all lanes, and how.
+// all reports whether a comparison has the same result for all lanes, and returns the result.
 func (o *order) all(a, b affine, last int64) (yes, ok bool) {
 	if o.width == 32 {
 		a, b = a.narrow(), b.narrow()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds on what is printed: its width and precision, and all that one call prints.
+// Bounds on printed text: width and precision of a directive, and the bytes that one call prints.
 const (
 	maxWidth = 1 << 10
 	maxText  = 16 << 10
@@ -22,7 +22,7 @@ type directive struct {
 	verb             byte
 }
 
-// print formats what a format says, as C does. It stops at a fault.
+// print formats the arguments by a format, as C's printf does. It stops at a fault.
 func (a *arguments) print(format []byte) []byte {
 	var out []byte
 	for len(format) > 0 && len(out) < maxText && a.g.fault == nil {
@@ -41,7 +41,7 @@ func (a *arguments) print(format []byte) []byte {
 	return out
 }
 
-// directive reads what follows a %.
+// directive parses a directive after its %.
 func (a *arguments) directive(f []byte) (d directive, rest []byte) {
 	n := 0
 	for n < len(f) && strings.IndexByte("-+ #0", f[n]) >= 0 {
@@ -146,7 +146,7 @@ func (d *directive) pad(prefix, body string, zeros bool) string {
 	return strings.Repeat(" ", n) + prefix + body
 }
 
-// sign is what stands before a number that may be negative.
+// sign returns the prefix of a number that may be negative.
 func (d *directive) sign(negative bool) string {
 	switch {
 	case negative:
@@ -179,7 +179,7 @@ func (d *directive) unsigned(v uint64, base int, prefix string) string {
 	return d.pad(prefix, digits, d.precision < 0)
 }
 
-// digits are as many as the precision says; none of a zero whose precision is 0.
+// digits returns at least as many digits as the precision requires; none for a zero whose precision is 0.
 func (d *directive) digits(v uint64, base int) string {
 	if v == 0 && d.precision == 0 {
 		return ""
@@ -188,7 +188,7 @@ func (d *directive) digits(v uint64, base int) string {
 	return strings.Repeat("0", max(d.precision-len(s), 0)) + s
 }
 
-// float formats a number; what is none is named in C's words.
+// float formats a number; infinities and NaNs get C's names.
 func (d *directive) float(v float64) string {
 	sign := d.sign(math.Signbit(v))
 	v = math.Abs(v)

@@ -7,9 +7,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// Heap is the memory that kernels allocate from. It knows what it gave out
-// without a look into that memory, where kernels may write what they want.
-// A page holds objects of one size, or is a part of a larger object.
+// Heap is the memory that kernels allocate from. Its bookkeeping lies outside that memory, where kernels may write
+// anything. A page holds objects of one size, or is a part of a larger object.
 type Heap struct {
 	base uint64
 	size uint64
@@ -21,7 +20,7 @@ type Heap struct {
 	partial [numSizes]list // pages of each size that have room
 }
 
-// page is what is known of a page, or of the large object that begins with it.
+// page is the state of a page, or of the large object that begins with it.
 type page struct {
 	kind       uint8 // size of its objects, or one of those below
 	used       uint16
@@ -82,7 +81,7 @@ func (h *Heap) Alloc(size uint64) uint64 {
 	return h.base + uint64(first)*heapPage
 }
 
-// Free takes back what Alloc returned. It says false for any other address.
+// Free frees an allocation of Alloc. It returns false for any other address.
 func (h *Heap) Free(addr uint64) bool {
 	if h == nil || addr < h.base || addr-h.base >= h.size {
 		return false
@@ -208,7 +207,7 @@ func eachWord(first, n int, f func(i int, bits uint64)) {
 	}
 }
 
-// dearHeap is what an allocation costs, in common instructions: it may look through the heap's pages.
+// dearHeap is the cost of an allocation, in common instructions: it may search the heap's pages.
 const dearHeap = 64
 
 // runMalloc executes malloc for one thread after the other.

@@ -8,8 +8,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// region is what a memory instruction found last: bytes from base on. The
-// instruction's next access is most often there too.
+// region is the memory that a memory instruction accessed last: bytes from base on. The instruction's next access
+// usually lies in it, too.
 type region struct {
 	base  uint64
 	size  uint64
@@ -17,7 +17,7 @@ type region struct {
 	share bool // other workers may touch it at the same time
 }
 
-// has says whether the region has an address that was checked to be aligned.
+// has reports whether the region contains an address that was checked for alignment.
 func (r *region) has(addr uint64) bool { return addr-r.base < r.size }
 
 // Spaces as memory instructions see them.
@@ -78,8 +78,8 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	return unsafe.Add(c.mem, addr-base)
 }
 
-// findBeside is find for an address that is in no allocation. The instruction's region
-// does not hold what it returns: an allocation may come to be there.
+// findBeside is find for an address outside all allocations. The instruction's region does not include the result: an
+// allocation may come to lie there.
 func (g *group) findBeside(in *instr, addr uint64, lane int) unsafe.Pointer {
 	n := in.aux.(*access).size
 	mem := g.w.run.launch.Memory.Beside(addr, n)
@@ -95,13 +95,12 @@ func (g *group) findBeside(in *instr, addr uint64, lane int) unsafe.Pointer {
 	return unsafe.Pointer(&mem[0])
 }
 
-// once says whether lanes that store to one place store once, the last one: who
-// stores to memory that other blocks see may with that let another one go on,
-// which is not to be followed by more stores.
+// once reports whether lanes that store to one address store once, the last of them: a store to memory that other
+// blocks see may release another block, which must not observe further stores.
 func (a *access) once() bool { return a.space == ptx.Global || a.space == ptx.Generic }
 
-// again says whether the lane after this one stores to the same place. In local
-// memory the same address is another place.
+// again reports whether the lane after this one stores to the same address. In local memory the same address is another
+// place for each lane.
 func (g *group) again(addresses unsafe.Pointer, step, lane int, imm uint64) bool {
 	next := lane + 1
 	if next >= g.act.hi || !g.act.m.has(next) {
@@ -184,8 +183,8 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 	}
 }
 
-// loadVolatile is runLoad of what other blocks may store to, or do atomics on, at
-// the same time: each word is read by one atomic operation.
+// loadVolatile is runLoad for memory that other blocks may store to, or perform atomics on, at the same time: each word
+// is read by one atomic operation.
 func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 	ap, step := g.addresses(in)
 	dp, _ := g.row(in.d)
@@ -209,7 +208,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 	}
 }
 
-// storeVolatile is runStore of what other blocks may read at the same time.
+// storeVolatile is runStore for memory that other blocks may read at the same time.
 func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
 	ap, step := g.everyAddress(in)
 	bp, bstep := g.row(in.b)
@@ -337,7 +336,7 @@ func runLoadParam(g *group, in *instr) {
 	}
 }
 
-// peek reads as many bytes as a view has, for one lane. It says false after a fault.
+// peek reads the view's number of bytes for one lane. It returns false after a fault.
 func (g *group) peek(view *instr, addr uint64, lane int) (v uint64, ok bool) {
 	if g.fault != nil {
 		return 0, false

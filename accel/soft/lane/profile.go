@@ -8,28 +8,26 @@ import (
 	"time"
 )
 
-// Profile gathers what the launches of one kernel cost, by line of the PTX.
-// How often a line was executed, and by how many lanes, is counted. Where the
-// time goes is measured for one block of code in about sampleEvery, chosen at
-// random, so that no loop can be in step with it.
+// Profile collects the cost of the launches of one kernel, by line of the PTX. The executions of a line and the lanes
+// that took part are counted. The time is measured for one block of code in about sampleEvery, chosen at random, so
+// that no loop can be in step with the sampling.
 type Profile struct {
 	mu    sync.Mutex
 	lines map[int]*LineCost
 }
 
-// LineCost is what a line cost.
+// LineCost is the cost of a line.
 type LineCost struct {
 	Line        int
-	Time        time.Duration // of those blocks that were measured
+	Time        time.Duration // in the measured blocks
 	Runs, Lanes uint64        // executions by a group, and lanes that took part in them
 }
 
 const (
 	sampleEvery = 16
-	// longest is what the measure of one instruction is cut to: whoever takes
-	// longer was rather kept from the processor.
+	// longest caps the measured time of one instruction: a longer one was probably preempted.
 	longest = time.Millisecond
-	// maxLines bounds the lines of a kernel that are told apart.
+	// maxLines bounds the number of separately counted lines of a kernel.
 	maxLines = 1 << 14
 )
 
@@ -66,7 +64,7 @@ func newProfiler(p *program) *profiler {
 	for i := range s.blocks {
 		s.blocks[i].times = make([]time.Duration, len(p.blocks[i].code)+1)
 	}
-	for range 100 { // what it takes to look at the clock
+	for range 100 { // the cost of reading the clock
 		s.clock = min(s.clock, time.Since(time.Now()))
 	}
 	return s
@@ -106,8 +104,7 @@ func (s *profiler) execute(g *group, index int32, at int) int {
 	return len(b.code)
 }
 
-// close ends the measure of a block's ending, and of what was to be done until
-// another block went on.
+// close ends the measurement of a block's ending, and of the work until the next block started.
 func (s *profiler) close() {
 	if s.ending != nil {
 		s.add(s.ending, time.Since(s.ended))
@@ -119,7 +116,7 @@ func (s *profiler) add(to *time.Duration, d time.Duration) {
 	*to += min(max(d-s.clock, 0), longest)
 }
 
-// flush adds what was gathered to the profile, and begins anew.
+// flush adds the collected counts to the profile, and resets them.
 func (s *profiler) flush(to *Profile, p *program) {
 	s.close()
 	to.mu.Lock()
@@ -142,7 +139,7 @@ func (s *blockProfile) flush(to *Profile, b *block) {
 		if i < len(b.code) {
 			line = int(b.code[i].line)
 		}
-		if line == 0 { // what only leads to the next block
+		if line == 0 { // code that only leads to the next block
 			line = last
 		}
 		if line == 0 {

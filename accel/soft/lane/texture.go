@@ -32,7 +32,7 @@ func (f Format) bytes() int {
 	return 4
 }
 
-// AddressMode says what lies beyond the edges, as CUaddress_mode has it.
+// AddressMode selects the result of reads beyond the edges, numbered as CUaddress_mode.
 type AddressMode uint32
 
 // Address modes.
@@ -68,7 +68,8 @@ type sampling struct {
 
 func (t *Texture) sampling() sampling { return sampling{t.Linear, t.Normalized, t.Address} }
 
-// samplingOf is what a .samplerref says. It has no say in whether coordinates are normalised, unless it forbids it.
+// samplingOf returns the sampling that a .samplerref specifies. It can forbid normalised coordinates but not enable
+// them.
 func samplingOf(s *ptx.Sampler, t *Texture) sampling {
 	return sampling{s.Linear, t.Normalized && !s.Unnormalized,
 		[3]AddressMode{AddressMode(s.Address[0]), AddressMode(s.Address[1]), AddressMode(s.Address[2])}}
@@ -76,7 +77,7 @@ func samplingOf(s *ptx.Sampler, t *Texture) sampling {
 
 func (t *Texture) elementBytes() int { return t.Channels * t.Format.bytes() }
 
-// valid says whether every element lies within Data.
+// valid reports whether every element lies within Data.
 func (t *Texture) valid() bool {
 	const most = 1 << 20 // rows, slices
 	rows, slices, n := max(t.Height, 1), max(t.Depth, 1), len(t.Data)
@@ -97,7 +98,7 @@ func (t *Texture) extent() [3]int {
 	return [3]int{t.Width, max(t.Height, 1), max(t.Depth, 1)}
 }
 
-// float says whether what is read is f32.
+// float reports whether reads return f32.
 func (t *Texture) float() bool { return t.ReadFloat || t.Format == F32 || t.Format == F16 }
 
 // view is a layer of a texture, and how it is read.
@@ -108,7 +109,7 @@ type view struct {
 	dims int
 }
 
-// texOp is what a tex or tld4 instruction needs to know.
+// texOp has the operands and modifiers of a tex or tld4 instruction.
 type texOp struct {
 	out     [4]place
 	at      [3]place
@@ -196,7 +197,7 @@ func (v *view) turn(p [3]float64) [3]float64 {
 	return [3]float64{(s/m + 1) / 2, (t/m + 1) / 2}
 }
 
-// index is the floor of a coordinate, kept within what an int can count; NaN is 0.
+// index returns the floor of a coordinate, clamped to the range of an int; 0 for NaN.
 func index(v float64) int {
 	switch {
 	case v >= 1<<30:
@@ -209,7 +210,7 @@ func index(v float64) int {
 	return int(math.Floor(v))
 }
 
-// fetch finds the bytes of an element, or says that it lies beyond the border.
+// fetch returns the bytes of an element, or reports that it lies beyond the border.
 func (v *view) fetch(i [3]int) (raw []byte, border bool) {
 	at := v.base
 	size := v.elementBytes()
@@ -264,7 +265,7 @@ func (v *view) element(i [3]int, out *[4]uint32) {
 	}
 }
 
-// missing is what channel k reads as if there are not so many.
+// missing returns the value that channel k reads as if the texture has fewer channels.
 func (t *Texture) missing(k int) int {
 	switch {
 	case k < 3:
@@ -292,7 +293,7 @@ func (t *Texture) channel(raw []byte, k int) int64 {
 	return int64(binary.LittleEndian.Uint32(raw[4*k:]))
 }
 
-// number is a channel as it is filtered, in units of what reads as 1.
+// number returns a channel's value for filtering, where 1 is the value that reads as 1.
 func (t *Texture) number(raw []byte, k int) float64 {
 	c := t.channel(raw, k)
 	switch t.Format {
@@ -345,9 +346,8 @@ func half(b uint16) float64 {
 	return v
 }
 
-// blend filters linearly. Weights have 8 bits of fraction, as on devices. What
-// is read as integers is filtered too, and rounded: the manual leaves that
-// open, and ffmpeg's bilinear scaler counts on it.
+// blend filters linearly. Weights have 8 bits of fraction, as on devices. Values that are read as integers are filtered
+// too, and rounded: the manual leaves that open, and ffmpeg's bilinear scaler relies on it.
 func (v *view) blend(p [3]float64, out *[4]uint32) {
 	var i [3]int
 	var w [3]float64
@@ -415,7 +415,7 @@ func (v *view) gather(p [3]float64, channel int, out *[4]uint32) {
 	}
 }
 
-// query answers txq and suq. What the manual has OpenCL's numbers for is answered with them.
+// query returns the result of txq and suq. Properties for which the manual has OpenCL's numbers are returned as these.
 func (t *Texture) query(what ptx.Mod) uint32 {
 	switch what {
 	case ptx.QWidth:

@@ -1,11 +1,9 @@
-// Package memory is the device memory of a software accelerator in one worker
-// process: allocations at addresses that are the same for guest, device and
-// host. It lies in slabs, each a memfd of its own, mapped into the slice of the
-// address space that the worker was given. Pages exist once they are touched.
+// Package memory is the device memory of a software accelerator in one worker process: allocations at addresses that
+// are the same for guest, device and host. It lies in slabs, each a memfd of its own, mapped into the part of the
+// address space that the worker was given. The kernel provides a page when it is first touched.
 //
-// Any goroutine may allocate, free, and look addresses up; looking up takes no
-// locks, since kernels do it all the time. What an allocation held is gone before
-// another gets its place.
+// Any goroutine may allocate, free, and look up addresses; a lookup takes no locks, since kernels do it constantly. The
+// contents of an allocation are erased before its place is reused.
 package memory
 
 import (
@@ -20,7 +18,7 @@ import (
 )
 
 const (
-	// Granule is the alignment of allocations, and what their sizes are rounded up to.
+	// Granule is the alignment of allocations; their sizes are rounded up to it.
 	Granule = 512
 	// SlabSize is the alignment of a space and the unit of its slabs.
 	SlabSize = 64 << 20
@@ -41,7 +39,7 @@ type Span struct{ Start, End uint64 }
 // Space is a device address space.
 type Space struct {
 	base, size uint64
-	reserved   bool                   // by the caller, who keeps the range
+	reserved   bool                   // by the caller, which keeps the range
 	slabs      []atomic.Pointer[slab] // by (address - base) / SlabSize
 	host       Span
 	hostMem    []byte
@@ -66,7 +64,7 @@ type slab struct {
 	inside *extents
 	count  int
 	shared bool                     // of other processes, too: its file stays as it is
-	first  uint64                   // of what was attached: where it begins
+	first  uint64                   // of attached memory: its start
 	bytes  uint64                   // and how long it is
 	offset uint64                   // in the file
 	lent   *Loan                    // its memory was moved to; nil: none
@@ -74,16 +72,15 @@ type slab struct {
 	chunks []chunk                  // by 64 KiB
 }
 
-// chunk knows the visible allocations in a piece of a slab: the one that covers
-// it all, or for each granule the one that it belongs to. The table of granules
-// is made when it is first needed, and then stays: allocating and freeing leave no garbage.
+// chunk maps a piece of a slab to the visible allocations in it: one that covers all of it, or one for each granule.
+// The table of granules is allocated when it is first needed and then kept: allocating and freeing leave no garbage.
 type chunk struct {
 	whole    atomic.Uint64 // as packed gives it; 0: see granules
 	granules atomic.Pointer[[chunkSize / Granule]atomic.Uint64]
 }
 
-// New makes a space of size bytes at base, both multiples of SlabSize. reserved
-// says that the caller has reserved the range already; else it must be unused.
+// New creates a space of size bytes at base, both multiples of SlabSize. reserved reports that the caller has reserved
+// the range already; else it must be unused.
 func New(base, size uint64, reserved bool) (*Space, error) {
 	if base%SlabSize != 0 || size%SlabSize != 0 || size == 0 || base+size < base {
 		return nil, fmt.Errorf("device memory at %#x, %d bytes: want multiples of %d", base, size, SlabSize)
@@ -176,7 +173,7 @@ func (s *Space) newSlab(n uint64) (*slab, error) {
 	return l, nil
 }
 
-// Free clears the allocation at addr and makes its place available, and says how large it was.
+// Free clears the allocation at addr, makes its place available, and returns its size.
 func (s *Space) Free(addr uint64) (uint64, error) {
 	l := s.at(addr)
 	if l == nil || l.shared {

@@ -21,8 +21,8 @@ var ErrRange = errors.New("no such range of addresses, or not of whole mappings"
 type Physical struct {
 	fd            int
 	offset, bytes uint64
-	users         int    // mappings, and who holds it
-	gone          func() // nobody uses it any more
+	users         int    // mappings, and the owner's reference
+	gone          func() // called when there are no users left
 }
 
 // NewPhysical makes n bytes of zeroed memory without an address, multiple of MapGranule.
@@ -62,7 +62,7 @@ func (s *Space) Release(p *Physical) {
 	gone()
 }
 
-// let has one user less, and returns what is to be called without the lock.
+// let drops one user, and returns a function to be called without the lock.
 func (s *Space) let(p *Physical) func() {
 	if p.users--; p.users > 0 {
 		return func() {}
@@ -108,7 +108,7 @@ func (s *Space) Reserve(n, alignment, wish uint64) (uint64, error) {
 	return start, nil
 }
 
-// Unreserve ends what Reserve began.
+// Unreserve releases a range that Reserve reserved.
 func (s *Space) Unreserve(at uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Space) Map(at, n, offset uint64, p *Physical) error {
 	return nil
 }
 
-// Unmap ends the mappings that [at, at+n) is made of. Whoever uses them faults.
+// Unmap removes the mappings that make up [at, at+n). Later accesses fault.
 func (s *Space) Unmap(at, n uint64) error {
 	var gone []func()
 	defer func() {
@@ -173,12 +173,12 @@ func (s *Space) Unmap(at, n uint64) error {
 	return nil
 }
 
-// protection is what the kernel calls an access.
+// protection maps an access to the kernel's protection flags.
 var protection = map[accel.Access]int{
 	accel.NoAccess: unix.PROT_NONE, accel.ReadOnly: unix.PROT_READ, accel.ReadWrite: unix.PROT_READ | unix.PROT_WRITE,
 }
 
-// Protect says what can be done with the mappings that [at, at+n) is made of.
+// Protect sets the access of the mappings that make up [at, at+n).
 func (s *Space) Protect(at, n uint64, a accel.Access) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *Space) Protect(at, n uint64, a accel.Access) error {
 	if l == nil || l.ranged.Whole(at, n) == nil {
 		return ErrRange
 	}
-	if a == accel.NoAccess { // nobody finds it any more, and then nobody can use it
+	if a == accel.NoAccess { // hidden from lookups first, so that no access begins
 		l.allow(at, n, a)
 	}
 	if err := protect(at, n, protection[a]); err != nil {
@@ -196,7 +196,7 @@ func (s *Space) Protect(at, n uint64, a accel.Access) error {
 	return nil
 }
 
-// allow enters into the table what can be used: neighbouring mappings that can are one span.
+// allow updates the table with the access of a range: neighbouring accessible mappings form one span.
 func (l *slab) allow(at, n uint64, a accel.Access) {
 	l.ranged.Allow(at, n, a)
 	if a == accel.NoAccess {
