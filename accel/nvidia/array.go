@@ -114,10 +114,10 @@ func (a *Array) free() {
 	}
 }
 
-// holds says whether a box lies in the array.
+// holds reports whether a box lies in the array.
 func (a *Array) holds(e *accel.End, w *accel.Copy) bool {
 	return inside(e.X, w.Width, a.row) && inside(e.Y, w.Height, max(a.desc.Height, 1)) && inside(e.Z, w.Depth, max(a.desc.Depth, 1))
 }
 
-// inside says whether [at, at+n) lies in [0, limit).
+// inside reports whether [at, at+n) lies in [0, limit).
 func inside(at, n, limit uint64) bool { return at <= limit && n <= limit-at }

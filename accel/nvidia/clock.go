@@ -80,7 +80,7 @@ func (t *timeline) now(c *Context, now int64) (*base, cuda.Result) {
 	return t.current, cuda.Success
 }
 
-// release says that somebody counts from a base no more.
+// release reports that somebody counts from a base no more.
 func (t *timeline) release(c *Context, b *base) {
 	if b == nil {
 		return

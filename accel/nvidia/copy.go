@@ -121,7 +121,7 @@ func (c *Context) give(s *Stream, dst, src *side, b box) cuda.Result {
 	return driver.CopyWithin(c.ctx, dst.end.Address, src.end.Address, n, s.h)
 }
 
-// dense says whether a box has no gaps at this end.
+// dense reports whether a box has no gaps at this end.
 func (e *side) dense(b box) bool {
 	return (b.height == 1 && b.depth == 1) || e.end.Pitch == b.width && (b.depth == 1 || e.end.Height == b.height)
 }

@@ -133,7 +133,7 @@ func (e *Event) Destroy() {
 	}
 }
 
-// isGone says whether the driver's context is no more, or soon.
+// isGone reports whether the driver's context is no more, or soon.
 func (c *Context) isGone() bool {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()

@@ -81,7 +81,7 @@ func (g *Graph) needStacks() cuda.Result {
 	return cuda.Success
 }
 
-// check says whether all that the graph uses is there.
+// check reports whether all that the graph uses is there.
 func (g *Graph) check() cuda.Result {
 	for i := range g.nodes {
 		if r := g.checkNode(g.nodes[i].Work); r != cuda.Success {
@@ -177,7 +177,7 @@ func (g *Graph) capture(s *Stream) cuda.Result {
 	return r
 }
 
-// moves says whether there is anything to do.
+// moves reports whether there is anything to do.
 func moves(w accel.Work) bool {
 	switch w := w.(type) {
 	case *accel.Copy:

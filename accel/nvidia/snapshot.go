@@ -56,7 +56,7 @@ func (d *Device) Snapshot() cuda.Device {
 // lastTold is the newest attribute that programs are known to do well with.
 const lastTold = cuda.AttributeReservedSharedMemoryPerBlock
 
-// withheld says whether an attribute reads 0: abilities that need calls which don't travel, and what came after lastTold.
+// withheld reports whether an attribute reads 0: abilities that need calls which don't travel, and what came after lastTold.
 func withheld(a cuda.DeviceAttribute) bool {
 	switch a {
 	case cuda.AttributeTCCDriver, cuda.AttributeComputeMode, cuda.AttributeMultiGPUBoard, cuda.AttributeMultiGPUBoardGroupID,

@@ -42,10 +42,10 @@ func (s *Stream) behind() (all []*piece) {
 	return all
 }
 
-// idle says that work submitted now would wait for nothing. d.mu is held.
+// idle reports that work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
-// ending says that nothing but what is just being told keeps the stream from being idle. d.mu is held.
+// ending reports that nothing but what is just being told keeps the stream from being idle. d.mu is held.
 func (s *Stream) ending() bool {
 	for _, p := range append(s.behind(), s.last) {
 		if p != nil && !p.telling {

@@ -46,7 +46,7 @@ func (c *Context) NewTexture(_ uint64, d accel.TextureDesc) (accel.Texture, cuda
 	return made, cuda.Success
 }
 
-// readable says whether all that a texture of memory would read is the guest's: the driver would take an unknown
+// readable reports whether all that a texture of memory would read is the guest's: the driver would take an unknown
 // address for memory of the worker's.
 func (c *Context) readable(d *accel.TextureDesc) bool {
 	high, row := bits.Mul64(d.Width, formatBytes(d.Format)*uint64(d.Channels))

@@ -18,7 +18,7 @@ func (d *Device) HasValues() (bits int, nor bool) {
 	return 64, d.about.Attributes[cuda.AttributeCanUseStreamWaitValueNor] != 0
 }
 
-// wordAt says whether a word lies where the device reaches it by that address.
+// wordAt reports whether a word lies where the device reaches it by that address.
 func (d *Device) wordAt(at uint64, n uint32) bool {
 	if bits, _ := d.HasValues(); n != 4 && n != 8 || at%uint64(n) != 0 || bits == 0 {
 		return false

@@ -118,7 +118,7 @@ func (d *Device) kernels() (all []*piece) {
 	return all
 }
 
-// runs says whether a kernel has begun, and not ended as far as was told.
+// runs reports whether a kernel has begun, and not ended as far as was told.
 func (p *piece) runs() bool {
 	p.ctx.dev.mu.Lock()
 	over := p.telling

@@ -47,7 +47,7 @@ func (b *Body) affine(uniform []bool) []bool {
 	return may
 }
 
-// readsThread says whether the instruction is a mov of the thread's index in its block.
+// readsThread reports whether the instruction is a mov of the thread's index in its block.
 func (in *Inst) readsThread() bool {
 	return in.Op == opMov && len(in.Args) == 2 && in.Args[0].Kind == Register && in.Args[1].Kind == Special && SpecialReg(in.Args[1].Imm) <= TidZ
 }

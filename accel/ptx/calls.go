@@ -8,8 +8,8 @@ import (
 // A call is inlined, unless the function calls itself, is called by its address
 // or is large: then it is a unit of the body, which has a frame of its own.
 
-// Transfers says whether the instruction is a call that isn't inlined, of a
-// function that isn't provided by the engine either.
+// Transfers reports whether the instruction is a call that is neither inlined nor of a function that the engine
+// provides.
 func (in *Inst) Transfers() bool {
 	return in.Op == opCall && (in.Args[0].Reg != None || in.Args[0].Func.Defined)
 }
@@ -59,8 +59,8 @@ func (p *parser) called(o *Operand) (name string, err error) {
 	return name, nil
 }
 
-// prototype reads what stands after the label of a .callprototype or a
-// .calltargets; the latter is the prototype that its first function has.
+// prototype parses the text after the label of a .callprototype or a .calltargets; the prototype of the latter is that
+// of its first function.
 func (p *parser) prototype(label string) error {
 	var f *Func
 	var err error
@@ -141,7 +141,7 @@ func (p *parser) tableOf(name string) *Func {
 	return nil
 }
 
-// pointed says whether the address of a function may be taken.
+// pointed reports whether the address of a function may be taken.
 func (p *parser) pointed(f *Func) error {
 	if f.Entry {
 		return p.fail("the address of kernel %s is taken, which is not supported", f.Name)
@@ -192,8 +192,8 @@ func (m *Module) findPointed() error {
 	return nil
 }
 
-// largest is up to how many instructions a function is inlined, with those of
-// the functions that are inlined in it; deepest, up to what depth.
+// largest bounds the instructions of an inlined function, with those of the functions that are inlined in it; deepest
+// bounds the depth of inlining.
 const (
 	largest = 300
 	deepest = 16
@@ -202,7 +202,7 @@ const (
 // Unbounded is more than the size of any function.
 const Unbounded = 1 << 30
 
-// reach is what a function uses, with all that it calls directly.
+// reach contains the resources that a function uses, with the functions that it calls directly.
 type reach struct {
 	shared   []*Var
 	local    int64 // bytes of its frame with the deepest callee's
@@ -229,7 +229,7 @@ type linker struct {
 
 func newLinker(m *Module) *linker { return &linker{mod: m, known: map[*Func]*reach{}} }
 
-// kernel is the reach of a kernel, with what it can call by address.
+// kernel returns the reach of a kernel, with the functions that it can call by address.
 func (l *linker) kernel(k *Func) (*reach, error) {
 	own, err := l.reach(k)
 	if err != nil || !own.indirect {
@@ -253,7 +253,7 @@ func (l *linker) kernel(k *Func) (*reach, error) {
 	return &all, nil
 }
 
-// passOn adds what one function uses to what another one does.
+// passOn adds the resources that one function uses to those of another.
 func (l *linker) passOn(to, from *reach, seen map[*Var]bool, line int) error {
 	if l.work += 1 + len(from.shared); l.work > workLimit {
 		return &Error{line, "too many shared variables in the functions that are called", ErrInvalidPTX}
@@ -291,7 +291,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 	return r, nil
 }
 
-// scan looks at what the instructions of a function use.
+// scan collects the resources that the instructions of a function use.
 func (l *linker) scan(f *Func, r *reach) error {
 	seen, called := map[*Var]bool{}, map[*Func]bool{}
 	add := func(v *Var) {
@@ -303,7 +303,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 	for _, v := range f.Vars {
 		add(v)
 	}
-	r.apart = f.allocates // what it allocates is free when it returns
+	r.apart = f.allocates // its allocations are freed when it returns
 	below := int64(0)
 	for i := range f.code.uses {
 		u := &f.code.uses[i]
@@ -354,7 +354,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 	return nil
 }
 
-// close ends a set of functions that call each other: each reaches what all do.
+// close ends a set of functions that call each other: each of them reaches the union of all.
 func (l *linker) close(f *Func, r *reach) error {
 	at := len(l.stack) - 1
 	for l.stack[at] != f {

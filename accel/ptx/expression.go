@@ -74,7 +74,7 @@ func (p *parser) size(limit int64) (int64, error) {
 	return int64(c.Imm), nil
 }
 
-// constantNext says whether a constant begins at the current token.
+// constantNext reports whether a constant begins at the current token.
 func (p *parser) constantNext() bool {
 	switch {
 	case p.tok.kind == number || p.tok.is("WARP_SZ") || p.tok.is("(") || p.tok.is("~"):

@@ -192,7 +192,7 @@ func (p *parser) statement() error {
 	return p.instruction()
 }
 
-// lexColon says whether a colon follows the current word.
+// lexColon reports whether a colon follows the current word.
 func (p *parser) lexColon() bool { return p.lex.after() == ':' }
 
 // local reads a directive within a body.

@@ -22,7 +22,7 @@ func (b *Body) Fuse(blocks []Block) {
 	}
 }
 
-// product says whether the instruction is a mul.wide that may as well be computed later.
+// product reports whether the instruction is a mul.wide that may as well be computed later.
 func (in *Inst) product() bool {
 	if in.Op != opMul || !in.Mods.Has(Wide) || in.Type.Size() != 4 || in.Guard != None || in.Args[0].Kind != Register {
 		return false

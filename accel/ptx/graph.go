@@ -16,7 +16,7 @@ var (
 	opBarrier = OpOf("barrier")
 )
 
-// EndsBlock says whether nothing may follow the instruction in its block:
+// EndsBlock reports whether nothing may follow the instruction in its block:
 // branches, calls, ends of threads, and barriers, where threads wait.
 func (in *Inst) EndsBlock() bool {
 	switch in.Op {

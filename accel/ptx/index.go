@@ -67,7 +67,7 @@ func (b *Body) indexedIn(blk *Block, uniform []bool, found []indexed) []indexed 
 	return found
 }
 
-// indexes says whether the instruction adds an index times a number to a uniform base.
+// indexes reports whether the instruction adds an index times a number to a uniform base.
 func (in *Inst) indexes(uniform []bool) bool {
 	if in.Op != opMad || !in.Mods.Has(Wide) || in.Type.Size() != 4 || in.Guard != None {
 		return false
@@ -93,7 +93,7 @@ func (in *Inst) addressArg() (arg int, ok bool) {
 	return arg, o.Kind == Address && o.Var == nil && o.Reg != None
 }
 
-// writes says whether the instruction writes a register.
+// writes reports whether the instruction writes a register.
 func (in *Inst) writes(reg int32) (yes bool) {
 	in.Visit(func(r int32, written bool) { yes = yes || written && r == reg })
 	return yes

@@ -69,7 +69,7 @@ type inliner struct {
 	module map[*Var]*Var // shared and local variables, with their places
 	units  []*Func       // all that are known so far
 	listed map[*Func]bool
-	// indirect says that a function was called by its address, so that all that
+	// indirect reports that a function was called by its address, so that all that
 	// have theirs taken are listed.
 	indirect bool
 	unit     int // being expanded
@@ -274,7 +274,7 @@ func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 	return nil
 }
 
-// returnsTo says whether a call stores a result in the variable.
+// returnsTo reports whether a call stores a result in the variable.
 func (o *Operand) returnsTo(v *Var) bool {
 	return v != nil && slices.ContainsFunc(o.Elems[:o.Returns], func(r Operand) bool { return r.Var == v })
 }

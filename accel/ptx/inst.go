@@ -22,7 +22,7 @@ type Inst struct {
 // None is the absence of a register.
 const None int32 = -1
 
-// OperandKind says what an operand is.
+// OperandKind is the kind of an operand.
 type OperandKind uint8
 
 // Operand kinds.
@@ -32,7 +32,7 @@ const (
 	Float32                 // Imm has the bits
 	Float64                 // Imm has the bits
 	Symbol                  // address of Var plus Imm
-	Special                 // special register, Imm says which
+	Special                 // special register, Imm is its number
 	Address                 // [register + Imm], [variable + Imm] or [Imm]
 	Vector                  // Elems
 	Sink                    // _
@@ -104,7 +104,7 @@ const (
 	One
 	Zero
 	Zero64
-	GridBarrierHi // the address of what the blocks of a cooperative launch meet at
+	GridBarrierHi // the address of the grid barrier of a cooperative launch
 	GridBarrierLo
 )
 
@@ -129,8 +129,8 @@ var specials = map[string]SpecialReg{
 	"%reserved_smem_offset_cap": Zero, "%reserved_smem_offset_0": Zero, "%reserved_smem_offset_1": Zero,
 }
 
-// Registers of the environment, of which the driver ABI gives two a meaning, and
-// of the performance monitor, which say nothing here.
+// Registers of the environment, two of which have a meaning in the driver ABI, and of the performance monitor, which
+// read as zero.
 func init() {
 	for i := range 32 {
 		specials[fmt.Sprintf("%%envreg%d", i)] = Zero
@@ -142,12 +142,12 @@ func init() {
 	}
 }
 
-// Wide says whether the register has 64 bits, not 32.
+// Wide reports whether the register has 64 bits, not 32.
 func (s SpecialReg) Wide() bool {
 	return s == GridID || s == Clock64 || s == GlobalTimer || s == Zero64
 }
 
-// Uniform says whether all threads of a block read the same value at any time.
+// Uniform reports whether all threads of a block read the same value at any time.
 func (s SpecialReg) Uniform() bool {
 	return s >= NTidX && s <= NCtaidZ || s == NSMID || s == GridID || s == DynamicSmem || s == TotalSmem || s == NWarpID || s == SMID || s >= One
 }

@@ -19,7 +19,7 @@ type token struct {
 	line int
 }
 
-// is says whether the token is this punctuation or word.
+// is reports whether the token is this punctuation or word.
 func (t *token) is(s string) bool { return t.text == s && t.kind >= word }
 
 // lexer cuts the source into tokens, one at a time.
@@ -183,7 +183,7 @@ func (l *lexer) after() byte {
 	return l.at(l.pos)
 }
 
-// registerNext says whether a name that is no number follows the current token.
+// registerNext reports whether a name that is no number follows the current token.
 func (l *lexer) registerNext() bool {
 	return letter(l.after()) && !strings.HasPrefix(l.src[l.pos:], "WARP_SZ")
 }

@@ -275,13 +275,13 @@ var modByName = func() map[string]Mod {
 // Mods is a set of modifiers.
 type Mods [(int(numMods) + 63) / 64]uint64
 
-// Has says whether m is in the set.
+// Has reports whether m is in the set.
 func (s *Mods) Has(m Mod) bool { return s[m>>6]>>(m&63)&1 != 0 }
 
 // Add puts m into the set.
 func (s *Mods) Add(m Mod) { s[m>>6] |= 1 << (m & 63) }
 
-// within says whether all of the set are in o.
+// within reports whether all of the set are in o.
 func (s *Mods) within(o *Mods) bool {
 	for i := range s {
 		if s[i]&^o[i] != 0 {
@@ -291,7 +291,7 @@ func (s *Mods) within(o *Mods) bool {
 	return true
 }
 
-// meets says whether any of the set is in o.
+// meets reports whether any of the set is in o.
 func (s *Mods) meets(o *Mods) bool {
 	for i := range s {
 		if s[i]&o[i] != 0 {

@@ -89,7 +89,7 @@ func (p *parser) samplerField(s *Sampler) error {
 	return nil
 }
 
-// opaque says whether an operand names a texture, sampler or surface: a variable of that type, or a handle.
+// opaque reports whether an operand names a texture, sampler or surface: a variable of that type, or a handle.
 func (p *parser) opaque(o *Operand, what Opaque) bool {
 	if o.Var != nil {
 		return o.Var.Opaque == what && o.Imm == 0
@@ -108,7 +108,7 @@ func handleOf(op Op) Opaque {
 
 var opSuld, opSust, opSured, opSuq = OpOf("suld"), OpOf("sust"), OpOf("sured"), OpOf("suq")
 
-// OfSampler says whether a txq asks for what a sampler has, and so may name one.
+// OfSampler reports whether a txq asks for what a sampler has, and so may name one.
 func (s *Mods) OfSampler() bool {
 	for m := QUnnormalized; m <= QAddress2; m++ {
 		if s.Has(m) {

@@ -175,7 +175,7 @@ func (p *parser) callee(in *Inst) error {
 	return nil
 }
 
-// passed says whether an operand of a call can stand for a parameter.
+// passed reports whether an operand of a call can stand for a parameter.
 func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
 	switch o.Kind {
 	case Symbol:

@@ -38,9 +38,9 @@ type parser struct {
 	init  int64 // bytes of initialisers
 	refs  int   // addresses in initialisers
 	funcs int
-	// flush says that the target is so old that f32 is always flushed.
+	// flush is set if the target is so old that f32 is always flushed.
 	flush bool
-	// versioned says that the current object has begun with .version: what doesn't is no PTX.
+	// versioned is set if the current object has begun with .version: other text is not PTX.
 	versioned bool
 	// slab has the operands of the current instruction, stack those of lists that
 	// are being read.
@@ -158,7 +158,7 @@ func (p *parser) directive() error {
 // the rest is read next.
 func (p *parser) split() {
 	if p.tok.kind != word {
-		return // a string's text is not what stands in the source
+		return // a string's text differs from the source
 	}
 	i := strings.IndexByte(p.tok.text[1:], '.')
 	if i < 0 {
@@ -205,9 +205,8 @@ func (p *parser) version() error {
 	return nil
 }
 
-// targets are the architectures that the newest version knows. Text for one
-// that is newer than the device is taken all the same: what it may use beyond
-// is refused instruction by instruction.
+// targets are the architectures of the newest version. Text for one that is newer than the device is accepted all the
+// same: instructions that the device lacks are refused one by one.
 var targets = func() map[string]bool {
 	known := map[string]bool{}
 	for _, n := range strings.Fields("10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 88 89 90 90a " +

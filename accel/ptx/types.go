@@ -54,19 +54,19 @@ func (t Type) String() string { return typeNames[t] }
 // Size is the size in bytes of a register that holds the type; a predicate has none.
 func (t Type) Size() int { return typeSizes[t] }
 
-// Signed says whether the type is a signed integer.
+// Signed reports whether the type is a signed integer.
 func (t Type) Signed() bool { return t >= S8 && t <= S64 }
 
-// Float says whether the type is a floating-point type.
+// Float reports whether the type is a floating-point type.
 func (t Type) Float() bool { return t >= F16 && t <= E5M2x2 }
 
-// Half says whether the type is a float of 16 bits, or a pair of them.
+// Half reports whether the type is a float of 16 bits, or a pair of them.
 func (t Type) Half() bool { return t == F16 || t == F16x2 || t == BF16 || t == BF16x2 }
 
-// Paired says whether the type is a pair of floats.
+// Paired reports whether the type is a pair of floats.
 func (t Type) Paired() bool { return t == F16x2 || t == BF16x2 || t == E4M3x2 || t == E5M2x2 }
 
-// declarable says whether a register or a variable may have the type.
+// declarable reports whether a register or a variable may have the type.
 func (t Type) declarable() bool { return t <= F64 }
 
 var typeByName = func() map[string]Type {

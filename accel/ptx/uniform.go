@@ -58,7 +58,7 @@ func (b *Body) uniform() []bool {
 	return u
 }
 
-// steady says whether the instruction computes the same from the same.
+// steady reports whether the instruction computes the same from the same.
 func (b *Body) steady(in *Inst) bool {
 	if varying[in.Op] || in.Type == Pred || in.Mods.Has(CC) || in.Mods.Vector() > 1 {
 		return false

@@ -82,14 +82,14 @@ func (p *parser) video(in *Inst, o *Operand, written bool) error {
 	return p.read(&plain, 4)
 }
 
-// merges says whether an instruction with four operands uses the last.
+// merges reports whether an instruction with four operands uses the last.
 func (in *Inst) merges() bool {
 	return len(in.Args) < 4 || in.Op == opVmad || in.Args[0].Sel.N > 0 || in.Mods.Has(Add) || in.Mods.Has(Min) || in.Mods.Has(Max)
 }
 
 var opVmad = OpOf("vmad")
 
-// mask says whether the parts name lanes below n, each once, in order.
+// mask reports whether the parts name lanes below n, each once, in order.
 func (s Selector) mask(n int) bool {
 	for i := range int(s.N) {
 		if s.Part(i) >= n || i > 0 && s.Part(i) <= s.Part(i-1) {

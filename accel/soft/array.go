@@ -88,7 +88,7 @@ func (c *Context) NewArray(d accel.ArrayDesc) (accel.Array, cuda.Result) {
 	return a, cuda.Success
 }
 
-// isCube says whether an array can be a cube map, or several if it is layered.
+// isCube reports whether an array can be a cube map, or several if it is layered.
 func isCube(d *accel.ArrayDesc) bool {
 	return d.Width == d.Height && (d.Depth == 6 || d.Flags&arrayLayered != 0 && d.Depth > 0 && d.Depth%6 == 0)
 }
@@ -115,5 +115,5 @@ func (a *Array) box(e *accel.End, w *accel.Copy) (p plane, ok bool) {
 	return p, true
 }
 
-// inside says whether [at, at+n) lies in [0, limit).
+// inside reports whether [at, at+n) lies in [0, limit).
 func inside(at, n, limit uint64) bool { return at <= limit && n <= limit-at }

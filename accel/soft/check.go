@@ -24,8 +24,8 @@ func (d *Device) Check(c accel.Checks) {
 	}
 }
 
-// random returns what chooses the order of the warps of a launch: the launches of a program that makes them one after the other
-// have the same orders with the same seed.
+// random returns the source of the order of the warps of a launch: the launches of a program that makes them one after
+// the other have the same orders with the same seed.
 func (d *Device) random() uint64 {
 	seed := d.checks.seed.Load()
 	if seed == 0 {

@@ -59,5 +59,5 @@ func (d *Device) detachShared(addr uint64) {
 	}
 }
 
-// ReserveCommons says how much device memory the worker's domain has of its own now.
+// ReserveCommons sets the bytes of device memory that the worker's domain has of its own.
 func (d *Device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }

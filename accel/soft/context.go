@@ -10,8 +10,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Context owns what a guest creates on the device. Fields are guarded by the
-// device's mutex where nothing else is said.
+// Context owns the objects that a guest creates on the device. Fields are guarded by the device's mutex unless stated
+// otherwise.
 type Context struct {
 	dev    *Device
 	sticky atomic.Int32 // cuda.Result
@@ -21,11 +21,11 @@ type Context struct {
 	active    streamList // streams with unfinished work
 	calls     map[*hostCall]struct{}
 	freeing   int    // frees that wait for work
-	destroyed func() // what to call when everything has ended
+	destroyed func() // called when everything has ended
 
 	allocations map[uint64]uint64   // address to bytes accounted, also of modules and arrays
 	owned       map[uint64]struct{} // those that the guest may free
-	attached    map[uint64]struct{} // addresses of what other processes share
+	attached    map[uint64]struct{} // addresses of memory shared with other processes
 	modules     map[*Module]struct{}
 	limits      limits
 	heap        atomic.Pointer[lane.Heap] // of kernels, from the first launch on that needs it
@@ -143,7 +143,7 @@ func (c *Context) afterAll(then func(cuda.Result)) {
 	d.submit(n)
 }
 
-// Destroy cancels what has not started, ends what has, frees everything, then calls done.
+// Destroy cancels work that has not started, ends running work, frees everything, then calls done.
 func (c *Context) Destroy(done func()) {
 	d := c.dev
 	d.mu.Lock()
@@ -222,7 +222,7 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	return addr, r
 }
 
-// sort is who uses an allocation.
+// sort is the kind of use of an allocation.
 type sort uint8
 
 const (
@@ -232,7 +232,7 @@ const (
 	internal             // the device itself, at any time
 )
 
-// visible says whether kernels can use it by its address, fixed whether it has to stay on the device.
+// visible reports whether kernels can use it by its address, fixed whether it has to stay on the device.
 func (s sort) visible() bool { return s <= variable }
 func (s sort) fixed() bool   { return s == variable || s == internal }
 
@@ -322,7 +322,7 @@ func (d *Device) giveBack(addr, n uint64) {
 	}
 }
 
-// Free releases what Alloc returned, once all work submitted before has ended, then calls done (which may be nil).
+// Free releases an allocation of Alloc once all work submitted earlier has ended, then calls done (which may be nil).
 func (c *Context) Free(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()

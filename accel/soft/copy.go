@@ -27,8 +27,8 @@ type boxCopy struct {
 	x, y, z             uint64 // how far it has come
 }
 
-// run copies between memories that the planes' now are. It returns true when that is done or cancelled, and false when due
-// says so before: the next call goes on.
+// run copies between the current memories of the planes. It returns true when the copy is complete or cancelled, and
+// false when due returned true before: the next call continues.
 func (b *boxCopy) run(dst, src []byte, cancel *atomic.Bool, due func() bool) (done bool) {
 	width, rows := b.width, b.rows
 	if width == b.dst.pitch && width == b.src.pitch {
@@ -53,7 +53,7 @@ func (b *boxCopy) run(dst, src []byte, cancel *atomic.Bool, due func() bool) (do
 	return true
 }
 
-// work says when copies and fills look round.
+// work determines when copies and fills check for cancellation and due.
 type work struct {
 	cancel *atomic.Bool
 	due    func() bool
@@ -105,14 +105,14 @@ func (c *Context) checkCopy(w *accel.Copy) (b boxCopy, class accel.Class, token 
 		return b, 0, 0, cuda.ErrorInvalidValue
 	}
 	b = boxCopy{dst: dst, src: src, width: w.Width, rows: w.Height, slices: w.Depth}
-	if w.Height == 1 { // one row a slice: the pitch says nothing
+	if w.Height == 1 { // one row per slice: the pitch is unused
 		b.dst.pitch, b.src.pitch = w.Width, w.Width
 	}
 	class, token = copyClass(dstHost, srcHost)
 	return b, class, token, cuda.Success
 }
 
-// copyClass says which engine a copy uses. Between host and host it is the one for copies in.
+// copyClass returns the engine that a copy uses. Copies between host memory use the engine for copies in.
 func copyClass(dstHost, srcHost bool) (accel.Class, engine.Token) {
 	switch {
 	case srcHost:

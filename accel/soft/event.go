@@ -40,7 +40,7 @@ func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
 	n := d.newNode(c, recordNode)
 	n.event, n.done = e, done
 	if e.timed {
-		n.since = d.clock() // it isn't recorded before, even if what it waits for has ended by now
+		n.since = d.clock() // it isn't recorded before, even if its dependencies have ended by now
 	}
 	s.append(n)
 	e.pending = n
@@ -87,8 +87,8 @@ func (e *Event) Synchronize(done func(cuda.Result)) {
 	d.submit(n)
 }
 
-// Time is when the latest record completed. Who has been told that it did may
-// ask before the record has ended here: that takes but a moment more.
+// Time returns when the latest record completed. The caller may have been notified of the completion before the record
+// has ended here, which takes but a moment more.
 func (e *Event) Time() (int64, cuda.Result) {
 	d := e.ctx.dev
 	d.mu.Lock()

@@ -32,7 +32,7 @@ type executor struct {
 	idle, awake   int       // members without a node: those that sleep, and those that are about to look into the queue
 }
 
-// member executes one node after the other on a goroutine, and has what belongs to the node that it executes.
+// member executes one node after the other on a goroutine, and has the resources of the node that it executes.
 type member struct {
 	e       *executor
 	cancel  atomic.Bool // ends the node
@@ -265,7 +265,7 @@ func (e *executor) perform(m *member, n *node) (r cuda.Result) {
 	return e.carryOut(m, n, m.began)
 }
 
-// carryOut does n, whose memory is where it looks for it, with the engine held since then.
+// carryOut executes n, whose memory is resident, with the engine held since then.
 func (e *executor) carryOut(m *member, n *node, since int64) cuda.Result {
 	switch n.kind {
 	case batchNode:

@@ -9,7 +9,7 @@ import (
 // functionNumber counts functions that were loaded.
 var functionNumber atomic.Uint64
 
-// shape is what launches that take about the same time have in common.
+// shape has the properties by which launches of about the same time are grouped.
 type shape struct {
 	function    *function
 	grid, block [3]uint32
@@ -31,7 +31,7 @@ func (s shape) key() uint64 {
 
 func (l *launch) shape() shape { return shape{l.function, l.grid, l.block, l.shared} }
 
-// Predict says how long a launch will hold the compute engine (ns), 0 if one like it was not seen of late.
+// Predict returns for how long a launch will hold the compute engine (ns), 0 if no launch like it was seen recently.
 func (d *Device) Predict(w accel.Work) int64 {
 	var l *accel.Launch
 	switch w := w.(type) {

@@ -16,7 +16,7 @@ import (
 const (
 	// sliceNs is after how long a copy or fill gives the engine back before it goes on.
 	sliceNs = 2_000_000
-	// spendEvery is after how long what a kernel has used is charged while it goes on.
+	// spendEvery is the interval, in ns, at which the time of a running kernel is charged.
 	spendEvery = 2_000_000
 )
 
@@ -27,14 +27,14 @@ type hold struct {
 	open atomic.Uint32 // closed, lone or shared
 	due  atomic.Bool   // the turn of the crew is over: its kernels are to stop
 
-	mu      sync.Mutex // guards what follows; unless the crew is shared, the leader alone uses it while none of its cores runs
+	mu      sync.Mutex // guards the fields below; unless the crew is shared, the leader alone uses it while none of its cores runs
 	crew    []*member  // in the order in which they joined
 	leader  *member    // the member for which the engine was acquired; nil: it has left
 	held    bool       // the engine is held
 	entered bool       // memory stays where it is, see enter
 	got     int64      // when the engine was acquired
 	since   int64      // from when on use is yet to be charged
-	settled int64      // until then kernels keep the engine whose memory had to be moved first: for as long as moving took
+	settled int64      // until then kernels keep the engine whose memory had to be restored first: for as long as the restore took
 
 	changed sync.Cond // members stand, leave or are cancelled, or a pause has ended
 	handing bool      // a member that stands hands the engine on, or acquires it
@@ -48,8 +48,8 @@ const (
 	shared        // they may, and one has tried
 )
 
-// lead acquires the engine for a node, whose member is then the crew. It returns false when the device closes, or the page of the
-// domain is damaged.
+// lead acquires the engine for a node, whose member then forms the crew. It returns false when the device closes, or
+// the page of the domain is damaged.
 func (e *executor) lead(m *member, n *node) bool {
 	since, ok := e.acquire(m, n, false)
 	if ok {
@@ -124,7 +124,7 @@ func (e *executor) tryAcquire(m *member, n *node) bool {
 	return true
 }
 
-// admit lets kernels join a kernel whose memory is where it looks for it.
+// admit lets kernels join a kernel whose memory is resident.
 func (e *executor) admit(n *node) {
 	if n.kind != kernelNode || n.inline || e.most == 1 {
 		return
@@ -211,7 +211,7 @@ func (e *executor) join(m *member, n *node) bool {
 	return true
 }
 
-// leave takes a member off the crew, whose node has ended for now. The last one gives the engine back.
+// leave removes a member from the crew, whose node has ended for now. The last one releases the engine.
 func (e *executor) leave(m *member, n *node) {
 	if open := e.open.Load(); open == shared || open == lone && !e.open.CompareAndSwap(lone, closed) {
 		e.mu.Lock()
@@ -263,7 +263,7 @@ func (e *executor) pay(now int64, part bool) {
 	if part || n.tells || n.more {
 		n.tell(u)
 	} else {
-		n.add(u) // which Done tells of
+		n.add(u) // which Done reports
 	}
 	e.since = now
 }
@@ -281,15 +281,15 @@ func (e *executor) release(end int64, part bool) int64 {
 	return end
 }
 
-// alert has members whose kernels stand look whether these are cancelled.
+// alert makes members whose kernels are stopped check whether these are cancelled.
 func (e *executor) alert() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.changed.Broadcast()
 }
 
-// yield reports whether a kernel of the crew is to stop, and charges what the crew has used meanwhile. The kernels' cores call
-// it, at any time.
+// yield reports whether a kernel of the crew is to stop, and charges the time that the crew has used meanwhile. The
+// kernels' cores call it, at any time.
 func (m *member) yield() bool {
 	e := m.e
 	if e.due.Load() {
@@ -310,7 +310,7 @@ func (m *member) yield() bool {
 		e.due.Store(true) // the pause at the end of the turn can't be over: this core has not stopped
 		return true
 	}
-	if spends { // what kept kernels from joining may be over
+	if spends { // the condition that kept kernels from joining may be over
 		e.recruit()
 	}
 	return false

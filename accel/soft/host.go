@@ -22,8 +22,8 @@ func (c *Context) hostFunc(s *Stream, w *accel.HostFunc, done accel.Done) cuda.R
 	return cuda.Success
 }
 
-// callHost tells the guest that its function is due. It returns true if that
-// has become pointless, and the node is to end at once.
+// callHost notifies the guest that its function is due. It returns true if that has become pointless, and the node is
+// to end at once.
 func (d *Device) callHost(n *node, r cuda.Result) bool {
 	c := n.ctx
 	call := &hostCall{n: n}

@@ -9,10 +9,10 @@ import (
 	"pegasus/cuda"
 )
 
-// binaryVersion is what functions say that they were compiled for.
+// binaryVersion is the version that functions report to be compiled for.
 const binaryVersion = 10*capabilityMajor + capabilityMinor
 
-// layoutFunction describes a kernel, with values as cuFuncGetAttribute wants them.
+// layoutFunction returns the description of a kernel, with the values of cuFuncGetAttribute.
 func layoutFunction(f *ptx.Func) cuda.FunctionLayout {
 	l := cuda.FunctionLayout{
 		Name:          f.Name,

@@ -11,8 +11,8 @@ import (
 
 var _ accel.Lender = (*Device)(nil)
 
-// Lend lets other processes have a part in an allocation. What may leave the device can't be lent: others would find
-// something else in its place.
+// Lend shares an allocation with other processes. Allocations that can be evicted can't be lent: the importers would
+// access other contents in their place.
 func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) (id uint32, at, n uint64, r cuda.Result) {
 	if d.residence != nil {
 		return 0, 0, 0, cuda.ErrorNotSupported
@@ -39,7 +39,7 @@ func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) 
 	return to.ID, at, n, cuda.Success
 }
 
-// stillLook is how often still looks. Nothing tells it, since few ever want to know.
+// stillLook is the polling interval of still. It has no notification, since it is rarely called.
 const stillLook = 100 * time.Microsecond
 
 // still waits until nothing uses memory: all that was submitted has ended, and nothing is being freed. The caller submits nothing

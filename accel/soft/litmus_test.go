@@ -76,7 +76,7 @@ func (l *litmus) ordered(j int, earlier []int) bool {
 	return true
 }
 
-// may says whether operation j, the latest, may read from and write to buffers (-1: none).
+// may reports whether operation j, the latest, may read from and write to buffers (-1: none).
 // It notes that it does, or takes the operation back.
 func (l *litmus) may(j, from, to int) bool {
 	if !l.safe(j, from, to) {

@@ -33,7 +33,7 @@ func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
 	return m, log, cuda.Success
 }
 
-// Inspect says what an image offers, as LoadModule would, but places nothing.
+// Inspect returns the layout that LoadModule would return, without placing anything in memory.
 func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 	objects, purpose, log, r := readImage(image)
 	if r != cuda.Success {
@@ -57,7 +57,7 @@ func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result)
 	return l, "", cuda.Success
 }
 
-// readImage finds the objects of PTX text in an image, which is hostile, and what is to be done with them.
+// readImage returns the objects of PTX text in an image, which is hostile, and the purpose of the load.
 func readImage(image []byte) (objects []ptx.Object, p linked.Purpose, log string, r cuda.Result) {
 	text, _, _ := bytes.Cut(image, []byte{0})
 	switch {
@@ -78,7 +78,7 @@ func readImage(image []byte) (objects []ptx.Object, p linked.Purpose, log string
 	return []ptx.Object{{Text: text}}, linked.ToLoad, "", cuda.Success
 }
 
-// looksLikeText says whether an image begins with printable characters.
+// looksLikeText reports whether an image begins with printable characters.
 func looksLikeText(image []byte) bool {
 	for _, b := range image[:min(len(image), 16)] {
 		if b != '\t' && b != '\n' && b != '\r' && (b < ' ' || b > '~') {
@@ -154,7 +154,7 @@ func (m *Module) tryKernel(k *lane.Kernel, l *cuda.FunctionLayout) *ptx.Error {
 	return refusal
 }
 
-// maxRefusals bounds what the log of a module says of kernels that can't be launched.
+// maxRefusals bounds the part of a module's log on kernels that can't be launched.
 const maxRefusals = 4 << 10
 
 var kinds = [...]cuda.GlobalKind{ptx.TexRef: cuda.GlobalTexture, ptx.SamplerRef: cuda.GlobalSampler, ptx.SurfRef: cuda.GlobalSurface}

@@ -25,7 +25,7 @@ type mappedMemory struct {
 	once sync.Once
 }
 
-// placeless are numbers by which the residence knows such memory: no addresses of any space.
+// placeless numbers identify such memory in package residence; they are no addresses of any space.
 var placeless atomic.Uint64
 
 const firstPlaceless = 1 << 62
@@ -142,12 +142,12 @@ func (d *Device) Unmap(at, n uint64) cuda.Result {
 	return d.rangeResult("unmap device memory", d.space.Unmap(at, n))
 }
 
-// SetAccess says what work may do with whole mappings.
+// SetAccess sets the access of work to whole mappings.
 func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
 	return d.rangeResult("protect device memory", d.space.Protect(at, n, a))
 }
 
-// rangeResult is what a guest is told of an error, and the log of one that is the host's.
+// rangeResult returns the result for the guest of an error, and logs a host error.
 func (d *Device) rangeResult(what string, err error) cuda.Result {
 	switch {
 	case err == nil:

@@ -13,7 +13,7 @@ type Module struct {
 	memory    []uint64 // addresses of its variables' allocations
 
 	references map[uint64]ptx.Opaque // to textures and surfaces, by address
-	bound      map[uint64]*Texture   // what they stand for; never changed, only replaced
+	bound      map[uint64]*Texture   // the textures of the references; never changed, only replaced
 
 	image    uint64 // its number, for the profile
 	unloaded bool
@@ -30,10 +30,10 @@ type function struct {
 	code     code
 	image    uint64     // number of the module, for the profile
 	refusal  *ptx.Error // why it can't be launched, or nil
-	told     bool       // the program was told why it can't be compiled
+	told     bool       // the program has received the reason why it can't be compiled
 }
 
-// Layout says what the module offers.
+// Layout returns the module's layout.
 func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
 
 // Unload releases the module once the work submitted before has ended.

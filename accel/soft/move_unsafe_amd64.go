@@ -14,11 +14,9 @@ func movsb(dst, src *byte, n uint64)
 // movsbLeast is from where on movsb is at least as fast as copy.
 const movsbLeast = 4 << 10
 
-// move copies src to dst, which are of one length. The runtime's copy writes past
-// the caches from 1 MiB on, as suits memory that nobody reads soon, and is slower
-// by a third where source and target are in the caches; what the processor does
-// by itself for a string of bytes is as fast as any copy at all sizes, but where
-// places alias.
+// move copies src to dst, which have the same length. From 1 MiB on the runtime's copy uses non-temporal stores, which
+// suits memory that is not read soon, and is slower by a third when source and target are in the caches; the
+// processor's string move is as fast as any copy at all sizes, except when addresses alias.
 func move(dst, src []byte) {
 	switch {
 	case len(dst) < movsbLeast || !cpu.X86.HasERMS:
@@ -37,7 +35,7 @@ func move(dst, src []byte) {
 // aliasPiece is how much copy moves in a loop of vectors, within the caches.
 const aliasPiece = 2 << 10
 
-// aliases says whether dst is less than 32 bytes ahead of src within a page: AMD's
+// aliases reports whether dst is less than 32 bytes ahead of src within a page: AMD's
 // Zen 3 then moves a string a byte at a time, at a tenth of the speed. Copies in
 // pieces are as fast as ever when the last goes first.
 func aliases(dst, src []byte) bool {

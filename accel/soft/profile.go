@@ -15,7 +15,7 @@ import (
 	"pegasus/accel/soft/lane"
 )
 
-// profile accounts for what kernels do, once somebody has asked for it.
+// profile collects the costs of kernels, from the call of Profile on.
 type profile struct {
 	on atomic.Bool
 
@@ -26,7 +26,7 @@ type profile struct {
 	kept    int               // bytes of sources
 }
 
-// kernelName tells kernels apart, also after their modules have gone.
+// kernelName identifies a kernel, also after its module was unloaded.
 type kernelName struct {
 	name  string
 	image uint64
@@ -39,7 +39,7 @@ type kernelProfile struct {
 	lines    lane.Profile
 }
 
-// Bounds on what is kept, and on what is told.
+// Bounds on the collected data, and on the report.
 const (
 	maxProfiles   = 64
 	maxSources    = 32 << 20
@@ -49,7 +49,7 @@ const (
 	detailKernels = 5
 )
 
-// Profile begins to account for what kernels do.
+// Profile starts profiling kernels.
 func (d *Device) Profile() {
 	p := &d.profile
 	p.mu.Lock()
@@ -62,8 +62,8 @@ func (d *Device) Profile() {
 
 var imageSeed = maphash.MakeSeed()
 
-// remember keeps the text of a module that is being loaded, and returns its
-// number. Of several objects none is kept: a line does not say whose it is.
+// remember keeps the text of a module that is being loaded, and returns its number. The text of several objects is not
+// kept: a line number does not identify its object.
 func (p *profile) remember(image []byte, objects []ptx.Object) (number uint64) {
 	if !p.on.Load() {
 		return 0
@@ -98,7 +98,7 @@ func (p *profile) of(f *function) *kernelProfile {
 	return k
 }
 
-// gather is where the engine adds what lines cost.
+// gather returns the lane profile that collects the costs of the kernel's lines.
 func (k *kernelProfile) gather() *lane.Profile {
 	if k == nil || k.name == "" {
 		return nil
@@ -117,7 +117,7 @@ func (p *profile) launched(k *kernelProfile, ns int64) {
 	k.time += time.Duration(ns)
 }
 
-// Report says what kernels have cost since Profile was called.
+// Report returns the costs of kernels since Profile was called.
 func (d *Device) Report() string {
 	p := &d.profile
 	p.mu.Lock()
@@ -145,7 +145,7 @@ func (d *Device) Report() string {
 	return b.String()
 }
 
-// tell lists a kernel's hottest lines.
+// tell writes a kernel's hottest lines.
 func (k *kernelProfile) tell(b io.Writer, source []byte) {
 	all := k.lines.Lines()
 	total := time.Duration(0)

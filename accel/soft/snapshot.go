@@ -23,8 +23,8 @@ func (d *Device) Snapshot() cuda.Device {
 	return s
 }
 
-// Describe is the description of an accelerator with that name, cores and
-// memory; mapped says that kernels can use host memory at the guest's addresses.
+// Describe returns the description of an accelerator with that name, cores and memory; mapped reports that kernels can
+// use host memory at the guest's addresses.
 func Describe(name string, cores int, memory uint64, mapped bool) cuda.Device {
 	sum := sha256.Sum256([]byte("pegasus software accelerator " + name))
 	dev := cuda.Device{TotalMem: memory, Attributes: attributes(cores, mapped)}
@@ -43,7 +43,7 @@ func Describe(name string, cores int, memory uint64, mapped bool) cuda.Device {
 	return dev
 }
 
-// attributes answers all attribute queries; what is not listed is 0: absent.
+// attributes returns the values of all attributes; those not listed are 0: absent.
 func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 	a = [cuda.NumAttributes]int32{
 		cuda.AttributeMaxThreadsPerBlock:        maxBlockThreads,

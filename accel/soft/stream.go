@@ -60,17 +60,17 @@ func (s *Stream) order(n *node) {
 	}
 }
 
-// idle says that work submitted now would wait for nothing. d.mu is held.
+// idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool {
 	return s.behind(func(n *node) bool { return n == nil })
 }
 
-// ending says that nothing but what is just being told keeps the stream from being idle. d.mu is held.
+// ending reports whether the stream would be idle but for nodes whose callbacks are running. d.mu is held.
 func (s *Stream) ending() bool {
 	return s.behind(func(n *node) bool { return n == nil || n.telling.Load() })
 }
 
-// behind says that all that work submitted now would wait for is so. d.mu is held.
+// behind reports whether so holds for all nodes that work submitted now would wait for. d.mu is held.
 func (s *Stream) behind(so func(*node) bool) bool {
 	if !s.legacy {
 		return so(s.last) && (!s.blocking || so(s.ctx.legacy.last))
@@ -83,8 +83,8 @@ func (s *Stream) behind(so func(*node) bool) bool {
 	return true
 }
 
-// Query is cuda.Success when all work of the stream has ended, else
-// cuda.ErrorNotReady. As for Event.Time, who has been told of the end is not too early.
+// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady. As for Event.Time, a call
+// after the end was reported returns cuda.Success.
 func (s *Stream) Query() cuda.Result {
 	d := s.ctx.dev
 	d.mu.Lock()

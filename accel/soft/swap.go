@@ -8,7 +8,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Share is what a worker's domain was promised of the device memory.
+// Share is the guaranteed part of the device memory of a worker's domain.
 type Share struct {
 	Domain    string
 	Guarantee uint64 // bytes that others can't take; 0: none

@@ -8,9 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// text is what a context's kernels have printed and nobody has read yet: a ring
-// of records in device memory, which counts against the quota as on any device.
-// When it is full the oldest records make room for new ones.
+// text is the unread output of a context's kernels: a ring of records in device memory, which counts against the quota
+// as on any device. When it is full, new records overwrite the oldest.
 type text struct {
 	stdout, stderr textFile
 	onText         func(waits bool)
@@ -39,10 +38,10 @@ func (t *text) init() {
 	t.onText = func(bool) {}
 }
 
-// OnText sets what is called when text begins or ceases to wait.
+// OnText sets the callback that reports when output becomes available, or is used up.
 func (c *Context) OnText(f func(waits bool)) { c.text.onText = f }
 
-// MayTell says whether a kernel was launched that prints or asserts.
+// MayTell reports whether a kernel was launched that prints or asserts.
 func (c *Context) MayTell() bool { return c.text.inUse() }
 
 func (t *text) inUse() bool {
@@ -51,8 +50,7 @@ func (t *text) inUse() bool {
 	return t.made
 }
 
-// makeText allocates the ring, unless that was done. Without memory for it
-// kernels run all the same, and what they print is lost.
+// makeText allocates the ring, unless that was done. Without memory for it kernels still run, and their output is lost.
 func (c *Context) makeText() {
 	t := &c.text
 	if t.inUse() {

@@ -11,7 +11,7 @@ import (
 
 const textureAlign = 512 // attribute 14
 
-// Texture is a texture or surface object: what kernels of its context see under a handle.
+// Texture is a texture or surface object, which kernels of its context access by a handle.
 type Texture struct {
 	ctx    *Context
 	handle uint64
@@ -96,7 +96,7 @@ const (
 	textureSeamless       = 0x40 // filter across the edges of a cube
 )
 
-// lane is the texture as the lane engine wants it; it checks once more that all elements lie in the memory.
+// lane returns the texture in the form of the lane engine; it checks once more that all elements lie in the memory.
 func (t *Texture) lane() *lane.Texture {
 	d := &t.desc
 	never := d.Format == formatU32 || d.Format == formatS32 || d.Format == formatFloat || d.Format == formatHalf // read as 0…1

@@ -12,11 +12,11 @@ import (
 
 var _ accel.Valuer = (*Device)(nil)
 
-// HasValues says that words of 4 and 8 bytes can be waited for, in any way.
+// HasValues reports that words of 4 and 8 bytes are supported, with all conditions.
 func (d *Device) HasValues() (bits int, nor bool) { return 64, true }
 
-// writeValue is a copy of a word, by the engine for what comes in: a kernel may be waiting for it. A copy of
-// 4 or 8 bytes that are aligned is one store.
+// writeValue copies a word, on the engine for copies in: a kernel may be waiting for it. A copy of 4 or 8 aligned bytes
+// is one store.
 func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {
 	if !wordAt(w.Address, w.Bytes) {
 		return cuda.ErrorInvalidValue
@@ -30,7 +30,7 @@ func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cu
 
 func wordAt(addr uint64, n uint32) bool { return (n == 4 || n == 8) && addr%uint64(n) == 0 }
 
-// waitValue holds the stream as a host function would, until somebody who looks has seen the value.
+// waitValue holds the stream as a host function would, until the poll has seen the value.
 func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda.Result {
 	if !wordAt(w.Address, w.Bytes) || w.Condition > accel.NorBit || c.dev.space.Slice(w.Address, uint64(w.Bytes)) == nil {
 		return cuda.ErrorInvalidValue
@@ -52,8 +52,8 @@ type valueWait struct {
 	finished func()
 }
 
-// values are those that are waited for. Anybody may write them, kernels and the guest's processors included, so
-// somebody has to look: a goroutine that is there while there are any, and looks the less often the longer nothing happened.
+// values are the pending waits for values. Kernels and the guest's processors, among others, may write the words, so
+// they are polled: by a goroutine that runs while there are any, at intervals that grow while nothing happens.
 type values struct {
 	mu  sync.Mutex
 	all []valueWait
@@ -88,7 +88,7 @@ func (d *Device) watchValues() {
 	}
 }
 
-// lookAtValues lets the streams go on whose values have come.
+// lookAtValues polls once, and releases the streams whose conditions are met.
 func (d *Device) lookAtValues() (seen bool, left int) {
 	v := &d.values
 	v.mu.Lock()
@@ -113,8 +113,8 @@ func (d *Device) lookAtValues() (seen bool, left int) {
 	return len(over) > 0, left
 }
 
-// valueSeen says whether a stream need not wait any longer: its value has come, or its context has failed,
-// as it does when there is no memory any more.
+// valueSeen reports whether a stream's wait is over: its condition is met, or its context has failed, as it does when
+// its memory is gone.
 func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	if v.c.Err() != cuda.Success {
 		return true

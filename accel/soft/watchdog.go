@@ -9,10 +9,10 @@ import (
 	"pegasus/accel/soft/lane"
 )
 
-// watchdog ends kernels that compute for too long. What counts is processor time: a kernel that gets no processor, or waits for
-// its domain's turn, is not endless for that. It is measured from when a kernel has been there for a while on.
+// watchdog ends kernels that compute for too long. It measures processor time: a kernel that gets no processor, or
+// waits for its domain's turn, is not endless for that. The measurement begins once a kernel has run for a while.
 //
-// Its timer is not touched for each kernel: it is armed by the first, and looks, when it fires, since when one runs.
+// Its timer is not touched for each kernel: it is armed by the first, and when it fires it checks since when one runs.
 type watchdog struct {
 	dev   *Device
 	limit atomic.Int64
@@ -22,13 +22,13 @@ type watchdog struct {
 	timer *time.Timer
 }
 
-// watched is a member's kernel as the watchdog knows it.
+// watched is the watchdog's record of a member's kernel.
 type watched struct {
 	since atomic.Int64 // when it began, 0 if none runs
 	meter lane.Meter   // of its cores
 }
 
-// unmeasured is for what part of its limit, one in so many, a kernel runs before it is measured.
+// unmeasured is the divisor that gives the part of its limit for which a kernel runs before it is measured.
 const unmeasured = 16
 
 func (w *watchdog) init(d *Device) {
@@ -134,7 +134,7 @@ func (w *watchdog) expire() {
 		}
 	}
 	d.mu.Unlock()
-	if hit { // a kernel's end tells where it was; one that doesn't end is no reason to wait
+	if hit { // the end of a kernel reports its position; one that doesn't end is no reason to wait
 		e.alert()
 		time.AfterFunc(endPatience, d.timedOut)
 	}
@@ -143,7 +143,7 @@ func (w *watchdog) expire() {
 // endPatience is how long a kernel that was cancelled may take to end.
 const endPatience = 500 * time.Millisecond
 
-// timedOut tells that work has to be ended because it computed for too long.
+// timedOut reports that work has to be ended because it computed for too long.
 func (d *Device) timedOut() {
 	if d.config.OnTimeout != nil {
 		d.config.OnTimeout()

@@ -18,7 +18,7 @@ type (
 	GraphExec = C.CUgraphExec
 )
 
-// CanCapture says whether the driver can make graphs of what is given to a stream: from CUDA 11.4 on.
+// CanCapture reports whether the driver can make graphs of what is given to a stream: from CUDA 11.4 on.
 func CanCapture() bool {
 	for _, name := range []string{"cuStreamUpdateCaptureDependencies", "cuGraphInstantiateWithFlags", "cuGraphAddEmptyNode"} {
 		if !Has(name) {

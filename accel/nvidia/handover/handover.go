@@ -1,9 +1,9 @@
-// Package handover passes descriptors of device memory between the workers of a domain, each of which has one part of it
-// by a driver of its own. accel/nvidia uses it.
+// Package handover passes file descriptors of device memory between the workers of a domain, each of which exports its
+// memory through its own driver instance. accel/nvidia uses it.
 //
-// A worker that offers some listens at a socket that has a name and no file, so no daemon has to be there. The name is no
-// secret: who connects has to be of the same user as the worker, which no other domain's is where the daemon is
-// root, and to say the tag of what he wants, which nobody can guess.
+// A worker that exports memory listens at a socket in the abstract namespace, with a name and no file, so no daemon has
+// to be running. The name is no secret: a peer must have the same user as the worker, which no other domain has if the
+// daemon is root, and must send the tag of the memory, which can't be guessed.
 package handover
 
 import (
@@ -22,13 +22,13 @@ import (
 	"pegasus/accel"
 )
 
-// Gift says what of some memory is meant.
+// Gift describes the exported part of some memory.
 type Gift struct {
 	Whole     uint64 // bytes of the memory
-	At, Bytes uint64 // of what of it is given
+	At, Bytes uint64 // the exported part
 }
 
-// Offers are what a process offers. The zero value offers nothing.
+// Offers are the exports of a process. The zero value exports nothing.
 type Offers struct {
 	mu       sync.Mutex
 	all      map[uint64]offer // by tag
@@ -49,8 +49,9 @@ func address(id uint32) *net.UnixAddr {
 	return &net.UnixAddr{Name: fmt.Sprintf("@pegasus-gifts-%08x", id), Net: "unixpacket"}
 }
 
-// Add offers a gift of the memory that the caller knows by a number, and says by what ticket others get it: the same one for the
-// same gift. export makes a descriptor of the memory for each of them; it is called from another goroutine, and not after Forget.
+// Add exports a part of the memory that the caller identifies by a number, and returns the ticket by which others
+// import it: the same one for the same part. export creates a descriptor of the memory for each importer; it is called
+// from another goroutine, and not after Forget.
 func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +68,8 @@ func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *
 	return t, nil
 }
 
-// AddTagged offers a gift by a tag that all who offer the same one agree on, and that nobody else can know.
+// AddTagged exports a part of memory by a tag that all exporters of the same memory agree on, and that no other process
+// can guess.
 func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +101,7 @@ func (o *Offers) Close() {
 	}
 }
 
-// begin makes what is there from the first offer on. o.mu is held.
+// begin creates the socket and the table at the first export. o.mu is held.
 func (o *Offers) begin(log *slog.Logger) error {
 	if o.listener != nil {
 		return nil
@@ -140,7 +142,7 @@ func (o *Offers) serve(l *net.UnixListener, log *slog.Logger) {
 	}
 }
 
-// answer sends who asks the descriptor of what he names.
+// answer sends the file descriptor of the memory identified by the request's tag.
 func (o *Offers) answer(c *net.UnixConn) error {
 	if err := greet(c); err != nil {
 		return err
@@ -186,7 +188,7 @@ func read(b []byte) (g Gift, err error) {
 	return g, nil
 }
 
-// Fetch asks another process for what it offers. The descriptor is the caller's.
+// Fetch requests memory that another process exports. The caller owns the descriptor.
 func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
 	c, err := net.DialUnix("unixpacket", nil, address(t.ID))
 	if err != nil {
@@ -229,7 +231,7 @@ func descriptor(oob []byte) (int, error) {
 	return fds[0], nil
 }
 
-// greet makes sure that who is at the other end is of the same user, and doesn't let us wait for long.
+// greet checks that the peer has the same user, and sets a deadline for the connection.
 func greet(c *net.UnixConn) error {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err

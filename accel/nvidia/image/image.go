@@ -5,7 +5,7 @@
 // Images are the guest's, and hostile.
 package image
 
-// LooksLikeText says whether an image begins with printable characters.
+// LooksLikeText reports whether an image begins with printable characters.
 func LooksLikeText(image []byte) bool {
 	for _, b := range image[:min(len(image), 16)] {
 		if b != '\t' && b != '\n' && b != '\r' && (b < ' ' || b > '~') {

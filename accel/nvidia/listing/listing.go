@@ -1,5 +1,5 @@
-// Package listing is what pegasus-nvidia says of the devices that there are, to the
-// daemon and the pegasus command, which have no C library in them.
+// Package listing defines the description of devices that pegasus-nvidia returns to the daemon and the pegasus command,
+// which contain no C library.
 package listing
 
 import (
@@ -21,22 +21,22 @@ type Device struct {
 	Name       string `json:"name"`
 	UUID       string `json:"uuid"`
 	Memory     uint64 `json:"memory"`
-	Version    int    `json:"cuda"` // the newest that the driver knows: 1000*major + 10*minor
+	Version    int    `json:"cuda"` // the newest that the driver supports: 1000*major + 10*minor
 	Capability string `json:"capability"`
 	Units      int    `json:"multiprocessors"`
 	Clock      int    `json:"clock_khz"`
 	Maps       bool   `json:"maps_memory"` // under addresses that can be chosen
 
-	// What NVIDIA's library for tools that watch says, where there is one; else zeros.
+	// Values from NVIDIA's monitoring library, if it is installed; else zeros.
 	Link uint64 `json:"link_bytes_per_s,omitempty"` // to or from the host, at most
-	Used uint64 `json:"memory_used,omitempty"`      // now, by anybody
+	Used uint64 `json:"memory_used,omitempty"`      // now, by all processes
 	Busy int    `json:"busy_percent,omitempty"`     // of the last moments
 }
 
-// Program is what has the driver's library in it.
+// Program is the program that loads the driver's library.
 const Program = "pegasus-nvidia"
 
-// Find is its path: beside this program, else as the shell would find it.
+// Find returns the path of Program: beside this program, else as the shell would find it.
 func Find() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path := filepath.Join(filepath.Dir(self), Program); isFile(path) {
@@ -58,21 +58,21 @@ func isFile(path string) bool {
 // Patience is how long the driver may take to start: without a persistent one it first wakes the devices.
 const Patience = 60 * time.Second
 
-// Ask asks a driver, "" for the system's, which devices it has. The error is one line.
+// Ask returns the devices that a driver reports; library "" is the system's. The error is one line.
 func Ask(program, library string) (all []Device, err error) {
 	err = ask(&all, program, "list", "--library", library)
 	return all, err
 }
 
-// Switching is what changing between two processes costs on a device, how much of its memory a process's context takes, and how
-// much nobody had before.
+// Switching contains the cost of a switch between two processes on a device, the bytes of its memory that a process's
+// context takes, and the bytes that were unused before.
 type Switching struct {
 	Cost    time.Duration `json:"cost_ns"`
 	Context uint64        `json:"context_bytes"`
 	Unused  uint64        `json:"unused_bytes"`
 }
 
-// AskSwitching measures that. Nobody else may be using the device.
+// AskSwitching measures a device's Switching. No other process may be using the device.
 func AskSwitching(program, library, device string) (s Switching, err error) {
 	err = ask(&s, program, "switching", "--library", library, "--device", device)
 	return s, err

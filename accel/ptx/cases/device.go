@@ -138,7 +138,7 @@ func (r *Comparison) add(c *Case, result int, buffers [][]byte) {
 	}
 }
 
-// mayDiffer says whether two devices may give different bits.
+// mayDiffer reports whether two devices may give different bits.
 func (c *Case) mayDiffer() bool {
 	return c.open || strings.Contains(c.Tested, ".approx") || strings.Contains(c.Tested, ".full")
 }

@@ -8,7 +8,7 @@ package engine
 // change it, its words need not agree.
 const mendAfter = 50e6
 
-// damage is what Mend has seen of a queue.
+// damage is the state of a queue that Mend has observed.
 type damage struct {
 	ticket uint64 // that was served
 	since  int64  // 0: none is seen

@@ -14,7 +14,7 @@ const (
 	memorySize  = (int(unsafe.Sizeof(memoryLayout{})) + 4095) &^ 4095
 )
 
-// newMemfd makes a zeroed memfd whose length can't change any more.
+// newMemfd creates a zeroed memfd whose length is sealed.
 func newMemfd(name string, size int) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -102,7 +102,7 @@ func mapMemory(fd int) (*Memory, error) {
 	return m, nil
 }
 
-// Close unmaps the page. Nobody may use it, or a Worker of it, any more.
+// Close unmaps the page. Neither it nor a Worker of it may be in use any more.
 func (e *Engines) Close() error {
 	e.l = nil
 	err := unix.Munmap(e.mem)
@@ -112,7 +112,7 @@ func (e *Engines) Close() error {
 	return err
 }
 
-// Close unmaps the page. Nobody may use it, or a Worker of it, any more.
+// Close unmaps the page. Neither it nor a Worker of it may be in use any more.
 func (m *Memory) Close() error {
 	m.l = nil
 	return firstError(unix.Munmap(m.mem), unix.Close(m.fd))

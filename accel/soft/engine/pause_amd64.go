@@ -1,4 +1,4 @@
 package engine
 
-// pause tells the core that the thread is spinning.
+// pause executes the processor's spin-wait hint.
 func pause()

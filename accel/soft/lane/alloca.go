@@ -2,14 +2,13 @@ package lane
 
 import "pegasus/accel/ptx"
 
-// What alloca allocates is taken from the end of a thread's local memory, towards the
-// frames of its calls. A row counts the bytes; a call keeps the count, so that what
-// a function has allocated is free when it has returned.
+// alloca allocates from the end of a thread's local memory, towards the frames of its calls. A row counts the bytes; a
+// call saves the count, so that a function's allocations are freed when it returns.
 
-// leastAlign is how alloca aligns if nothing is said.
+// leastAlign is the default alignment of alloca.
 const leastAlign = 8
 
-// allocates says whether a kernel or what it calls may use alloca.
+// allocates reports whether a kernel, or a function that it calls, may use alloca.
 func allocates(b *ptx.Body) bool {
 	for i := range b.Insts {
 		if b.Insts[i].Op == opAlloca {
@@ -86,7 +85,7 @@ func runStackrestore(g *group, in *instr) {
 	}
 }
 
-// room says whether n bytes of frames leave what the running threads have allocated alone.
+// room reports whether n bytes of frames leave the running threads' allocations untouched.
 func (g *group) room(n int) bool {
 	used := g.w.prog.taken
 	if used.kind == nowhere {

@@ -127,7 +127,7 @@ func cos32(x float32) float32 {
 	return canonF32(float32(math.Cos(float64(x))))
 }
 
-// near says whether sinNear and cosNear are good for x.
+// near reports whether sinNear and cosNear are accurate for x.
 func near(x float32) bool { return x > -0x1p28 && x < 0x1p28 }
 
 func sinNear(x float32) float32 { return quarter(float64(x), 0) }

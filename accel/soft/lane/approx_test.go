@@ -47,7 +47,7 @@ func reduced(x float64) float64 {
 	return r
 }
 
-// check says whether got is as near to the exact result for x as it must be.
+// check reports whether got is as near to the exact result for x as it must be.
 func (a *approximation) check(x, got float32) bool {
 	if a.flushed {
 		x = ftz32(x)

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// runAdd is runAtomic of integers that are added, which is what most programs count with.
+// runAdd is runAtomic for the addition of integers, the usual way to count.
 func runAdd[T uint32 | uint64](g *group, in *instr) {
 	g.spun = g.spun || in.spin
 	ap, step := g.addresses(in)
@@ -26,7 +26,7 @@ func runAdd[T uint32 | uint64](g *group, in *instr) {
 	}
 }
 
-// addOne adds what all active lanes bring to one place. Each gets what the ones before it left there.
+// addOne adds the operands of all active lanes to one word. Each lane gets the word's value after the lanes before it.
 func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
 	bp, bs := g.row(in.b)
 	d, _ := g.row(in.d)
@@ -93,7 +93,7 @@ func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 	}
 }
 
-// plus adds to a word, which others may do at the same time if it is shared, and returns what was there.
+// plus adds to a word, atomically if share is set, and returns the previous value.
 func plus[T uint32 | uint64](p *T, v T, share bool) T {
 	if !share {
 		old := *p

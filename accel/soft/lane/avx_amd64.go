@@ -2,8 +2,8 @@ package lane
 
 import "golang.org/x/sys/cpu"
 
-// vectorLevel is what the processor has: 1 for AVX2, 2 for what AVX-512 has since
-// Ice Lake and Zen 4.
+// vectorLevel returns the vector support of the processor: 1 for AVX2, 2 for the AVX-512 extensions since Ice Lake and
+// Zen 4.
 func vectorLevel() int {
 	switch {
 	case !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:

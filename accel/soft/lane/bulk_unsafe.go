@@ -7,14 +7,14 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// bulkUnit is what sizes and addresses of bulk copies are multiples of, in bytes.
+// bulkUnit is the granularity of sizes and addresses of bulk copies, in bytes.
 const bulkUnit = 16
 
 // bytesAsOne is how many bytes are copied or cleared in the time of a common instruction.
 const bytesAsOne = 512
 
-// bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is done at once; who waits
-// for it at an mbarrier finds there that its bytes have come.
+// bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is executed at once; a thread that waits for it at an mbarrier
+// finds that its bytes have come.
 type bulkCopy struct {
 	from, bar *instr // ways to read and to find the mbarrier, or nil
 	size      place
@@ -54,7 +54,7 @@ func (l *lowerer) bulk(in *ptx.Inst) {
 	l.emit(c)
 }
 
-// reduction is what red and its like do to an element.
+// reduction returns the operation of red and its like on an element.
 func (l *lowerer) reduction(in *ptx.Inst, shared bool) *atomicOp {
 	a := atomicOf(in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Add), in.Type, shared)
 	if a == nil {
@@ -110,14 +110,14 @@ func copyMasked(to, from []byte, m uint32) {
 	}
 }
 
-// completed tells an mbarrier that bytes have come. It says false after a fault.
+// completed records at an mbarrier that bytes have come. It returns false after a fault.
 func (g *group) completed(bar *instr, lane int, bytes int64) bool {
 	m := g.mbarrier(bar, lane)
 	return m != nil && g.arriveAt(bar, m, lane, 0, -bytes, false)
 }
 
-// stretch is n bytes of memory, all of one allocation, from a thread's address on, n a
-// multiple of what the view has. It is nil after a fault.
+// stretch returns n bytes of memory, all of one allocation, from a thread's address on; n is a multiple of the view's
+// size. It is nil after a fault.
 func (g *group) stretch(view *instr, n uint64, lane int) []byte {
 	if n == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// call lowers calls of functions that the engine provides. Operands are variables: what returns first, then what is passed.
+// call lowers calls of functions that the engine provides. Operands are variables: results first, then arguments.
 func (l *lowerer) call(in *ptx.Inst) {
 	c := &in.Args[0]
 	returns, params := c.Elems[:c.Returns], c.Elems[c.Returns:]
@@ -30,7 +30,7 @@ func (l *lowerer) call(in *ptx.Inst) {
 	}
 }
 
-// passed is a place that holds what a variable has.
+// passed returns a place with the value of a variable.
 func (l *lowerer) passed(o *ptx.Operand, t ptx.Type) place {
 	c, d := l.variable(o, t, false), l.temp(place{}, t.Size() == 8)
 	c.d, c.exec = d, loaderOf(t, t.Size() == 8)
@@ -123,9 +123,8 @@ type assertOp struct {
 	function place
 }
 
-// runAssertfail ends the launch with what __assertfail(message, file, line,
-// function, size of a character) was told by the first thread, once each thread
-// that has come with it has said so.
+// runAssertfail ends the launch with the arguments of __assertfail(message, file, line, function, size of a character)
+// of the first thread, after each thread that has come with it has reported its own.
 func runAssertfail(g *group, in *instr) {
 	w, why := g.w, ""
 	for l := g.act.lo; l < g.act.hi; l++ {
@@ -145,7 +144,7 @@ func runAssertfail(g *group, in *instr) {
 	g.fail(in, g.act.lo, ptx.ErrAssert, 0, why)
 }
 
-// assertion is what a thread asserts, and where: file:line: function.
+// assertion returns the asserted expression of a thread, and its position: file:line: function.
 func (g *group) assertion(in *instr, lane int) (expression []byte, where string, ok bool) {
 	op := in.aux.(*assertOp)
 	var said [3][]byte
@@ -158,7 +157,7 @@ func (g *group) assertion(in *instr, lane int) (expression []byte, where string,
 	return said[0], fmt.Sprintf("%s:%d: %s", said[1], g.scalar(in.c, lane), said[2]), true
 }
 
-// arguments reads what a thread has packed for vprintf: each at a multiple of its size.
+// arguments reads the arguments that a thread has packed for vprintf: each at a multiple of its size.
 type arguments struct {
 	g     *group
 	op    *printOp

@@ -8,7 +8,7 @@ import "pegasus/accel/ptx"
 // clusterBarrier is the number of the cluster's barrier, beside those of bar.
 const clusterBarrier = 16
 
-// arriveCluster executes barrier.cluster. It says whether the threads wait.
+// arriveCluster executes barrier.cluster. It reports whether the threads wait.
 func (g *group) arriveCluster(f *fragment, b *block) (gone bool) {
 	if f.pc = b.next; b.bar.arrive {
 		g.came = g.came.or(&f.m)
@@ -38,7 +38,7 @@ func (w *worker) meetCluster() {
 	}
 }
 
-// mapa lowers mapa: the address of what the same address is in a block of the cluster.
+// mapa lowers mapa: the address in a block of the cluster that corresponds to an address of this one.
 func (l *lowerer) mapa(in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	d := l.dst(&in.Args[0], wide)
@@ -46,7 +46,7 @@ func (l *lowerer) mapa(in *ptx.Inst) {
 	l.emit(instr{exec: runOnlyBlock, a: l.src(&in.Args[2], ptx.U32)})
 }
 
-// runOnlyBlock fails if a thread asks for a block that its cluster doesn't have.
+// runOnlyBlock fails if a thread names a block that its cluster doesn't have.
 func runOnlyBlock(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		if g.scalar(in.a, int(lane)) != 0 {

@@ -11,10 +11,10 @@ import (
 // before it. Threads that have parted come to one instruction at different times,
 // and to bar.warp.sync at different places.
 //
-// What waits for threads that don't come, as the mask is wrong or as they wait for
-// who is parked, goes on with those that are there when nothing else can.
+// If some threads don't come, because the mask is wrong or because they wait for a parked thread, the parked ones
+// continue with those that are there once nothing else can run.
 
-// What a fragment's bar says if it waits at no barrier.
+// Values of a fragment's bar if it waits at no barrier.
 const (
 	runnable int32 = -1
 	parked   int32 = -2
@@ -24,8 +24,7 @@ const (
 // more threads are there.
 var parking = new(Fault)
 
-// alike is the part of rest whose threads have the same mask as the first of
-// them, and that mask.
+// alike returns the part of rest whose threads have the same mask as the first of them, and that mask.
 func (g *group) alike(member place, warp int, rest uint32) (same, members uint32) {
 	lane := func(rest uint32) int { return warp*warpLanes + bits.TrailingZeros32(rest) }
 	members = g.scalar(member, lane(rest))
@@ -40,8 +39,8 @@ func (g *group) alike(member place, warp int, rest uint32) (same, members uint32
 	return same, members
 }
 
-// awaits says whether a warp instruction has to wait for threads that are elsewhere,
-// and has its fragment parked if so. Without a mask it is for whole warps.
+// awaits reports whether a warp instruction has to wait for threads that are elsewhere, and parks its fragment if so.
+// Without a mask the instruction is for whole warps.
 func (g *group) awaits(member place) bool {
 	if g.full || g.forced {
 		return false
@@ -99,8 +98,8 @@ func (g *group) settle() {
 	}
 }
 
-// unpark lets the latest of the parked fragments go on with the threads that are
-// there. It says whether there was one.
+// unpark lets the latest of the parked fragments go on with the threads that are there. It reports whether there was
+// one.
 func (g *group) unpark() bool {
 	for i := len(g.frags) - 1; i >= 0 && g.parked > 0; i-- {
 		if g.frags[i].bar == parked {
@@ -113,8 +112,8 @@ func (g *group) unpark() bool {
 	return false
 }
 
-// together has a parked fragment execute the instruction that it waits before,
-// with those of its warps that wait there too. It says whether they did.
+// together has a parked fragment execute the instruction that it waits before, with those of its warps that wait there
+// too. It reports whether they did.
 func (g *group) together(i int) bool {
 	in := g.waitsBefore(&g.frags[i])
 	m, n := g.frags[i].m, 0
@@ -168,7 +167,7 @@ func (g *group) rejoin(f fragment) {
 // waitsBefore is the instruction that a parked fragment waits before.
 func (g *group) waitsBefore(f *fragment) *instr { return &g.w.prog.blocks[f.pc].code[f.at] }
 
-// meets says whether a parked fragment waits for the same as number i, which waits before in.
+// meets reports whether a parked fragment waits for the same as number i, which waits before in.
 func (g *group) meets(f *fragment, i int, in *instr) bool {
 	if o := &g.frags[i]; f.pc == o.pc && f.at == o.at {
 		return true
@@ -176,13 +175,13 @@ func (g *group) meets(f *fragment, i int, in *instr) bool {
 	return isWarpBarrier(in) && isWarpBarrier(g.waitsBefore(f))
 }
 
-// isWarpBarrier says whether the instruction is a bar.warp.sync without a guard.
+// isWarpBarrier reports whether the instruction is a bar.warp.sync without a guard.
 func isWarpBarrier(in *instr) bool {
 	op, ok := in.aux.(*warpOp)
 	return ok && op.barrier && in.inner == nil
 }
 
-// warpBarrier lowers bar.warp.sync, behind which threads see what the others did before.
+// warpBarrier lowers bar.warp.sync, after which threads see the earlier stores of the others.
 func (l *lowerer) warpBarrier(in *ptx.Inst) {
 	l.emit(instr{exec: runWarpBarrier, aux: &warpOp{barrier: true, member: l.src(&in.Args[0], ptx.U32)}})
 }

@@ -33,8 +33,7 @@ func (l *lowerer) cvt(in *ptx.Inst) {
 	l.lanes(func(a, _, _ uint64) uint64 { return f(a) & keep }, d, [4]bool{regTo == 8, wideS}, s)
 }
 
-// convertRows emits a conversion as row operations, one or a few. It says
-// whether there are any for it.
+// convertRows emits a conversion as row operations, one or a few. It reports whether there are any for it.
 func (l *lowerer) convertRows(in *ptx.Inst, d, s place, regTo int) bool {
 	to, from := in.Type, in.Type2
 	switch {
@@ -219,7 +218,7 @@ func convert(in *ptx.Inst) func(uint64) uint64 {
 	}
 }
 
-// integral is the rounding to integers that an instruction asks for.
+// integral returns the rounding to integers that an instruction has.
 func integral(in *ptx.Inst) func(float64) float64 {
 	switch in.Mods.First(ptx.RN, ptx.RNI, ptx.RZI, ptx.RMI, ptx.RPI) {
 	case ptx.RZI:
@@ -314,7 +313,7 @@ func intToFloat(x uint64, from, to ptx.Type, mode ptx.Mod) float64 {
 	return round64(s, e, mode)
 }
 
-// wholeOf is a 64-bit integer as the nearest float64 and what is missing.
+// wholeOf returns a 64-bit integer as the nearest float64 and the error of that.
 func wholeOf(x uint64, signed bool) (s, e float64) {
 	negative := signed && int64(x) < 0
 	if negative {

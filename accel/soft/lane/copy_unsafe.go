@@ -6,7 +6,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// loadBytes reads 1, 2, 4 or 8 bytes; whoever gives the pointer has checked them.
+// loadBytes reads 1, 2, 4 or 8 bytes at a pointer that the caller has checked.
 func loadBytes(p unsafe.Pointer, n int) uint64 {
 	switch n {
 	case 1:
@@ -42,7 +42,7 @@ func moveRow(mem unsafe.Pointer, row *[8]uint16, write bool) {
 	}
 }
 
-// valueOf is what a thread has in a register.
+// valueOf returns a thread's value of a register.
 func (g *group) valueOf(p place, lane int) uint64 {
 	row, step := g.row(p)
 	if p.kind == row64 || p.kind == single {
@@ -138,8 +138,7 @@ func runCopy(g *group, in *instr) {
 	}
 }
 
-// copyIn copies n bytes from global memory and clears what remains. It says
-// false after a fault.
+// copyIn copies n bytes from global memory and clears the rest. It returns false after a fault.
 func (g *group) copyIn(to []byte, op *asyncCopy, addr uint64, n, lane int) bool {
 	if n == op.size {
 		p := g.pointer(&op.from, addr, lane)

@@ -60,7 +60,7 @@ func tested(t *testing.T) (list [][]string) {
 	return instructionsOf(b.String())
 }
 
-// fits says whether an instruction has the form of a line of the table.
+// fits reports whether an instruction has the form of a line of the table.
 func fits(line *ptx.Line, words []string) bool {
 	if !slices.Contains(line.Ops, words[0]) {
 		return false

@@ -10,12 +10,10 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// A function that isn't inlined is compiled once in a program. Who calls it
-// keeps what is alive across the call in the frame of its threads, as slots are
-// shared by all functions. The threads of a fragment call together, each
-// function that they call as a fragment of its own; a join at the call awaits
-// their return. Joins are the call stack, so that nothing that a kernel writes
-// to its memory changes where it returns to.
+// A function that isn't inlined is compiled once in a program. Its caller saves values that are alive across the call
+// in the frame of its threads, as all functions share the slots. The threads of a fragment call together, each function
+// that they call as a fragment of its own; a join at the call awaits their return. Joins are the call stack, so that no
+// write of a kernel to its memory changes the address that it returns to.
 
 // Addresses of functions: each image has a span of the window.
 const (
@@ -65,7 +63,7 @@ type callOp struct {
 	to       start  // without an address
 	base     uint64 // address of the program's first function
 	frame    int    // bytes of the caller's frame: the callee's begins there
-	passing  int    // bytes of what is passed and returned
+	passing  int    // bytes of arguments and results
 	passed   []move
 	returned []move
 	saved    []saved
@@ -82,12 +80,12 @@ type saved struct {
 	at    int
 }
 
-// frames is what the lowering knows of the frames of a body's units.
+// frames is the layout of the frames of a body's units, for the lowering.
 type frames struct {
 	units  []ptx.Unit
 	index  map[*ptx.Func]int
 	unit   int   // being lowered
-	size   []int // by unit, with what is saved
+	size   []int // by unit, with the saved values
 	calls  []*callOp
 	allocs []*allocaOp
 }
@@ -269,7 +267,7 @@ func (p *program) function(off uint64) (start, bool) {
 	return p.starts[i], p.starts[i].block >= 0
 }
 
-// at says whether a fragment that comes to a block has come to the join.
+// at reports whether a fragment that comes to a block has come to the join.
 func (j *join) at(pc int32) bool { return j.pc == pc && !j.call }
 
 // call brings a fragment into a function, or parts it by the functions that its
@@ -328,8 +326,7 @@ func (g *group) fits(n int, b *block) bool {
 	return false
 }
 
-// back lets threads return to where their function was called. It says whether
-// none is left of the fragment.
+// back lets threads return to the call of their function. It reports whether the fragment has none left.
 func (g *group) back(f *fragment, b *block) (gone bool) {
 	t := g.taken(f, b)
 	if t.empty() {
@@ -362,7 +359,7 @@ func (g *group) back(f *fragment, b *block) (gone bool) {
 	return false
 }
 
-// save keeps in the frame what is alive across a call, and passes arguments.
+// save stores values that are alive across a call in the frame, and passes arguments.
 func (g *group) save(op *callOp) {
 	lanes := g.lanes()
 	for _, s := range op.saved {
@@ -390,7 +387,7 @@ func (g *group) save(op *callOp) {
 	}
 }
 
-// runResume is what follows a call: the opposite of save.
+// runResume restores the saved values after a call.
 func runResume(g *group, in *instr) {
 	op := in.aux.(*callOp)
 	lanes := g.lanes()

@@ -71,8 +71,8 @@ func extractS64(x int64, p, n uint32) int64 {
 	return r
 }
 
-// insertU32 and insertU64 are bfi: the lowest bits of x in y, as many as the second
-// byte of at says, from the bit on that the first says.
+// insertU32 and insertU64 are bfi: they insert the lowest bits of x in y; the first byte of at is the position, the
+// second the number of bits.
 func insertU32(x, y, at uint32) uint32 {
 	p := at & 0xff
 	m := uint32(1<<(at>>8&0xff)-1) << p
@@ -115,6 +115,6 @@ func reverse64(x uint64) uint64 {
 func highest32(x uint32) uint32 { return 31 - uint32(bits.LeadingZeros32(x)) }
 func highest64(x uint64) uint32 { return 63 - uint32(bits.LeadingZeros64(x)) }
 
-// carryU32 and carryU64 say whether the sum s of x, y and perhaps one more is beyond the range.
+// carryU32 and carryU64 return 1 if the sum s of x, y and perhaps one more exceeds the range, else 0.
 func carryU32(x, y, s uint32) uint32 { return (x&y | (x|y)&^s) >> 31 }
 func carryU64(x, y, s uint64) uint32 { return uint32((x&y | (x|y)&^s) >> 63) }

@@ -10,10 +10,10 @@ import (
 // as large as its text.
 const maxKept = 1 << 30
 
-// instrBytes is roughly what an instruction takes.
+// instrBytes is roughly the memory of an instruction.
 const instrBytes = 512
 
-// bytes returns roughly what a program takes.
+// bytes returns roughly the memory of a program.
 func (p *program) bytes() int {
 	n := 0
 	for i := range p.blocks {
@@ -33,7 +33,7 @@ type keeper struct {
 
 // kept is a program that is kept.
 type kept struct {
-	kernel weak.Pointer[Kernel] // whose module may have gone
+	kernel weak.Pointer[Kernel] // its module may have been unloaded
 	bytes  int
 }
 

@@ -48,13 +48,13 @@ type Launch struct {
 	Meter   *Meter // of the processor time that the cores take; nil: none
 	Memory  Memory
 	Texture func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
-	// What vprintf prints, and what __assertfail says, one call to Write each; nil discards.
+	// Output of vprintf, and messages of __assertfail, one call to Write each; nil discards.
 	Stdout, Stderr io.Writer
 	Profile        *Profile // to add to; nil: none
 	Random         uint64   // chooses an order of a block's warps; 0: the one that is most like a GPU's
 }
 
-// Fault is what ended a launch early.
+// Fault is the reason why a launch ended early.
 type Fault struct {
 	Result int32 // CUDA result number
 	Kernel string
@@ -78,7 +78,7 @@ const (
 	localWindow  = 2 << 48
 	paramWindow  = 3 << 48
 	codeWindow   = 4 << 48 // addresses of functions, which are no memory
-	gridWindow   = 5 << 48 // what the blocks of a cooperative launch meet at
+	gridWindow   = 5 << 48 // grid barriers of cooperative launches
 	windowMask   = 0xffff << 48
 )
 
@@ -154,9 +154,8 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 // Compiled reports whether Load compiled all kernels, so that Compile returns their errors at once.
 func (im *Image) Compiled() bool { return im.compiled }
 
-// compiledAtOnce is up to what size, all together, a module's kernels are compiled
-// when it is loaded, so that first launches need not. Of larger modules few
-// kernels may ever be launched.
+// compiledAtOnce is the size, in total, up to which a module's kernels are compiled when it is loaded, so that first
+// launches need not. Of a larger module few kernels may ever be launched.
 const compiledAtOnce = 1 << 13
 
 // Global is where a variable of the module lies.
@@ -202,7 +201,7 @@ func (k *Kernel) Compile() error {
 	return err
 }
 
-// program returns what the kernel is compiled to, and compiles it if need be.
+// program returns the kernel's compiled program, and compiles it if need be.
 func (k *Kernel) program() (*program, error) {
 	if p := k.prog.Load(); p != nil {
 		return p, nil
@@ -240,8 +239,8 @@ func (k *Kernel) Compiled() bool {
 	return k.prog.Load() != nil || k.known.Load() && k.err != nil
 }
 
-// Independent says that no thread can be waiting for what other blocks, or other
-// work of the device, will write. It compiles the kernel.
+// Independent reports that no thread can be waiting for stores of other blocks, or of other work of the device. It
+// compiles the kernel.
 func (k *Kernel) Independent() bool { return k.facts() && !k.awaits }
 
 // MostThreads returns how many threads a block may have so that their local memory fits in MaxLocalBytes. It compiles the
@@ -263,9 +262,8 @@ func (k *Kernel) MayNotFit() bool { return len(k.fn.Regs) > maxRowBytes/(8*maxLa
 // Func is the kernel's description.
 func (k *Kernel) Func() *ptx.Func { return k.fn }
 
-// Run executes a launch and returns nil when all blocks have ended, or what
-// ended it early. After Cancel is set it returns within about a millisecond,
-// with ptx.ErrLaunchTimeout.
+// Run executes a launch and returns nil when all blocks have ended, or the fault that ended it early. After Cancel is
+// set it returns within about a millisecond, with ptx.ErrLaunchTimeout.
 func (k *Kernel) Run(l *Launch) *Fault {
 	prog, err := k.program()
 	if err != nil {
@@ -300,7 +298,8 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	return nil
 }
 
-// runs are used again: a launch may be brief. Those are that ended well, so all but what Run sets is as it was.
+// runs are reused: a launch may be brief. Only runs that ended well are, so all fields but those that Run sets are
+// unchanged.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 func (k *Kernel) runOn(r *run, cores, most int) *Fault {
@@ -362,7 +361,7 @@ func (k *Kernel) check(l *Launch) *Fault {
 	return nil
 }
 
-// run is what the workers of a launch share.
+// run is the state that the workers of a launch share.
 type run struct {
 	launch *Launch
 	prog   *program
@@ -390,7 +389,7 @@ func (r *run) fail(f *Fault) {
 	if r.fault == nil {
 		r.fault = f
 	}
-	r.stop.Store(true) // now that nobody who stops for it can be first
+	r.stop.Store(true) // now that no worker that stops for it can be first
 }
 
 // cancelled reports whether the launch is to end. It blocks while the launch is paused.

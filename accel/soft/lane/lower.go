@@ -48,7 +48,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	return l.prog, l.err
 }
 
-// countReads says how often each register is read.
+// countReads returns how often each register is read.
 func countReads(b *ptx.Body) []int32 {
 	reads := make([]int32, len(b.Regs))
 	for i := range b.Insts {
@@ -76,8 +76,8 @@ type lowerer struct {
 	constants map[uint64]int32
 	carry     place // row of the condition code
 	frames    frames
-	// shapes are numbers of what memory instructions of the block have seen of addresses, by
-	// the register; shape is the next number.
+	// shapes has the number of the address shape that memory instructions of the block have seen, by register; shape is
+	// the next number.
 	shapes map[int32]seenShape
 	shape  int32
 	code   []instr
@@ -208,7 +208,7 @@ func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
 func (l *lowerer) guard(in *ptx.Inst, code []instr) {
 	for i := range code {
 		c := &code[i]
-		if c.d.kind == single { // the same for all threads, whoever computes it
+		if c.d.kind == single { // the same for all threads, whichever computes it
 			continue
 		}
 		c.inner, c.exec = c.exec, runGuarded
@@ -216,7 +216,7 @@ func (l *lowerer) guard(in *ptx.Inst, code []instr) {
 	}
 }
 
-// dear is what an instruction costs beyond a common one.
+// dear returns the cost of an instruction beyond a common one's.
 func dear(in *ptx.Inst) int {
 	switch {
 	case in.Op == opMma || in.Op == opWmma:
@@ -449,8 +449,7 @@ func (l *lowerer) instr(d place, src []place) instr {
 	return in
 }
 
-// lanes emits an operation given for single lanes. wide says which of
-// d, a, b and c have 64 bits.
+// lanes emits an operation given for single lanes. wide reports which of d, a, b and c have 64 bits.
 func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	in := l.instr(d, src)
 	in.exec, in.row = runRow, rowOf(f, wide[0], wide[1], wide[2], wide[3])
@@ -460,7 +459,7 @@ func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	l.add(in, nil, in.row)
 }
 
-// same is the widths of an operation whose operands all have the size of t.
+// same returns the widths of an operation whose operands all have the size of t.
 func same(t ptx.Type) [4]bool {
 	w := t.Size() == 8
 	return [4]bool{w, w, w, w}

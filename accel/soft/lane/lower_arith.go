@@ -68,7 +68,7 @@ func rounding(in *ptx.Inst) ptx.Mod {
 	return in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP)
 }
 
-// exact says whether only round-to-nearest without saturation is asked for.
+// exact reports whether an instruction has the default rounding to nearest, without saturation.
 func exact(in *ptx.Inst) bool { return rounding(in) == ptx.RN && !in.Mods.Has(ptx.SAT) }
 
 func ftz(in *ptx.Inst) string {

@@ -88,8 +88,8 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	return c
 }
 
-// share says where the instruction keeps what its addresses look like, and whether
-// another instruction of the block has looked at them already.
+// share sets the number of the address shape of the instruction, and whether another instruction of the block has
+// determined that shape already.
 func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 	key := l.reused(in, o)
 	seen, known := l.shapes[key]
@@ -103,8 +103,8 @@ func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 	c.shape, c.seen, c.aware = seen.number, known, true
 }
 
-// reused is the register whose value is the address, before an offset that is the same
-// for all lanes, or its index, or None if other instructions can't use what this one sees of it.
+// reused returns the register whose value is the address, before an offset that is the same for all lanes, or its
+// index; or None if other instructions can't use this one's address shape.
 func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
 	if o.Var != nil || in.Guard != ptx.None || l.looksAnew(in) {
 		return ptx.None
@@ -115,14 +115,14 @@ func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
 	return o.Reg
 }
 
-// seenShape is what an instruction sees of the addresses in a register, or of its product with scale.
+// seenShape is the shape that an instruction determines of the addresses in a register, or of its product with scale.
 type seenShape struct {
 	number int32
 	scale  uint64
 	signed bool
 }
 
-// forget drops what is known of the registers that an instruction writes.
+// forget drops the shapes of the registers that an instruction writes.
 func (l *lowerer) forget(in *ptx.Inst) {
 	in.Visit(func(r int32, written bool) {
 		if written {

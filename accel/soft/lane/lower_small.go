@@ -36,7 +36,7 @@ func (l *lowerer) createpolicy(in *ptx.Inst) {
 	l.op("movU64", l.dst(&in.Args[0], true), s)
 }
 
-// lowersSmall lowers an instruction on small formats, and says whether it is one.
+// lowersSmall lowers an instruction on small formats, and reports whether it is one.
 func (l *lowerer) lowersSmall(in *ptx.Inst) bool {
 	f := smallLowerings[in.Op]
 	if in.Type == ptx.F32x2 {

@@ -11,7 +11,7 @@ import (
 // bytes, halves or words, extended; the result may be saturated, combined with
 // a third operand, or merged into it.
 
-// piece extracts a selected part of a word, extended as its type says.
+// piece extracts a selected part of a word, extended according to its type.
 func piece(x uint64, sel ptx.Selector, i int, signed bool) int64 {
 	width := 32
 	switch {
@@ -74,7 +74,7 @@ func videoFunc(in *ptx.Inst) func(a, b int64) int64 {
 		if !left {
 			return a >> b
 		}
-		if b == 32 { // what is beyond a word only matters for saturation
+		if b == 32 { // bits beyond a word only matter for saturation
 			a = max(min(a, math.MaxInt32), math.MinInt32)
 		}
 		return a << b

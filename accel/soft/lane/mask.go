@@ -44,7 +44,7 @@ func (m *mask) setWarp(w int, v uint32) {
 	m[w>>1&3] = m[w>>1&3]&^(0xffffffff<<shift) | uint64(v)<<shift
 }
 
-// sharesWarp says whether both sets have threads of the same warp.
+// sharesWarp reports whether both sets have threads of the same warp.
 func (m *mask) sharesWarp(o *mask) bool {
 	for w := range maxLanes / warpLanes {
 		if m.warp(w) != 0 && o.warp(w) != 0 {
@@ -67,13 +67,13 @@ func firstLanes(n int) (m mask) {
 	return m
 }
 
-// active is the set of lanes that execute now, with what is often asked of it.
+// active is the set of lanes that execute now, with frequently used properties of it.
 type active struct {
 	m      mask
 	lo, hi int // the smallest range that holds all
 	dense  bool
-	// from and to are the smallest range of whole blocks that holds all; whole
-	// says that it holds no other threads.
+	// from and to are the smallest range of whole blocks that contains all; whole reports that it contains no other
+	// threads.
 	from, to int
 	whole    bool
 	listed   bool

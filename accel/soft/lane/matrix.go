@@ -7,13 +7,12 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// tile is a matrix, or what its threads have of it, in the registers of a warp.
+// tile is a matrix, distributed over the registers of the threads of a warp.
 type tile struct {
 	ptx.Fragment
 	regs []place
-	// at says which element of the matrix each element of each thread is: A is
-	// numbered by rows, B by columns, C and D by rows. Several matrices follow
-	// one another.
+	// at maps each element of each thread to the element of the matrix: A is numbered by rows, B by columns, C and D by
+	// rows. Several matrices follow one another.
 	at [warpLanes][]uint16
 }
 
@@ -28,7 +27,7 @@ func (t *tile) bitsOf() int {
 	return 8 * t.Type.Size()
 }
 
-// tile is the fragment that operand i is. Each element's place in it says where.
+// tile returns the fragment of operand i; where returns the place of each element in the matrix.
 func (l *lowerer) tile(in *ptx.Inst, i int, where func(t *tile, lane, k int) int) *tile {
 	t := &tile{Fragment: in.Fragment(i)}
 	if t.Type == ptx.B1 { // words of bits, along K
@@ -103,8 +102,8 @@ func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 	}
 }
 
-// plainLayout is that of wmma, whose fragments are nobody's business: elements
-// in order. If there are more registers than elements, they are there twice.
+// plainLayout is that of wmma, whose fragments have no documented layout: elements in order. If there are more
+// registers than elements, they are there twice.
 func plainLayout(t *tile, lane, k int) int { return lane*t.PerLane + k%t.PerLane }
 
 // matrixOp is a product.

@@ -46,7 +46,7 @@ func spaceMod(in *ptx.Inst) ptx.Mod { return in.Mods.First(ptx.RN, ptx.ModGlobal
 
 // offset is where in memory an element of a matrix is, in bytes.
 func (m *tileMove) offset(number int, stride uint64) uint64 {
-	long := m.Cols // of what stands together in the numbering
+	long := m.Cols // of the contiguous dimension in the numbering
 	if m.Role == ptx.RoleB {
 		long = m.Rows
 	}
@@ -95,7 +95,7 @@ func runMoveTile(g *group, in *instr) {
 	}
 }
 
-// moveElements moves what one thread has of a matrix. It says false after a fault.
+// moveElements moves one thread's elements of a matrix. It returns false after a fault.
 func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint64) bool {
 	at := m.at[lane%warpLanes]
 	perReg := len(at) / len(m.regs)
@@ -124,7 +124,7 @@ func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint
 	return true
 }
 
-// matrixRows is what ldmatrix, stmatrix and movmatrix do.
+// matrixRows describes an ldmatrix, stmatrix or movmatrix instruction.
 type matrixRows struct {
 	regs  []place
 	trans bool

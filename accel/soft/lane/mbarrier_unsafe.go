@@ -2,11 +2,10 @@ package lane
 
 import "pegasus/accel/ptx"
 
-// mbarrier is a barrier in shared memory, which completes a phase when all
-// arrivals that it expects have come, and all bytes of copies that they announced.
-// From the lowest bit: 20 of how many arrivals a phase expects, 20 of how many are
-// still to come, 21 of a signed count of bytes, one that is clear, one that says that
-// this is an mbarrier, and the parity of the phase that isn't complete.
+// mbarrier is a barrier in shared memory, which completes a phase when all arrivals that it expects have come, and all
+// bytes of copies that they announced. Its fields from the lowest bit: 20 bits, the arrivals that a phase expects; 20
+// bits, the arrivals pending; 21 bits, a signed count of bytes; one clear bit; one bit that marks an mbarrier; and the
+// parity of the current phase.
 type mbarrier uint64
 
 const (
@@ -31,9 +30,8 @@ func (m mbarrier) with(expected, pending uint64, bytes int64) mbarrier {
 	return m>>62<<62 | mbarrier(uint64(bytes)&bytesMask<<bytesShift|pending<<pendingShift|expected)
 }
 
-// arrive notes n arrivals and that bytes are to come, or with a minus sign have
-// come; if all expect that many less from the next phase on, dropped. It says false if
-// there are more arrivals than are expected, or too many bytes.
+// arrive records n arrivals, and announced bytes, or with a minus sign completed ones; dropped: the next phases expect
+// n arrivals less. It returns false if there are more arrivals than expected, or too many bytes.
 func (m mbarrier) arrive(n uint64, bytes int64, dropped bool) (mbarrier, bool) {
 	expected, pending, all := m.expected(), m.pending(), m.bytes()+bytes
 	if n > pending || dropped && n > expected || all > mbarrierCount || all < -mbarrierCount {
@@ -49,7 +47,7 @@ func (m mbarrier) arrive(n uint64, bytes int64, dropped bool) (mbarrier, bool) {
 	return m.with(expected, pending, all), true
 }
 
-// mbarrierOp is what an instruction does to an mbarrier.
+// mbarrierOp describes the effect of an instruction on an mbarrier.
 type mbarrierOp struct {
 	count  place // of arrivals, or nowhere for one
 	bytes  place // announced, or nowhere
@@ -138,8 +136,8 @@ func runInvalMbarrier(g *group, in *instr) {
 	}
 }
 
-// runArriveMbarrier lets threads arrive one after the other, and tells each how
-// the mbarrier was before.
+// runArriveMbarrier performs the arrivals of the threads one after the other, and returns to each the previous state of
+// the mbarrier.
 func runArriveMbarrier(g *group, in *instr) {
 	op := in.aux2.(*mbarrierOp)
 	for _, lane := range g.lanes() {
@@ -164,7 +162,7 @@ func runArriveMbarrier(g *group, in *instr) {
 	}
 }
 
-// arriveAt says false after a fault.
+// arriveAt performs one arrival; it returns false after a fault.
 func (g *group) arriveAt(in *instr, m *mbarrier, lane int, n uint64, bytes int64, drop bool) bool {
 	after, ok := m.arrive(n, bytes, drop)
 	if !ok {
@@ -175,8 +173,8 @@ func (g *group) arriveAt(in *instr, m *mbarrier, lane int, n uint64, bytes int64
 	return true
 }
 
-// runWaitMbarrier tells threads whether a phase is complete. It never waits: who
-// does asks again, as for a lock.
+// runWaitMbarrier returns to each thread whether a phase is complete. It never blocks: a waiting thread repeats the
+// instruction, as for a lock.
 func runWaitMbarrier(g *group, in *instr) {
 	op := in.aux2.(*mbarrierOp)
 	var done mask
@@ -204,7 +202,7 @@ func runWaitMbarrier(g *group, in *instr) {
 	}
 }
 
-// mbarrier is what a thread's address points to, or nil after a fault.
+// mbarrier returns the mbarrier at a thread's address, or nil after a fault.
 func (g *group) mbarrier(in *instr, lane int) *mbarrier {
 	m := g.mbarrierPlace(in, lane)
 	if m != nil && !m.valid() {

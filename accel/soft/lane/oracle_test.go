@@ -118,7 +118,7 @@ func shapeOf(r *rand.Rand, n int) [3]uint32 {
 }
 
 // tryProgram runs the random program of a seed, written down in each way. It
-// says whether the program is defined.
+// reports whether the program is defined.
 func tryProgram(t testing.TB, seed uint64) bool {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -6,12 +6,12 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// Warps that leave a barrier execute at about the same pace on a GPU: what one of them stores a few instructions later, the
-// others don't read by a load that comes before. Compilers rely on that (GCC's broadcasts to the workers of a gang), though by
-// PTX's rules it is a race. So threads that have left a barrier, or begun their block, let all other threads of their block go on
-// before each of their first stores.
+// Warps that leave a barrier execute at about the same pace on a GPU: a load of one warp does not observe a store that
+// another issues a few instructions later in program order. Compilers rely on that (GCC's broadcasts to the workers of
+// a gang), though by PTX's rules it is a race. So threads that have left a barrier, or begun their block, let all other
+// threads of their block go on before each of their first stores.
 
-// heldStores is before how many stores behind a barrier.
+// heldStores is the number of stores after a barrier that are held back.
 const heldStores = 8
 
 // yielding stands for a fault where a fragment is to go on behind the others.
@@ -25,7 +25,7 @@ func (g *group) begun() {
 	}
 }
 
-// runHold stands before an instruction that changes what other warps may read.
+// runHold is executed before an instruction that changes memory that other warps may read.
 func runHold(g *group, _ *instr) {
 	if g.fresh == 0 && !g.w.order.random || !g.accompanied() {
 		return

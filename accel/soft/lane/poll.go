@@ -5,11 +5,10 @@ import "pegasus/accel/ptx"
 // maxPoll bounds the instructions of a loop that only waits.
 const maxPoll = 64
 
-// polls finds the loads and atomics, of those that aren't marked as volatile or the
-// like, that look at the same place again in each turn of a short loop that stores
-// nothing. A compiler would have moved the load out of the loop, were it not to see
-// what others write. So code waits that loads past the cache, behind a fence, or by
-// adding 0.
+// polls returns the loads and atomics, of those that aren't marked as volatile or the like, that access the same
+// address again in each turn of a short loop that stores nothing. A compiler would have moved the load out of the loop,
+// unless it has to observe stores of other threads. So this finds code that polls with loads past the cache, behind a
+// fence, or by adding 0.
 func polls(body *ptx.Body, blocks []ptx.Block) map[*ptx.Inst]bool {
 	found := map[*ptx.Inst]bool{}
 	for k := range blocks {
@@ -23,7 +22,7 @@ func polls(body *ptx.Body, blocks []ptx.Block) map[*ptx.Inst]bool {
 	return found
 }
 
-// pollsOf adds what polls in a loop.
+// pollsOf adds the polling instructions of a loop.
 func pollsOf(loop []ptx.Inst, found map[*ptx.Inst]bool) {
 	changes := map[int32]bool{}
 	for i := range loop {
@@ -50,7 +49,7 @@ func pollsOf(loop []ptx.Inst, found map[*ptx.Inst]bool) {
 
 var opLd, opSt, opAtom = ptx.OpOf("ld"), ptx.OpOf("st"), ptx.OpOf("atom")
 
-// looksAnew says whether a load or store is about what others may read or write at the same time.
+// looksAnew reports whether a load or store accesses memory that other threads may read or write at the same time.
 func (l *lowerer) looksAnew(in *ptx.Inst) bool {
 	return in.Mods.First(ptx.RN, ptx.Volatile, ptx.Relaxed, ptx.Acquire, ptx.Release) != ptx.RN || in.Mods.Has(ptx.CacheCV) || l.polling[in]
 }

@@ -17,7 +17,7 @@ type program struct {
 	taken    place                   // row of how many bytes alloca has taken from the stack's end, or nowhere
 	starts   []start                 // of the functions that have addresses, in their order
 	shared   int                     // bytes of static shared memory
-	awaits   bool                    // may look for what other blocks or other work write
+	awaits   bool                    // may poll memory that other blocks or other work write
 	samplers map[uint64]*ptx.Sampler // of the module, by handle
 }
 
@@ -34,7 +34,7 @@ type instr struct {
 	not        bool
 	line       int32
 	cache      int32      // region cache
-	shape      int32      // where it keeps what its addresses look like; see group.reach
+	shape      int32      // number of its address shape; see group.reach
 	seen       bool       // an earlier instruction has found that out
 	move       chunkMover // or nil
 	imm        uint64     // added to the address
@@ -45,19 +45,18 @@ type instr struct {
 	shift      int    // bytes from the address to the element, in a vector access
 	extend     uint8  // bits to shift left and back to extend a sign
 	mask       uint64 // bits of the register
-	// private says that the same address is another place for each lane.
+	// private marks memory in which the same address is another place for each lane.
 	private bool
-	spin    bool // reads what others may be about to write
-	aux     any  // what only this kind of instruction needs
+	spin    bool // reads memory that other threads may be about to write
+	aux     any  // data of this kind of instruction
 	aux2    any
 	inner   func(g *group, in *instr)
 	affine  *affineOp // if d is an affine register
-	// aware says that exec knows what to do if a or d is an affine register; for other operands
-	// rows are written before.
+	// aware reports that exec handles affine registers as a and d; rows of other operands are written before.
 	aware bool
 }
 
-// ending says how a block ends.
+// ending is the way in which a block ends.
 type ending uint8
 
 const (
@@ -84,7 +83,7 @@ type block struct {
 	call   *callOp
 }
 
-// lineAt is the line of the instruction at, or of what the block ends with.
+// lineAt returns the line of the instruction at, or of the block's ending.
 func (b *block) lineAt(at int) int {
 	if at < len(b.code) {
 		return int(b.code[at].line)

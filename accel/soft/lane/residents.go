@@ -1,20 +1,19 @@
 package lane
 
-// residents are the blocks of a launch that one core has begun. A block runs to
-// its end, unless it goes on and on, as if it waited for what another block has yet
-// to do: then it is put aside, and others have their turns. So the blocks of a grid
-// can wait for each other, although there are fewer cores.
+// residents are the blocks of a launch that one core has begun. A block runs to its end, unless it runs for long, as if
+// it waited for another block: then it is put aside, and others have their turns. So the blocks of a grid can wait for
+// each other, although there are fewer cores.
 type residents struct {
 	kernel      *Kernel
 	run         *run
 	first, last *worker // those put aside, in the order of their turns
 	waiting     int     // how many that are
-	idle        *worker // those whose blocks are over
+	idle        *worker // workers whose blocks are over
 	bytes       int     // of all
 	watch       *stopwatch
 }
 
-// Bounds on what is begun at a time. A device says that it holds fewer blocks than that.
+// Bounds on the blocks begun at a time. The device reports a smaller number of resident blocks.
 const (
 	maxResidents     = 1024
 	maxResidentBytes = 256 << 20
@@ -42,8 +41,8 @@ func (k *Kernel) work(r *run) {
 	s.end()
 }
 
-// after is who has the turn after w: after a block that is over, one that was put
-// aside, so that they stay few; after one that may be waiting, a new one.
+// after returns the worker that runs after w: after a block that is over, one that was put aside, so that they stay
+// few; after one that may be waiting, a new one.
 func (s *residents) after(w *worker, over bool) *worker {
 	if over {
 		s.release(w)

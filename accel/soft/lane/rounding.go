@@ -26,7 +26,7 @@ func round32(s, e float64, mode ptx.Mod) float32 {
 	return r
 }
 
-// round64 moves s, the nearest to an exact s+e, to where the mode wants it.
+// round64 rounds the exact sum s+e, of which s is the nearest number, by the mode.
 func round64(s, e float64, mode ptx.Mod) float64 {
 	if e == 0 || s != s || math.IsInf(s, 0) {
 		return s
@@ -168,7 +168,7 @@ func arithmetic64(op string, mode ptx.Mod) func(x, y, z float64) float64 {
 			return math.Sqrt(x)
 		}
 		scale := 1.0
-		if x < 0x1p-900 { // what is left of x would be too small to be seen
+		if x < 0x1p-900 { // the remainder of x would be too small to be represented
 			x, scale = x*0x1p200, 0x1p-100
 		}
 		r := math.Sqrt(x)

@@ -10,11 +10,11 @@ import "unsafe"
 // that. Pointers stay within the group's register file, because slots do.
 type rowFunc func(d, a, b, c unsafe.Pointer, n int, scalars int)
 
-// blockLanes is what the widest vectors hold of 32 bits.
+// blockLanes is the number of 32-bit lanes of the widest vectors.
 const blockLanes = 16
 
-// vectors says which vector kernels can be used: none, those of AVX2, those of
-// AVX-512 as well. Tests set it to compare them.
+// vectors is the level of usable vector kernels: none, those of AVX2, or those of AVX-512 as well. Tests set it to
+// compare them.
 var vectors = vectorLevel()
 
 // rowNamed is the fastest kernel of an operation, or nil.

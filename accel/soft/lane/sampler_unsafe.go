@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// sampler reads textures for all lanes of a group together, in steps of a row each: in
-// which elements coordinates lie, what is there, and what is made of that.
+// sampler reads textures for all lanes of a group together, in steps of a row each: the elements of the coordinates,
+// their values, and the filtered results.
 type sampler struct {
 	between, nearest, firstOfTwo, towards, field, blend, round, ratio, scale, add rowFunc
 
@@ -24,7 +24,7 @@ func newSampler() *sampler {
 		field: rowNamed("texelField"), blend: rowNamed("texelBlend"), round: rowNamed("texelRound"), ratio: rowNamed("texelRatio"), scale: rowNamed("mulU32"), add: rowNamed("madU32")}
 }
 
-// together says whether a sampler may read the texture, in as many dimensions.
+// together reports whether a sampler may read the texture, in as many dimensions.
 func (t *Texture) together(dims int) bool {
 	if t.Normalized || t.Address[0] == Border || t.Address[1] == Border || len(t.Data) > math.MaxInt32 {
 		return false
@@ -73,7 +73,7 @@ func (s *sampler) single(k int, v int) unsafe.Pointer {
 	return unsafe.Pointer(&s.number[k])
 }
 
-// coordinate is the row of a coordinate, or its single value, which the set of scalars tells.
+// coordinate returns the row of a coordinate, or its single value; scalars marks the latter.
 func (g *group) coordinate(p place) (from unsafe.Pointer, scalars int) {
 	if p.kind == single {
 		scalars = 1

@@ -200,7 +200,7 @@ func fma32(x, y, z float32) float32 {
 	return float32(s)
 }
 
-// doubtful says whether rounding s, itself rounded, to float32 may go wrong.
+// doubtful reports whether rounding s, itself rounded, to float32 may go wrong.
 func doubtful(s float64) bool {
 	b := math.Float64bits(s)
 	return b&0x1fffffff == 0x10000000 || b<<1-normalLow >= normalSpan
@@ -247,8 +247,7 @@ func odd(s, e float64) float64 {
 	return math.Float64frombits(b - 1)
 }
 
-// truncS32, truncU32, truncS64 and truncU64 drop the fraction and saturate; what
-// is not a number gives the top bit.
+// truncS32, truncU32, truncS64 and truncU64 drop the fraction and saturate; NaN gives the top bit.
 func truncS32(x float64) int32 {
 	v := x
 	if v >= 1<<31 {

@@ -4,7 +4,7 @@ package lane
 
 import "unsafe"
 
-// lookVector looks at chunks of addresses, or says that it can't.
+// lookVector determines the shape of chunks of addresses, or returns false if it can't.
 func lookVector(s *shape, p unsafe.Pointer, step, chunks int, scale uint64) bool {
 	switch {
 	case vectors == 0 || step == 0:

@@ -14,7 +14,7 @@ type smallFloat struct {
 	bias     int
 	largest  uint64 // finite number
 	infinity uint64 // 0 if there is none
-	nan      uint64 // what a result has
+	nan      uint64 // the NaN that results have
 
 	scale float64 // of a value whose exponent is read with the bias of float64
 }
@@ -90,7 +90,7 @@ func (f *smallFloat) bits(v float64, mode ptx.Mod) uint64 {
 	return sign | f.beyond()
 }
 
-// beyond is what exceeds all finite numbers.
+// beyond returns the result for values that exceed all finite numbers.
 func (f *smallFloat) beyond() uint64 {
 	if f.infinity != 0 {
 		return f.infinity
@@ -98,8 +98,7 @@ func (f *smallFloat) beyond() uint64 {
 	return f.nan
 }
 
-// carry is what rounding adds in the last place, if rest was cut off of which
-// half is the middle.
+// carry returns the increment of the last place by rounding, if rest was cut off; half is its middle.
 func carry(rest, half, last uint64, neg bool, mode ptx.Mod) uint64 {
 	var up bool
 	switch mode {
@@ -125,13 +124,13 @@ func (f *smallFloat) flush(x uint64) uint64 {
 	return x
 }
 
-// isNaN says whether bits are a NaN.
+// isNaN reports whether bits are a NaN.
 func (f *smallFloat) isNaN(x uint64) bool {
 	mag := x & (f.sign() - 1)
 	return mag > f.largest && mag != f.infinity
 }
 
-// finish is what modifiers do to a result.
+// finish has the modifiers of a result.
 type finish struct {
 	sat, relu, finite, flush bool
 }

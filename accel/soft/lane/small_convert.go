@@ -31,7 +31,7 @@ func smallSource(in *ptx.Inst) func(uint64) float64 {
 	}
 }
 
-// smallTarget rounds a value to what cvt converts to, unless that is an integer.
+// smallTarget returns the function that rounds a value to cvt's target format, unless that is an integer.
 func smallTarget(in *ptx.Inst) func(float64) uint64 {
 	to, mode := in.Type, rounding(in)
 	e := finish{sat: in.Mods.Has(ptx.SAT), relu: in.Mods.Has(ptx.Relu), finite: in.Mods.Has(ptx.SatFinite)}

@@ -8,12 +8,12 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// surfOp is what suld, sust and sured need to know.
+// surfOp describes a suld, sust or sured instruction.
 type surfOp struct {
 	shape    ptx.Geometry
 	at       [3]place
 	layer    place
-	beyond   ptx.Mod // Trap, Clamp or Zeros: what to do beyond the edges
+	beyond   ptx.Mod // Trap, Clamp or Zeros: the handling of coordinates beyond the edges
 	elements bool    // .p: the first coordinate counts elements and values are converted, else it counts bytes
 	size     int     // bytes of a value
 	values   []place

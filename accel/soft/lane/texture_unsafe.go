@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// coordinates gives the operands that say which place is meant their places.
+// coordinates lowers the coordinate operands and returns their places.
 func (l *lowerer) coordinates(o *ptx.Operand, shape ptx.Geometry, t ptx.Type) (at [3]place, layer place) {
 	elems := o.Elems
 	if shape.Layered {
@@ -28,7 +28,7 @@ func (l *lowerer) handle(o *ptx.Operand) place {
 	return l.reg(o.Reg)
 }
 
-// tex lowers tex and tld4. There are no mipmaps, so what says which level is meant says nothing.
+// tex lowers tex and tld4. There are no mipmaps, so the level operand is ignored.
 func (l *lowerer) tex(in *ptx.Inst) {
 	o := &in.Args[1]
 	op := &texOp{shape: in.Mods.Geometry(), integer: in.Type2 == ptx.S32, gather: -1}
@@ -107,7 +107,7 @@ func (g *group) sameHandle(p place) (handle uint64, same bool) {
 	return handle, true
 }
 
-// results are the rows of what a tex instruction writes.
+// results returns the rows of the results of a tex instruction.
 func (g *group) results(op *texOp) (out [4]unsafe.Pointer) {
 	for i, p := range op.out {
 		out[i], _ = g.row(p)
@@ -115,7 +115,7 @@ func (g *group) results(op *texOp) (out [4]unsafe.Pointer) {
 	return out
 }
 
-// reads makes the texture of a handle the one that is read. It says false after a fault.
+// reads selects the texture of a handle for reading. It returns false after a fault.
 func (g *group) reads(in *instr, lane int, handle uint64) bool {
 	if last := &g.w.texture; last.t != nil && handle == last.handle || g.bind(handle, false) {
 		return true

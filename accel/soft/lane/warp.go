@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// warpOp is what a warp instruction needs to know.
+// warpOp describes a warp instruction.
 type warpOp struct {
 	mode    ptx.Mod
 	wide    bool
@@ -45,7 +45,7 @@ func runShfl(g *group, in *instr) {
 	ap, as := g.row(in.a)
 	bp, bs := g.row(in.b)
 	if op.mode == ptx.Idx && in.c.kind == single && in.d2.kind != predicate && g.scalar(in.c, 0)&0x1f1f == warpLanes-1 {
-		// Any lane of the warp: the usual case. What other lanes read doesn't matter.
+		// Any lane of the warp: the usual case. Lanes outside the active ones may get any value.
 		for l := g.act.from; l < g.act.to; l++ {
 			put32(g.result, l-g.act.from, get32(ap, as, l&^(warpLanes-1)|int(get32(bp, bs, l)%warpLanes)))
 		}

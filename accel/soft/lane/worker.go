@@ -35,7 +35,7 @@ type worker struct {
 		handle uint64
 		binding
 	}
-	profiler *profiler // nil: nobody wants to know
+	profiler *profiler // nil: no profile
 	next     *worker   // in a list of the launch's residents
 }
 
@@ -82,7 +82,7 @@ func (w *worker) begin(r *run, watch *stopwatch) {
 	}
 }
 
-// groupBytes is about what a group needs beside its registers.
+// groupBytes is about the memory of a group beside its registers.
 const groupBytes = 16 << 10
 
 // bytes is about how much memory the worker holds.
@@ -94,14 +94,14 @@ func (w *worker) bytes() int {
 	return n
 }
 
-// pause says that another worker has the core now.
+// pause tells the profiler that another worker has the core now.
 func (w *worker) pause() {
 	if w.profiler != nil {
 		w.profiler.close()
 	}
 }
 
-// end drops what belongs to the launch.
+// end drops the launch's data.
 func (w *worker) end() {
 	if w.profiler != nil {
 		w.profiler.flush(w.run.launch.Profile, w.prog)
@@ -230,7 +230,7 @@ func (w *worker) full(b *barrier) bool {
 	return b.arrived >= b.count
 }
 
-// arrive brings a fragment to a barrier; it says whether the fragment waits
+// arrive brings a fragment to a barrier; it reports whether the fragment waits
 // there or was merged with others.
 func (g *group) arrive(f *fragment, b *block) (gone bool) {
 	m := g.taken(f, b)

@@ -13,7 +13,7 @@ import (
 type pause struct {
 	due atomic.Bool // a core leads; the others stop at their next look
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed sync.Cond  // with mu: stopped, cores or number changed
 	single  bool       // there is one core for good
 	cores   int        // that have not left

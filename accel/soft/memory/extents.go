@@ -2,11 +2,10 @@ package memory
 
 import "math/bits"
 
-// extents divides an address range into used and free extents. It is a
-// two-level segregated-fit allocator: a free extent hangs in the bin of its
-// size (power of two, and eight steps between two powers), two levels of
-// bitmaps find a bin that fits, and neighbours merge at once. What it knows lies
-// beside the memory, never in it: the memory belongs to guests.
+// extents divides an address range into used and free extents. It is a two-level segregated-fit allocator: a free
+// extent hangs in the bin of its size (power of two, and eight steps between two powers), two levels of bitmaps find a
+// bin that fits, and neighbours merge at once. Its bookkeeping lies beside the memory, never in it: the memory belongs
+// to guests.
 type extents struct {
 	granule uint64
 	used    map[uint64]*extent

@@ -15,9 +15,9 @@ type Loan struct {
 	Gone   func() // is called when nothing of the space lies there any more; it must not use the space
 }
 
-// Lend has the slab that an allocation lies in be a part of a file, which find finds for so many bytes, unless it is one already:
-// allocations next to it keep their places beside it. It says at which byte of that part the allocation begins, and how long it is.
-// Nobody may use memory of the space meanwhile.
+// Lend moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one
+// already: allocations next to it keep their addresses. It returns the offset of the allocation in that part, and its
+// length. No other goroutine may use memory of the space meanwhile.
 func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *Loan, at, n uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *slab) move(to *Loan) error {
 	return nil
 }
 
-// copyTo copies what there is of the slab: pages that were never touched stay holes.
+// copyTo copies the pages of the slab that exist: pages that were never touched stay holes.
 func (l *slab) copyTo(fd int, offset uint64) error {
 	size := int64(l.run.size)
 	for at := int64(0); at < size; {

@@ -67,7 +67,7 @@ func (s *Space) Slice(addr, n uint64) []byte {
 // Raw returns the memory at [addr, addr+n), which must lie in one allocation of the caller, visible or not.
 func (s *Space) Raw(addr, n uint64) []byte { return s.raw(addr, n) }
 
-// IsHost says whether addr lies in the host memory of SetHost.
+// IsHost reports whether addr lies in the host memory of SetHost.
 func (s *Space) IsHost(addr uint64) bool { return addr >= s.host.Start && addr < s.host.End }
 
 func (s *Space) raw(addr, n uint64) []byte {

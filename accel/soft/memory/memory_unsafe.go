@@ -60,7 +60,7 @@ func newFile(name string, size uint64) (fd int, err error) {
 	return fd, nil
 }
 
-// protect changes what can be done with mapped memory of the space.
+// protect sets the protection of mapped memory of the space.
 func protect(addr, size uint64, prot int) error {
 	if _, _, e := unix.Syscall(unix.SYS_MPROTECT, uintptr(addr), uintptr(size), uintptr(prot)); e != 0 {
 		return e
@@ -92,9 +92,8 @@ func mapShared(addr, n uint64, fd int, offset uint64) ([]byte, error) {
 	return bytesAt(addr, n), nil
 }
 
-// bytesAt is the mapped memory at addr. It is not Go's, so the collector does
-// not care; it goes through a pointer to the number because there is no other
-// way to say that an address is one.
+// bytesAt returns the mapped memory at addr. It is not on Go's heap, so the collector ignores it; the conversion goes
+// through a pointer to the number because there is no other way to turn an address into a pointer.
 func bytesAt(addr, size uint64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size)
 }
@@ -104,8 +103,8 @@ func unmapSlab(l *slab) error {
 	return errors.Join(reserve(l.run.start, l.run.size, true), unix.Close(l.fd))
 }
 
-// AddressOf says at which device address memory of the space lies, if it is that:
-// an address is the same for device and host.
+// AddressOf returns the device address of memory of the space, if it is that: an address is the same for device and
+// host.
 func (s *Space) AddressOf(mem []byte) (addr uint64, ok bool) {
 	addr = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 	return addr, addr-s.base < s.size

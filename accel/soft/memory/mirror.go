@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mirror is host memory for what leaves the device: the byte at an address has its
-// place at the same distance from the beginning. So it needs no bookkeeping, and costs
-// what lies in it.
+// mirror is host memory for evicted memory: the byte at an address has its place at the same distance from the
+// beginning. So it needs no bookkeeping, and occupies only the pages in use.
 type mirror struct {
 	fd  int
 	mem []byte
@@ -37,8 +36,8 @@ func (m *mirror) close() error {
 	return errors.Join(unix.Munmap(m.mem), unix.Close(m.fd))
 }
 
-// Evict moves n bytes at addr, which lie in one allocation, to host memory: the
-// allocation reads as zeros afterwards. Nobody may use it meanwhile.
+// Evict moves n bytes at addr, which lie in one allocation, to host memory: the allocation reads as zeros afterwards.
+// No other goroutine may use it meanwhile.
 func (s *Space) Evict(addr, n uint64) error {
 	l := s.at(addr)
 	off := addr - l.run.start
@@ -57,7 +56,7 @@ func (s *Space) Evicted(addr, n uint64) []byte {
 	return s.mirror.mem[addr-s.base:][:n:n]
 }
 
-// forget makes what was evicted of [addr, addr+n) read as zeros.
+// forget makes the evicted parts of [addr, addr+n) read as zeros.
 func (s *Space) forget(addr, n uint64) error {
 	off := addr - s.base
 	if data, err := unix.Seek(s.mirror.fd, int64(off), unix.SEEK_DATA); err != nil || uint64(data) >= off+n {
@@ -69,8 +68,8 @@ func (s *Space) forget(addr, n uint64) error {
 // moveStep is how much is in both places while memory is moved.
 const moveStep = 4 << 20
 
-// move copies from, which is at offset off of file fd, to to, which holds zeros, and
-// leaves zeros behind. What was never touched is left alone.
+// move copies from, which is at offset off of file fd, to to, which holds zeros, and leaves zeros behind. Pages that
+// were never touched are skipped.
 func move(to, from []byte, fd int, off uint64) error {
 	n := uint64(len(from))
 	for at := uint64(0); at < n; {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach makes n bytes of a file, from offset on (a multiple of Granule), visible
-// in the space, as one allocation. The file stays the caller's. What lies beside them in their pages isn't visible.
+// Attach makes n bytes of a file, from offset on (a multiple of Granule), visible in the space, as one allocation. The
+// caller keeps ownership of the file. Other bytes of the same pages aren't visible.
 func (s *Space) Attach(fd int, offset, n uint64) (addr uint64, err error) {
 	if n == 0 || n > s.size || n > maxBytes || offset%Granule != 0 {
 		return 0, unix.ENOMEM
@@ -39,7 +39,7 @@ func (s *Space) Attach(fd int, offset, n uint64) (addr uint64, err error) {
 	return l.first, nil
 }
 
-// Detach ends what Attach began. Nobody may use the memory any more.
+// Detach removes an attachment. The memory may not be in use any more.
 func (s *Space) Detach(addr uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -139,7 +139,7 @@ func vecOf(a any) vec {
 	return -1
 }
 
-// prune drops instructions whose results nobody reads.
+// prune drops instructions whose results are unused.
 func (c *code) prune() {
 	used := map[vec]bool{}
 	var kept []inst
@@ -236,7 +236,7 @@ func (a *allocation) name(v vec, letter string) string {
 	return fmt.Sprintf("%s%d", letter, a.at[v])
 }
 
-// dies says whether instruction n is the last to read v.
+// dies reports whether instruction n is the last to read v.
 func (a *allocation) dies(v vec, n int) bool {
 	_, placed := a.at[v]
 	return placed && a.last[v] == n
@@ -312,7 +312,7 @@ func (a *allocation) tie(i inst, dying []vec) {
 	a.write("VMOVAPS", a.name(v, a.isa.full), a.name(i.dst, a.isa.full))
 }
 
-// form picks the form of a fused multiply-add by what is not needed any more.
+// form picks the form of a fused multiply-add by the operands that are dead after it.
 func (a *allocation) form(n int, i inst) inst {
 	x, y, z := i.args[0].(vec), i.args[1].(vec), i.args[2].(vec)
 	kind := i.name

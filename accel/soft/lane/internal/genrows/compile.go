@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// source is what kernels are compiled from: the table's expressions as
-// functions, and the files with the functions that they call.
+// source is the input of the compiler: the table's expressions as functions, and the files with the functions that they
+// call.
 type source struct {
 	info  *types.Info
 	funcs map[string]*ast.FuncDecl
@@ -121,7 +121,7 @@ func (c *compiler) statements(list []ast.Stmt, s scope) value {
 		switch st := st.(type) {
 		case *ast.ReturnStmt:
 			return c.expr(st.Results[0], s)
-		case *ast.DeclStmt: // constants, whose values the type checker knows
+		case *ast.DeclStmt: // constants, whose values the type checker has
 		case *ast.AssignStmt:
 			c.assign(st, s)
 		case *ast.IfStmt:
@@ -188,8 +188,8 @@ func (s scope) copy() scope {
 	return t
 }
 
-// branch compiles an if and what follows. Where both sides only assign, their
-// variables are chosen, rather than the result.
+// branch compiles an if and the statements that follow. Where both sides only assign, their variables are selected,
+// rather than the result.
 func (c *compiler) branch(m value, yes, no, rest []ast.Stmt, s scope) value {
 	if !assigns(yes) || !assigns(no) {
 		x := c.statements(append(yes[:len(yes):len(yes)], rest...), s.copy())

@@ -22,7 +22,7 @@ type operation struct {
 	expr  string
 	// vector, if not empty, has the same value as expr and suits vectors better.
 	vector string
-	// guard, if not empty, says for which operands the vector kernel will do.
+	// guard, if not empty, is the condition on the operands for the vector kernel.
 	guard string
 }
 
@@ -282,7 +282,7 @@ func main() {
 	write("zz_rows_amd64.s", []byte(asm.String()))
 }
 
-// vectorKernels writes all vector kernels, with what Go needs to know of them.
+// vectorKernels writes all vector kernels, with the declarations that Go needs.
 func vectorKernels(decl, asm *strings.Builder) {
 	s, p := readSource(), &pool{values: map[string][8]uint64{}}
 	var table, funcs strings.Builder

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// value is what an expression gives for the lanes of one vector of 32-bit lanes:
-// 64-bit lanes take two registers. A bool is a mask of 32-bit lanes, or two of 64-bit lanes.
+// value is the result of an expression for the lanes of one vector of 32-bit lanes: 64-bit lanes take two registers. A
+// bool is a mask of 32-bit lanes, or two of 64-bit lanes.
 type value struct {
 	kind string // Go's type
 	v    [2]vec

@@ -25,7 +25,7 @@ var floatProducts = []product{
 	{"m16n8k8", "f32.bf16.bf16.f32", 4, 2, 1}, {"m16n8k16", "f32.bf16.bf16.f32", 4, 4, 2},
 }
 
-// matrix makes what whole warps do with matrices.
+// matrix generates a matrix operation of whole warps.
 func (w *writer) matrix() string {
 	switch w.IntN(5) {
 	case 0:

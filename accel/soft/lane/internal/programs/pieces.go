@@ -185,8 +185,7 @@ func (w *writer) list(letter rune, count int, written bool) string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// accumulators are what all threads update, each by one operation whose order
-// does not matter.
+// accumulators are the operations on words that all threads update, each by one operation whose order does not matter.
 var accumulators = [...]string{"add.u32", "add.u64", "min.s32", "max.u32", "min.u64", "max.s64", "and.b32", "or.b64", "xor.b32", "xor.b64", "inc.u32", "min.s64", "max.s32", "min.u32"}
 
 // atomic updates an accumulator, or a word of the thread's own.
@@ -226,7 +225,7 @@ func (w *writer) atomic() string {
 	b := w.register(letter)
 	text := fmt.Sprintf("atom%s.%s %s, %s, %s", p.space, op, d, at, b)
 	if strings.HasPrefix(op, "cas") {
-		if w.IntN(2) == 0 { // compare with what is there
+		if w.IntN(2) == 0 { // compare with the word's value
 			text = fmt.Sprintf("ld%s.b%d %s, %s; atom%s.%s %s, %s, %s", p.space, 8*n, b0(letter), at, p.space, op, d, at, b0(letter))
 		}
 		text += ", " + w.register(letter)
@@ -239,7 +238,7 @@ func (w *writer) atomic() string {
 
 func b0(letter rune) string { return map[rune]string{'r': "%m", 'l': "%b"}[letter] }
 
-// warp makes what the threads of a warp that are together do together.
+// warp generates a piece that the threads of a warp execute together.
 func (w *writer) warp() string {
 	r, p := func() string { return fmt.Sprintf("%%r%d", w.IntN(8)) }, w.predicate
 	here := "activemask.b32 %m; "

@@ -1,6 +1,5 @@
-// Package programs makes random PTX programs whose results are defined to the
-// bit: without races, without endless loops, and without what PTX leaves open.
-// Tests run them on the engine and on an independent interpreter.
+// Package programs generates random PTX programs whose results are defined to the bit: without races, endless loops,
+// and behavior that PTX leaves open. Tests run them on the engine and on an independent interpreter.
 package programs
 
 import (
@@ -28,17 +27,17 @@ type Style struct {
 // node is a piece of a program.
 type node struct {
 	text string // instructions, ";" between them
-	// cond, if any, is a predicate that nobody writes in body.
+	// cond, if any, is a predicate that body doesn't write.
 	cond string
 	body []node
 }
 
-// What the memory of a program is for, by thread.
+// The uses of a program's memory, by thread.
 const (
 	Stride   = 1024 // bytes of a thread
 	scratch  = 128  // read and written
 	output   = 256
-	AccBytes = 8 * len(accumulators) // of what all threads update
+	AccBytes = 8 * len(accumulators) // of the words that all threads update
 )
 
 // maxThreads is how many threads have a place in shared memory.
@@ -163,7 +162,7 @@ func (w *writer) preamble() {
 	w.first = false
 }
 
-// computed is what a thread can do alone in a register.
+// computed generates a piece that a thread executes alone on a register.
 func (w *writer) computed() string {
 	if w.IntN(4) == 0 {
 		return w.conversion()
@@ -220,7 +219,7 @@ func (w *writer) condition() {
 	w.p.nodes = append(w.p.nodes, c)
 }
 
-// anything is what threads can do wherever they are.
+// anything generates a piece that threads can execute at any point.
 func (w *writer) anything() string {
 	switch w.IntN(16) {
 	case 0, 1:
@@ -384,7 +383,7 @@ func (p *Program) arguments(b *strings.Builder, s Style) {
 	}
 }
 
-// tail stores all registers, and what threads have added up in shared memory.
+// tail stores all registers, and the accumulators in shared memory.
 func (p *Program) tail(b *strings.Builder) {
 	at := output
 	store := func(bits int, reg string) {

@@ -100,7 +100,7 @@ func (w *warp) sources(in *inst, t *thread, as typ, word ...int) []*big.Int {
 	return list
 }
 
-// integer executes what computes integers from integers.
+// integer executes an instruction that computes integers from integers.
 func (w *warp) integer(in *inst, t *thread) {
 	if in.packed {
 		w.halves(in, t)
@@ -215,8 +215,7 @@ func product(in *inst, a []*big.Int) *big.Int {
 	return p
 }
 
-// carried executes what reads or writes the condition code. A subtraction
-// adds the complement.
+// carried executes an instruction that reads or writes the condition code. A subtraction adds the complement.
 func (w *warp) carried(in *inst, t *thread) {
 	as := typ{in.types[0].kind, in.types[0].bits}
 	a := w.sources(in, t, as)
@@ -239,7 +238,7 @@ func (w *warp) carried(in *inst, t *thread) {
 	}
 }
 
-// bitwise executes what looks at bits, one by one.
+// bitwise executes an instruction on single bits, one by one.
 func (w *warp) bitwise(in *inst, t *thread) uint64 {
 	n := in.types[0].bits
 	src := make([]uint64, 4)

@@ -12,7 +12,7 @@ func (in *inst) mode() string {
 	return "rn"
 }
 
-// float executes what computes floats from floats, or pairs from pairs.
+// float executes an instruction that computes floats from floats, or pairs from pairs.
 func (w *warp) float(in *inst, t *thread) {
 	bits := in.types[0].bits
 	x := make([]uint64, 3)
@@ -262,7 +262,7 @@ func (w *warp) compare(in *inst, t *thread) {
 	w.write(t, d, r)
 }
 
-// compared says whether a comparison of two values holds.
+// compared reports whether a comparison of two values holds.
 func compared(in *inst, as typ, a, b uint64) bool {
 	if as.float() {
 		f := formatOf(as)
@@ -289,7 +289,7 @@ func joined(in *inst, a, b bool) bool {
 	return a != b
 }
 
-// relation says whether a comparison holds, given the order of the operands.
+// relation reports whether a comparison holds, given the order of the operands.
 func relation(in *inst, order int, nan bool) bool {
 	for m, r := range map[string]bool{
 		"eq": order == 0, "ne": order != 0, "lt": order < 0, "le": order <= 0, "gt": order > 0, "ge": order >= 0,

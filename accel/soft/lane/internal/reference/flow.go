@@ -1,8 +1,7 @@
 package reference
 
-// postDominators is, for each instruction, the first one that all threads
-// come to whatever way they take, or len(code) for the end of the thread. A
-// guarded exit is no way: who takes it is no longer there to be waited for.
+// postDominators returns, for each instruction, the first one that all threads come to on every path, or len(code) for
+// the end of the thread. A guarded exit is no path: threads that take it are no longer there to be waited for.
 func postDominators(code []inst) []int {
 	n := len(code)
 	next := make([][]int, n)
@@ -49,8 +48,8 @@ func postDominators(code []inst) []int {
 	return joins
 }
 
-// nearest is what follows i before anything else that must follow it: all the
-// others must follow it in turn.
+// nearest returns the instruction that follows i before any other that must follow it: all the others must follow it in
+// turn.
 func nearest(after [][]bool, i int) int {
 	for k := range after[i] {
 		if k == i || !after[i][k] {

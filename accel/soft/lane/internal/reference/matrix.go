@@ -5,8 +5,7 @@ import (
 	"math/big"
 )
 
-// layout says which row and column of a matrix element i of a thread is, by the
-// figures of the manual for mma.
+// layout returns the row and column in the matrix of element i of a thread, by the figures of the manual for mma.
 type layout func(lane, i int) (row, col int)
 
 // The figures are of one kind. A quad of threads holds a row of A, or a column
@@ -45,7 +44,7 @@ func (w *warp) elementsOf(lanes []*thread, o *operand, rows, cols int, as typ, a
 	return m
 }
 
-// matrices executes what a whole warp does with matrices.
+// matrices executes the matrix operations of whole warps.
 func (w *warp) matrices(in *inst, lanes []*thread) {
 	if len(lanes) != warpSize {
 		undefined(in.op + " by a part of a warp")
@@ -120,8 +119,8 @@ func dotIntegers(in *inst, a, b []uint64, c uint64) uint64 {
 	return wrap(sum, 32)
 }
 
-// dotFloats rounds the exact sum once. Programs only have it of finite numbers
-// whose sum is as exact for everyone.
+// dotFloats rounds the exact sum once. Programs only compute it of finite numbers whose sum is exact in every
+// implementation.
 func dotFloats(a, b []uint64, c uint64, td, ta, tc typ) uint64 {
 	f := formatOf(ta)
 	bad := func(f format, v uint64) bool { return f.isNaN(v) || f.isInf(v) }

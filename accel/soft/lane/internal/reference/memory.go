@@ -142,7 +142,7 @@ func (w *warp) atomic(in *inst, t *thread) {
 	}
 }
 
-// updated is what an atomic instruction leaves in memory.
+// updated returns the value that an atomic instruction stores.
 func updated(in *inst, space string, old, b, c uint64) uint64 {
 	as := in.types[0]
 	one := big.NewInt(1)

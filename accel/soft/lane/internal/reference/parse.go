@@ -60,7 +60,7 @@ type operand struct {
 	pair  int // register, or -1
 	not   bool
 	minus bool  // of a video instruction
-	unit  int   // bits of what the selector names, or 0
+	unit  int   // bits of the part that the selector names, or 0
 	parts []int // that it names, the lowest first
 	add   int64 // address, symbol: displacement
 	base  *operand

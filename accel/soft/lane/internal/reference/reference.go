@@ -1,10 +1,9 @@
-// Package reference is a second, simple interpreter of PTX, for tests: what it
-// says a kernel leaves in memory, the engine must leave there too. It shares no
-// code with the engine, nor with the parser that the engine uses; it is written
-// to be obviously right, not fast: integers are big.Int, floats are big.Float,
-// and each thread of a warp executes an instruction alone.
+// Package reference is a second, simple interpreter of PTX, for tests: the engine must leave the same memory contents
+// as the reference. It shares no code with the engine, nor with the parser that the engine uses; it is written to be
+// obviously right, not fast: integers are big.Int, floats are big.Float, and each thread of a warp executes an
+// instruction alone.
 //
-// It trusts what it is given: the text comes from a test.
+// It trusts its input: the text comes from a test.
 package reference
 
 import (
@@ -12,12 +11,11 @@ import (
 	"fmt"
 )
 
-// ErrUndefined says that the program's result is not defined by PTX, for
-// example because it reads the register of a thread that does not take part.
+// ErrUndefined is returned if PTX does not define the program's result, for example because it reads the register of a
+// thread that does not take part.
 var ErrUndefined = errors.New("the result of the program is undefined")
 
-// ErrUnknown says that the interpreter does not know an instruction, or knows
-// its result only roughly.
+// ErrUnknown is returned if the interpreter does not implement an instruction, or has its result only roughly.
 var ErrUnknown = errors.New("the reference does not know it")
 
 // Launch is one execution of a kernel.

@@ -34,7 +34,7 @@ func (w *warp) holds(t *thread, o *operand) bool {
 	return (t.regs[o.reg] != 0) != o.not
 }
 
-// write sets a register; what is longer than it is cut.
+// write sets a register; a longer value is truncated.
 func (w *warp) write(t *thread, o *operand, v uint64) {
 	if o.kind == register {
 		t.regs[o.reg] = cut(v, w.widths[o.reg])
@@ -179,8 +179,7 @@ func (f format) number(v uint64) *big.Float {
 // exact is a number with so many bits that sums and products of any f64 values are exact.
 func exact() *big.Float { return new(big.Float).SetPrec(4500) }
 
-// round is the bits of the number in the format nearest to z as the mode wants
-// it. z is not zero.
+// round returns the bits of the number in the format that z rounds to by the mode. z is not zero.
 func (f format) round(z *big.Float, mode string) uint64 {
 	negative := z.Sign() < 0
 	// The last bit of the result has this exponent.

@@ -62,7 +62,7 @@ func contains(list []int, v int) bool {
 	return false
 }
 
-// videoResult is what an instruction computes of two numbers, exactly.
+// videoResult returns the exact result of an instruction on two numbers.
 func videoResult(in *inst, name string, a, b *big.Int) *big.Int {
 	z := new(big.Int)
 	switch name {

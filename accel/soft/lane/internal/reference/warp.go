@@ -33,7 +33,7 @@ type warp struct {
 	wait    func(arrival)
 }
 
-// arrival is what a warp brings to a barrier. It waits there until release.
+// arrival is a warp's arrival at a barrier. The warp waits there until release.
 type arrival struct {
 	id, count int
 	threads   []*thread
@@ -113,7 +113,7 @@ func (b *block) schedule() {
 	}
 }
 
-// full says whether all have arrived that a barrier awaits: a number of
+// full reports whether all have arrived that a barrier awaits: a number of
 // threads, in whole warps, or all that live.
 func (b *block) full(list []*arrival) bool {
 	if len(list) == 0 {
@@ -174,8 +174,8 @@ func (w *warp) arrivals() iter.Seq[arrival] {
 // programs end by then.
 const maxSteps = 1 << 16
 
-// run executes the threads of the mask from pc until they come to stop, and
-// says who came. Threads that part meet where they must.
+// run executes the threads of the mask from pc until they come to stop, and returns those that came. Threads that part
+// meet where they must.
 func (w *warp) run(pc, stop int, mask uint32) uint32 {
 	for steps := 0; pc != stop && mask != 0; steps++ {
 		if steps > maxSteps {
@@ -212,7 +212,7 @@ func (w *warp) run(pc, stop int, mask uint32) uint32 {
 	return mask
 }
 
-// guarded is who of the mask executes the instruction.
+// guarded returns the threads of the mask that execute the instruction.
 func (w *warp) guarded(in *inst, mask uint32) uint32 {
 	if in.guard < 0 {
 		return mask
@@ -343,7 +343,7 @@ func (w *warp) shuffle(in *inst, lanes []*thread, mask uint32) {
 	}
 }
 
-// members is who takes part: who is here, and named by the mask that all of the lanes have.
+// members returns the participants: the threads that are here, and in the mask that all of the lanes have.
 func (w *warp) members(o *operand, lanes []*thread, mask uint32) uint32 {
 	return mask & uint32(w.read(lanes[0], o, typ{'u', 32}))
 }
