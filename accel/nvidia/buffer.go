@@ -9,8 +9,8 @@ import (
 	"pegasus/cuda"
 )
 
-// buffers are pinned memory by way of which is copied what the device can't reach.
-// They are kept by size, which is a power of two, up to keptBuffers bytes in all.
+// buffers are pinned staging buffers for copies of host memory that the device can't access. They are kept by size,
+// which is a power of two, up to keptBuffers bytes in all.
 type buffers struct {
 	spare [64][][]byte
 	bytes uint64
@@ -49,7 +49,7 @@ func (c *Context) takeBuffer(n uint64) ([]byte, cuda.Result) {
 	return mem[:n], cuda.Success
 }
 
-// giveBuffer takes back what takeBuffer gave. Nobody uses it any more.
+// giveBuffer returns a buffer of takeBuffer, which must be unused.
 func (c *Context) giveBuffer(mem []byte) {
 	mem = mem[:cap(mem)]
 	size, class := bufferSize(uint64(len(mem)))

@@ -11,15 +11,15 @@ import (
 // interval is [from, to).
 type interval struct{ from, to int64 }
 
-// charged is when engines of a class are known to have been held: what overlaps,
-// because streams run side by side, counts once. The intervals are disjoint and in order.
+// charged contains when engines of a class were held: times that overlap, because streams run concurrently, count once.
+// The intervals are disjoint and in order.
 type charged struct{ known []interval }
 
-// maxCharged bounds them. Beyond, what lies between the two oldest counts as held:
-// a piece that is told so much later is charged too little, never too much.
+// maxCharged bounds the intervals. Beyond it, the time between the two oldest counts as held: a piece reported so much
+// later is charged too little, never too much.
 const maxCharged = 64
 
-// add notes a time, and returns an interval as long as what of it was not known before.
+// add records a time, and returns an interval as long as the part of it that was not recorded before.
 func (c *charged) add(from, to int64) (int64, int64) {
 	if to <= from {
 		return from, from
@@ -46,7 +46,7 @@ func (c *charged) add(from, to int64) (int64, int64) {
 	return begin, begin + fresh
 }
 
-// charge notes that an engine was held, and returns what is to be charged for that.
+// charge records that an engine was held, and returns the time to charge for that.
 func (d *Device) charge(c accel.Class, from, to int64) (int64, int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

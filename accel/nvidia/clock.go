@@ -9,21 +9,19 @@ import (
 	"pegasus/cuda"
 )
 
-// timeline is a context's time, in nanoseconds since it was made, as the device
-// counts it. Only differences can be asked for, in milliseconds as float32, which
-// are exact to the microsecond for some seconds: so there is a new base to count
-// from now and then, whose own place is counted from the one before.
+// timeline is a context's time, in nanoseconds since its creation, as the device measures it. The driver returns only
+// differences, in milliseconds as float32, which are exact to the microsecond for some seconds: so a new base is
+// recorded at intervals, whose own position is measured from the previous one.
 //
-// How far it is from the host's clock is known by this: no work has begun before
-// it was submitted, nor ended after we heard of its end. So differences between
-// the clocks' rates don't add up, and nothing has to be measured for that.
+// The offset from the host's clock is bounded as follows: no work has begun before it was submitted, nor ended after
+// its end was observed. So differences between the clocks' rates don't add up, and no extra measurement is needed.
 type timeline struct {
 	current *base
 	offset  int64 // of the host's clock; guarded by the device's mutex
 	origin  int64 // offset at the beginning: what events' times have added
 }
 
-// base is an event whose place is known, once settle was called.
+// base is an event whose position is known, once settle was called.
 type base struct {
 	event  driver.Event
 	made   int64 // host's time
@@ -80,7 +78,7 @@ func (t *timeline) now(c *Context, now int64) (*base, cuda.Result) {
 	return t.current, cuda.Success
 }
 
-// release reports that somebody counts from a base no more.
+// release drops one use of a base.
 func (t *timeline) release(c *Context, b *base) {
 	if b == nil {
 		return
@@ -115,7 +113,7 @@ func (b *base) settle(c *Context) {
 
 func ns(ms float32) int64 { return int64(float64(ms) * 1e6) }
 
-// await waits until a piece has ended, and says when it was executed, by the host's clock.
+// await waits until a piece has ended, and returns when it was executed, by the host's clock.
 func (t *timeline) await(p *piece) (began, ended int64, r cuda.Result) {
 	c, b := p.ctx, p.base
 	if b == nil {

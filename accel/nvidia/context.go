@@ -17,13 +17,13 @@ type Context struct {
 	ctx    driver.Context
 	sticky atomic.Int32 // cuda.Result
 	legacy *Stream
-	aside  driver.Stream // for what is not the guest's; waits for nobody
+	aside  driver.Stream // for the worker's own operations; waits for no other stream
 	time   timeline
 
 	live      int                  // pieces that have not ended
 	active    map[*Stream]struct{} // streams with such
 	streams   int                  // of the guest
-	idle      []driver.Event       // that nobody uses
+	idle      []driver.Event       // unused
 	words     words
 	buffers   buffers
 	arrays    uint64 // bytes that they are accounted with
@@ -31,7 +31,7 @@ type Context struct {
 	extra     extra
 	freeing   int    // frees on their way
 	text      told   // guarded by the device's text's mutex
-	destroyed func() // what to call when everything has gone
+	destroyed func() // called when everything has been freed
 	gone      bool   // it was called
 }
 
@@ -40,7 +40,7 @@ const (
 	schedBlockingSync = 0x4 // CU_CTX_SCHED_BLOCKING_SYNC
 	mapHost           = 0x8
 	resizeToMax       = 0x10
-	contextFlags      = mapHost | resizeToMax // that the driver is told of
+	contextFlags      = mapHost | resizeToMax // passed to the driver
 	flagsMask         = 0xff
 )
 
@@ -52,7 +52,7 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 		return nil, cuda.ErrorOutOfMemory
 	}
 	began := d.clock()
-	// However the guest wants to wait: here nobody may spin.
+	// For any wait policy of the guest: no thread may spin here.
 	ctx, r := driver.NewContext(d.index, flags&contextFlags|schedBlockingSync)
 	if r != cuda.Success {
 		d.uncharge()
@@ -74,7 +74,7 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// uncharge gives back what a context counted for itself.
+// uncharge subtracts the context's own memory from the quota.
 func (d *Device) uncharge() {
 	if q := d.config.Quota; q != nil && d.config.Context > 0 {
 		q(-int64(d.config.Context))
@@ -112,7 +112,7 @@ func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
 // fail makes r the sticky error, unless there is one.
 func (c *Context) fail(r cuda.Result) { c.sticky.CompareAndSwap(0, int32(r)) }
 
-// failIfSticky notes what the driver said.
+// failIfSticky makes a sticky result of the driver the context's error.
 func (c *Context) failIfSticky(r cuda.Result) cuda.Result {
 	if r.Sticky() {
 		c.fail(r)
@@ -212,7 +212,7 @@ func (c *Context) afterAll(then func(cuda.Result)) {
 	c.after(last, then)
 }
 
-// Destroy waits for what was submitted, then frees everything and calls done.
+// Destroy waits for submitted work, then frees everything and calls done.
 func (c *Context) Destroy(done func()) {
 	d := c.dev
 	d.mu.Lock()

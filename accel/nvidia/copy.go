@@ -17,7 +17,7 @@ type side struct {
 	mem    []byte // of host memory, all that the box may touch
 	host   bool
 	pinned bool // the device can reach it
-	arena  bool // its bytes are the guest's, who may change them until it is this copy's turn
+	arena  bool // its bytes are the guest's, which may change them until the copy runs
 }
 
 // box is the shape of a copy.
@@ -83,7 +83,7 @@ func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cud
 	}
 	by := *dst
 	by.mem, by.end.Host = mem, mem
-	if !dst.arena { // nobody looks before done is called
+	if !dst.arena { // it is not read before done is called
 		p.finish = func() { dst.fill(&by, b) }
 		p.settle = func() { c.giveBuffer(mem) }
 		if r = s.perform(p, func() cuda.Result { return c.give(s, &by, src, b) }); r != cuda.Success {
@@ -95,7 +95,7 @@ func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cud
 	var held accel.Usage
 	out.done = func(_ cuda.Result, u accel.Usage) { held = u }
 	if r = s.perform(out, func() cuda.Result { return c.give(s, &by, src, b) }); r == cuda.Success {
-		// What is charged is what the device did; it was told of before this is.
+		// The charge is the device's work; that was reported before this is.
 		last := &piece{settle: func() { c.giveBuffer(mem) }}
 		last.done = func(r cuda.Result, _ accel.Usage) { tellEnd(done, r, held) }
 		r = c.move(s, last, dst, &by, b)
@@ -217,7 +217,8 @@ func (d *Device) inArena(at, n uint64) bool {
 	return base != 0 && at >= base && at-base <= bytes && n <= bytes-(at-base)
 }
 
-// offset says where in whole a part of it begins, if it is one. Only addresses are compared, of memory that doesn't move.
+// offset returns the position of part in whole, if it lies there. Only addresses are compared, of memory that doesn't
+// move.
 func offset(whole, part []byte) (uint64, bool) {
 	if len(whole) == 0 || len(part) == 0 {
 		return 0, false

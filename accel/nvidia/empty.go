@@ -44,8 +44,8 @@ func NewEmpty(library, which string) (*Empty, error) {
 	return &Empty{c, driver.Launch{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}}}, nil
 }
 
-// Run runs the kernel and waits until it has ended: what that takes longer right after another process' kernel is what
-// changing contexts costs.
+// Run runs the kernel and waits until it has ended: the additional time right after another process's kernel is the
+// cost of a context switch.
 func (e *Empty) Run() error {
 	if r := e.launch.Run(e.ctx, nil); r != cuda.Success {
 		return r
@@ -56,7 +56,7 @@ func (e *Empty) Run() error {
 	return nil
 }
 
-// Unused is how much of the device's memory nobody has: what it is less once there is another context is what one takes.
+// Unused returns the unused bytes of the device's memory: its decrease by another context is the size of a context.
 func (e *Empty) Unused() (uint64, error) {
 	n, r := driver.Unused(e.ctx)
 	if r != cuda.Success {

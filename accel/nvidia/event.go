@@ -13,10 +13,10 @@ import (
 type Event struct {
 	ctx      *Context
 	recorded bool
-	pending  *piece // the latest record, until it was told
+	pending  *piece // the latest record, until its end was reported
 	at       int64  // on the context's timeline, once it was
 
-	// Of a record that had nothing to wait for: it is asked for its time when somebody wants to know.
+	// For a record that had nothing to wait for: its time is read when a caller needs it.
 	late driver.Event
 	base *base
 }
@@ -51,7 +51,7 @@ func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// forgetLate gives back what the latest record is measured by.
+// forgetLate releases the driver's event that measures the latest record.
 func (e *Event) forgetLate() {
 	if e.late == nil {
 		return
@@ -76,7 +76,7 @@ func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
 	}
 	p := &piece{done: done}
 	if on != nil {
-		// That it may have been told meanwhile does no harm: nobody but us records, so its event is what it was.
+		// Its end may have been reported meanwhile, without harm: only this goroutine records, so its event is unchanged.
 		if r := driver.Wait(c.ctx, s.h, on.end); r != cuda.Success {
 			return r
 		}
@@ -96,8 +96,8 @@ func (e *Event) Synchronize(done func(cuda.Result)) {
 	e.ctx.after(all, done)
 }
 
-// Time is when the latest record completed. Who has been told that it did may
-// ask before the record has ended here: that takes but a moment more.
+// Time returns when the latest record completed. The caller may have been notified of the completion before the record
+// has ended here, which takes but a moment more.
 func (e *Event) Time() (int64, cuda.Result) {
 	c := e.ctx
 	d := c.dev
@@ -133,7 +133,7 @@ func (e *Event) Destroy() {
 	}
 }
 
-// isGone reports whether the driver's context is no more, or soon.
+// isGone reports whether the driver's context is destroyed, or about to be.
 func (c *Context) isGone() bool {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"pegasus/cuda"
 )
 
-// What a guest makes the driver take of the device without asking for memory counts as its domain's all the same: its modules'
-// variables, the heap and the buffer that kernels have by its limits, and the memory of a kernel's threads.
+// Device memory that a guest makes the driver allocate without an allocation call counts as its domain's all the same:
+// its modules' variables, the heap and the printf buffer that kernels have by its limits, and the local memory of a
+// kernel's threads.
 
 // Limits (CUlimit) that take memory.
 const (
@@ -20,13 +21,13 @@ const (
 	numLimits  = 3
 )
 
-// extra is what a context has taken so. Of the poller, but for bytes.
+// extra is the memory that a context has taken so. The poller owns it, except for bytes.
 type extra struct {
-	limits [numLimits]uint64 // that are taken for, the most so far; 0: nobody has asked
+	limits [numLimits]uint64 // the largest values accounted for so far; 0: never set
 	bytes  uint64            // guarded by the device's mutex
 }
 
-// charge asks for more, or with a negative number gives some back.
+// charge accounts for more bytes, or with a negative number for less.
 func (e *extra) charge(d *Device, delta int64) bool {
 	q := d.config.Quota
 	if delta == 0 || q == nil {
@@ -41,7 +42,8 @@ func (e *extra) charge(d *Device, delta int64) bool {
 	return true
 }
 
-// need asks for what a limit takes when it is raised, beyond what the context came with. undo is for when it isn't raised after all.
+// need accounts for the memory of a limit's new value, beyond the context's initial one. undo reverts that if the limit
+// isn't raised after all.
 func (c *Context) need(limit uint32, value uint64) (undo func(), r cuda.Result) {
 	d, e := c.dev, &c.extra
 	if e.limits[limit] == 0 {
@@ -71,8 +73,8 @@ func (c *Context) need(limit uint32, value uint64) (undo func(), r cuda.Result) 
 	}, cuda.Success
 }
 
-// Limits that guests can't change: memory for kernels that launch kernels, and the part of the cache that is kept for somebody, which is
-// the whole device's.
+// Limits that guests can't change: memory for kernels that launch kernels, and the persisting part of the cache, which
+// belongs to the whole device.
 const (
 	limitSyncDepth  = 3
 	limitPending    = 4

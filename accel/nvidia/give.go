@@ -24,8 +24,8 @@ func (d *Device) giver() *mapped {
 	return d.mapper()
 }
 
-// Give offers the block that an allocation lies in; who takes it uses the allocation alone. What may leave the device isn't
-// offered: who had a part in it would keep it there.
+// Give exports the block that an allocation lies in; an importer uses the allocation alone. Memory that can be evicted
+// isn't exported: an importer would keep it on the device.
 func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
 	m := d.giver()
 	if m == nil || d.swap != nil {
@@ -76,7 +76,8 @@ func (d *Device) GiveMemory(of accel.Memory) (t accel.Ticket, r cuda.Result) {
 	return d.offer(m, mem.h, handover.Gift{Whole: mem.bytes, Bytes: mem.bytes})
 }
 
-// take imports what another process offers. It counts here as well: it stays when the other one is gone.
+// take imports memory that another process exports. It is accounted for here as well: it stays when the other process
+// is gone.
 func (d *Device) take(t accel.Ticket) (h driver.Physical, g handover.Gift, r cuda.Result) {
 	g, fd, err := handover.Fetch(t)
 	if err != nil {
@@ -114,7 +115,7 @@ func (d *Device) TakeMemory(t accel.Ticket) (accel.Memory, uint64, cuda.Result) 
 	return &mappedMemory{d: d, h: h, bytes: g.Whole, users: 1}, g.Whole, cuda.Success
 }
 
-// Borrow maps what another process's context has allocated.
+// Borrow maps an allocation of another process's context.
 func (c *Context) Borrow(t accel.Ticket) (addr, n uint64, r cuda.Result) {
 	d := c.dev
 	if r := c.Err(); r != cuda.Success {
@@ -163,7 +164,7 @@ func (m *mapped) place(d *Device, b *block) (r cuda.Result) {
 	return r
 }
 
-// Detach gives borrowed memory back, or what the domain shares.
+// Detach removes an import, or an attachment of memory that the domain shares.
 func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()

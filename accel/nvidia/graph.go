@@ -11,8 +11,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Graph is an executable graph of the driver's. It is made by capturing: each piece of work is given to a stream as
-// ever, after it was said what it comes after.
+// Graph is an executable graph of the driver. It is built by capture: each piece of work is submitted to a stream as
+// usual, after its dependencies were set.
 type Graph struct {
 	ctx       *Context
 	exec      driver.GraphExec
@@ -81,7 +81,7 @@ func (g *Graph) needStacks() cuda.Result {
 	return cuda.Success
 }
 
-// check reports whether all that the graph uses is there.
+// check reports whether all objects that the graph uses exist.
 func (g *Graph) check() cuda.Result {
 	for i := range g.nodes {
 		if r := g.checkNode(g.nodes[i].Work); r != cuda.Success {
@@ -177,7 +177,7 @@ func (g *Graph) capture(s *Stream) cuda.Result {
 	return r
 }
 
-// moves reports whether there is anything to do.
+// moves reports whether the work is not empty.
 func moves(w accel.Work) bool {
 	switch w := w.(type) {
 	case *accel.Copy:
@@ -233,7 +233,7 @@ func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	c.dev.mu.Lock()
 	before := g.last.pending
 	c.dev.mu.Unlock()
-	if before != nil && before.stream != s { // that it may have been told meanwhile does no harm: see waitEvent
+	if before != nil && before.stream != s { // its end may have been reported meanwhile, without harm: see waitEvent
 		if before.end != nil {
 			if r := driver.Wait(c.ctx, s.h, before.end); r != cuda.Success {
 				return r
@@ -250,7 +250,7 @@ func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// Destroy releases the graph; what was launched still ends.
+// Destroy releases the graph; a running launch still ends.
 func (g *Graph) Destroy() {
 	if !g.destroyed && !g.ctx.isGone() {
 		driver.DestroyExec(g.ctx.ctx, g.exec)

@@ -13,7 +13,7 @@ type hold struct {
 	device uint64 // where the device sees it
 }
 
-// words are those of a context that nobody waits for. Of the poller and of streams' goroutines.
+// words are the unused words of a context. The poller and the streams' goroutines use them.
 type words struct{ spare []*hold }
 
 const wordsAtOnce = 1024
@@ -58,7 +58,7 @@ func (c *Context) hostFunc(s *Stream, p *piece) (r cuda.Result) {
 		return c.forget(p, r)
 	}
 	if p.past, r = s.recorded(); r != cuda.Success {
-		driver.Release(p.hold.word) // and it is never used again: somebody waits for it
+		driver.Release(p.hold.word) // and it is never used again: a wait for it is pending
 		return c.forget(p, r)
 	}
 	s.append(p)
@@ -84,7 +84,7 @@ func (p *piece) awaitHost() {
 	d.mu.Unlock()
 	_, _, r := driver.Await(c.ctx, nil, nil, p.past)
 	c.waited(r)
-	c.giveWord(p.hold) // whoever waited for it has seen it
+	c.giveWord(p.hold) // its wait has ended
 }
 
 // finished is called when the function has finished, and maybe more often.

@@ -9,7 +9,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Inspect loads the image into a context: a driver says only of what is loaded what it offers.
+// Inspect loads the image into a context: a driver reports the layout of loaded images only.
 func (d *Device) Inspect(img []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 	if _, p, ok := linked.Read(img, 0); linked.Is(img) && ok && p != linked.ToLoad {
 		return nil, "the linked image is not to be loaded", cuda.ErrorInvalidImage

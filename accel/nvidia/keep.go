@@ -16,7 +16,7 @@ import (
 const (
 	// keepStep is how much is copied at once between a segment and the domain's file.
 	keepStep = 4 << 20
-	// keepGrain is how much is zeros or not: what is stays a hole in the file.
+	// keepGrain is the granularity of the check for zeros, in bytes: zeros stay holes in the file.
 	keepGrain = 64 << 10
 )
 
@@ -24,7 +24,7 @@ var zeros [keepGrain]byte
 
 // load gives a segment's new memory the bytes that the file has of it.
 func (c *Context) load(own *common, at uint64) cuda.Result {
-	if !own.Stored() { // who had them was killed
+	if !own.Stored() { // the process that had them was killed
 		if err := own.Clear(); err != nil {
 			return c.fileFailed("clear", own, err)
 		}

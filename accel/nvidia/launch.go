@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// launch queues a kernel. What the hardware refuses the driver refuses.
+// launch queues a kernel. The driver refuses launches that exceed the hardware's limits.
 func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
 	f, r := c.function(w)
 	if r != cuda.Success {
@@ -68,10 +68,10 @@ const (
 // portableCluster is how many blocks a cluster may have without the function being allowed more.
 const portableCluster = 8
 
-// usualLocal is what threads have at least without anybody asking for it.
+// usualLocal is the least local memory, in bytes, that threads have by default.
 const usualLocal = 1 << 10
 
-// needStack asks for the memory that the kernel's threads need beyond what the context has for those of others.
+// needStack accounts for the memory that the kernel's threads need beyond the context's current stack memory.
 func (f *function) needStack(c *Context) (r cuda.Result) {
 	if n := uint64(max(f.layout.LocalBytes, 0)); n > usualLocal && n > c.extra.limits[limitStack] {
 		_, r = c.need(limitStack, n)
@@ -79,8 +79,8 @@ func (f *function) needStack(c *Context) (r cuda.Result) {
 	return r
 }
 
-// allow lets launches of a function have as much shared memory, and as large clusters, as this one. Guests set that by themselves, and are
-// trusted with it: the driver refuses what the hardware hasn't got.
+// allow raises the limits of a function to the shared memory and the cluster size of this launch. Guests set these
+// attributes by themselves, without a check: the driver refuses values that exceed the hardware's.
 func (f *function) allow(c *Context, w *accel.Launch) cuda.Result {
 	if r := f.needStack(c); r != cuda.Success {
 		return r
@@ -117,7 +117,7 @@ func (f *function) key(w *accel.Launch) uint64 {
 	}{f, w.Grid, w.Block, w.Cluster, w.SharedBytes}) | 1
 }
 
-// Predict says how long a launch will hold the device (ns), 0 if one like it was not seen of late.
+// Predict returns for how long a launch will hold the device (ns), 0 if no launch like it was seen recently.
 func (d *Device) Predict(w accel.Work) int64 {
 	var l *accel.Launch
 	switch w := w.(type) {

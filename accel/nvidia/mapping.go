@@ -21,14 +21,14 @@ type mappedMemory struct {
 	d     *Device
 	h     driver.Physical
 	bytes uint64
-	users int // mappings, and who holds it; guarded by the store's mutex
+	users int // mappings, and the owner's reference; guarded by the store's mutex
 	once  sync.Once
 }
 
 // guestRange is a range of addresses that the guest has reserved: a part of ours, so that the guest keeps it free.
 type guestRange struct {
 	*ranges.Range[*mappedMemory]
-	whole hole // what was taken for it, which may be more, for its alignment
+	whole hole // the reserved range, which may be larger because of its alignment
 }
 
 // mapper is the store if it can do this.
@@ -320,7 +320,7 @@ func (d *Device) Unmap(at, n uint64) cuda.Result {
 	return cuda.Success
 }
 
-// SetAccess says what work may do with whole mappings.
+// SetAccess sets the access of work to whole mappings.
 func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
 	m := d.mapper()
 	if m == nil {
@@ -340,7 +340,7 @@ func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
 	return cuda.Success
 }
 
-// showMapped enters among the spans what can be used of a range round [at, at+n). Neighbours are one span.
+// showMapped updates the spans with the accessible parts of a range around [at, at+n). Neighbours form one span.
 func (d *Device) showMapped(r *guestRange, at, n uint64) {
 	usable := r.Usable(at, n)
 	from, to := at, at+n
@@ -355,7 +355,7 @@ func (d *Device) showMapped(r *guestRange, at, n uint64) {
 	}
 }
 
-// release gives back all that the guest has mapped or holds: the device closes. What is held goes with the process.
+// release frees all that the guest has mapped or holds: the device closes. Memory in use is freed with the process.
 func (m *mapped) release() {
 	for _, r := range m.ranges {
 		for _, v := range r.All() {

@@ -4,8 +4,8 @@ package nvidia
 
 import "sync"
 
-// reaper does what frees something, one after the other: the driver may wait for
-// the device meanwhile, so streams' goroutines leave it to one of its own.
+// reaper frees objects, one after the other: the driver may wait for the device meanwhile, so streams' goroutines
+// delegate it to one of its own.
 type reaper struct {
 	mu    sync.Mutex
 	work  sync.Cond

@@ -7,7 +7,7 @@ import (
 	"pegasus/cuda"
 )
 
-// shuttleBytes is how much of what is moved is under way at a time, twice.
+// shuttleBytes is the size of one of the two parts of a move that are in flight at a time.
 const shuttleBytes = 4 << 20
 
 // shuttle copies between the device and any host memory, by way of two pieces of pinned memory: while the driver
@@ -28,7 +28,7 @@ func (c *Context) newShuttle() (s *shuttle, r cuda.Result) {
 	return s, r
 }
 
-// close waits for what is under way. What may still be in use after an error goes with the context.
+// close waits for the parts in flight. Buffers that may still be in use after an error are freed with the context.
 func (s *shuttle) close(r cuda.Result) cuda.Result {
 	for i := range s.mem {
 		if waited := s.await(i); waited != cuda.Success {
@@ -79,7 +79,7 @@ func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
-	var before []byte // where what is under way belongs
+	var before []byte // destination of the part in flight
 	for i := 0; r == cuda.Success && (len(to) > 0 || before != nil); i ^= 1 {
 		part := to[:min(len(to), shuttleBytes)]
 		to = to[len(part):]

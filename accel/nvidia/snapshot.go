@@ -7,7 +7,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Snapshot describes the device to the guest: as the driver does, but for what can't be had by way of a call buffer.
+// Snapshot describes the device to the guest: as the driver does, except for abilities that a call buffer can't
+// transport.
 func (d *Device) Snapshot() cuda.Device {
 	s := d.about
 	if m := d.config.Memory; m != 0 {
@@ -56,7 +57,8 @@ func (d *Device) Snapshot() cuda.Device {
 // lastTold is the newest attribute that programs are known to do well with.
 const lastTold = cuda.AttributeReservedSharedMemoryPerBlock
 
-// withheld reports whether an attribute reads 0: abilities that need calls which don't travel, and what came after lastTold.
+// withheld reports whether an attribute reads 0: abilities that need untransported calls, and attributes after
+// lastTold.
 func withheld(a cuda.DeviceAttribute) bool {
 	switch a {
 	case cuda.AttributeTCCDriver, cuda.AttributeComputeMode, cuda.AttributeMultiGPUBoard, cuda.AttributeMultiGPUBoardGroupID,

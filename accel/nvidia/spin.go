@@ -6,13 +6,13 @@ import "pegasus/accel/nvidia/driver"
 
 // Seats are how many threads of the host may spin at a time.
 type Seats interface {
-	// TrySpin asks for one; who got one gives it back with EndSpin.
+	// TrySpin reports whether the caller got a seat; if so, it must call EndSpin.
 	TrySpin() bool
 	EndSpin()
 }
 
-// lookFor looks for the end of a piece, before its thread sleeps: a GPU wakes it by an interrupt, which takes longer than many a
-// kernel does. What is known to take longer than that isn't looked for.
+// lookFor spins for the end of a piece, before its thread sleeps: a GPU wakes the thread by an interrupt, which takes
+// longer than many a kernel. For a piece that is known to take longer than that it doesn't spin.
 func (p *piece) lookFor() {
 	d := p.ctx.dev
 	seats, most := d.config.Seats, d.config.SpinTime

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Stream is a queue of work in order: the driver's, and here what is to be told of it.
+// Stream is a queue of work in order: the driver's stream, and the pieces whose end is yet to be reported.
 type Stream struct {
 	ctx       *Context
 	h         driver.Stream
@@ -45,7 +45,7 @@ func (s *Stream) behind() (all []*piece) {
 // idle reports that work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
-// ending reports that nothing but what is just being told keeps the stream from being idle. d.mu is held.
+// ending reports whether the stream would be idle but for pieces whose callbacks are running. d.mu is held.
 func (s *Stream) ending() bool {
 	for _, p := range append(s.behind(), s.last) {
 		if p != nil && !p.telling {
@@ -55,8 +55,8 @@ func (s *Stream) ending() bool {
 	return true
 }
 
-// Query is cuda.Success when all work of the stream has ended, else
-// cuda.ErrorNotReady. Who has been told of the end is not too early.
+// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady. A call after the end was
+// reported returns cuda.Success.
 func (s *Stream) Query() cuda.Result {
 	d := s.ctx.dev
 	d.mu.Lock()

@@ -46,8 +46,8 @@ func (c *Context) NewTexture(_ uint64, d accel.TextureDesc) (accel.Texture, cuda
 	return made, cuda.Success
 }
 
-// readable reports whether all that a texture of memory would read is the guest's: the driver would take an unknown
-// address for memory of the worker's.
+// readable reports whether all memory that a texture of linear memory would read is the guest's: the driver would take
+// an unknown address for memory of the worker's.
 func (c *Context) readable(d *accel.TextureDesc) bool {
 	high, row := bits.Mul64(d.Width, formatBytes(d.Format)*uint64(d.Channels))
 	over, before := bits.Mul64(d.Pitch, max(d.Height, 1)-1)
@@ -63,7 +63,7 @@ func (c *Context) readable(d *accel.TextureDesc) bool {
 	return c.dev.spans.hold(d.Address, n)
 }
 
-// Handle is what kernels know it by.
+// Handle returns the handle for kernels.
 func (t *Texture) Handle() uint64 { return t.h }
 
 // Destroy releases the texture once the work submitted before has ended.

@@ -10,7 +10,7 @@ import (
 
 var _ accel.Valuer = (*Device)(nil)
 
-// HasValues says what the driver can.
+// HasValues returns the waits and writes that the driver supports.
 func (d *Device) HasValues() (bits int, nor bool) {
 	if !driver.Has("cuStreamWaitValue64_v2") || !driver.Has("cuStreamWriteValue64_v2") || !d.byDevice {
 		return 0, false
@@ -18,7 +18,7 @@ func (d *Device) HasValues() (bits int, nor bool) {
 	return 64, d.about.Attributes[cuda.AttributeCanUseStreamWaitValueNor] != 0
 }
 
-// wordAt reports whether a word lies where the device reaches it by that address.
+// wordAt reports whether a word lies where the device can access it by that address.
 func (d *Device) wordAt(at uint64, n uint32) bool {
 	if bits, _ := d.HasValues(); n != 4 && n != 8 || at%uint64(n) != 0 || bits == 0 {
 		return false
@@ -31,7 +31,7 @@ func (d *Device) wordAt(at uint64, n uint32) bool {
 	return d.spans.hold(at, uint64(n))
 }
 
-// value queues what the driver does with a word. It holds no engine, so nothing of it is measured.
+// value queues an operation of the driver on a word. It holds no engine, so no time is measured.
 func (c *Context) value(s *Stream, p *piece, at uint64, do func() cuda.Result) (r cuda.Result) {
 	if !c.dev.inArena(at, 1) {
 		if r = c.enter(p); r != cuda.Success {
@@ -60,7 +60,7 @@ func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cu
 	})
 }
 
-// waitValue counts as held until it ends: what comes behind it may depend on the guest.
+// waitValue counts as held until it ends: work behind it may depend on the guest.
 func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda.Result {
 	d := c.dev
 	if w.Condition > accel.NorBit || !d.wordAt(w.Address, w.Bytes) {
@@ -86,8 +86,8 @@ func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda
 	return r
 }
 
-// satisfy ends the waits that streams of a context which ends are at, since nothing else may: it writes what they wait for.
-// d.mu is held, and let go of meanwhile.
+// satisfy ends the waits of the streams of a context that is being destroyed, since no other write may come: it writes
+// the values that they wait for. d.mu is held, and released meanwhile.
 func (c *Context) satisfy() {
 	var all []*accel.WaitValue
 	for s := range c.active {

@@ -10,8 +10,8 @@ import (
 	"pegasus/accel/nvidia/listing"
 )
 
-// Watch adds to what the driver says of devices what can be seen of them from outside, by the library that is installed with
-// the driver's, where there is one.
+// Watch adds to the driver's descriptions of devices the values that NVIDIA's monitoring library reports, if it is
+// installed with the driver.
 func Watch(library string, all []listing.Device) {
 	places := []string{driver.MonitorLibrary}
 	if strings.Contains(library, "/") {

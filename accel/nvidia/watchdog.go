@@ -91,7 +91,7 @@ func (w *watchdog) look() {
 	}
 }
 
-// executes tells since when a kernel runs that is charged when it ends, or 0.
+// executes reports since when a kernel runs that is charged when it ends, or 0.
 func (d *Device) executes(since int64) {
 	if f := d.config.Executes; f != nil {
 		f(accel.Compute, since)
@@ -118,7 +118,7 @@ func (d *Device) kernels() (all []*piece) {
 	return all
 }
 
-// runs reports whether a kernel has begun, and not ended as far as was told.
+// runs reports whether a kernel has begun, and its end was not reported.
 func (p *piece) runs() bool {
 	p.ctx.dev.mu.Lock()
 	over := p.telling
@@ -126,7 +126,7 @@ func (p *piece) runs() bool {
 	return !over && p.hasBegun()
 }
 
-// late says since when a kernel has been seen to run, 0 if it doesn't, and whether it has had its time.
+// late returns since when a kernel has been observed to run, 0 if it doesn't, and whether it has exceeded its limit.
 func (w *watchdog) late(p *piece) (begun int64, late bool) {
 	if !p.runs() {
 		return 0, false

@@ -1,6 +1,6 @@
 package ptx
 
-// attributes reads what may stand between parameters and body.
+// attributes parses the attributes between parameters and body.
 func (p *parser) attributes(f *Func) error {
 	for p.tok.kind == word {
 		var err error

@@ -235,7 +235,7 @@ func (p *parser) wideOne(t Type, o *Operand, written bool) error {
 	return errRegister
 }
 
-// moved accepts what mov and cvta take: registers, immediates, addresses, vectors.
+// moved accepts the operands of mov and cvta: registers, immediates, addresses, vectors.
 func (p *parser) moved(in *Inst, o *Operand, written bool) error {
 	n := in.Type.Size()
 	if in.Type == Pred {

@@ -1,11 +1,10 @@
 package ptx
 
-// postDominators sets Join by the algorithm of Lengauer and Tarjan on the
-// reversed graph, with paths compressed but not balanced: n log n steps
-// whatever the graph. Blocks from which no thread gets to its end join nowhere.
+// postDominators sets Join by the algorithm of Lengauer and Tarjan on the reversed graph, with paths compressed but not
+// balanced: n log n steps for any graph. Blocks from which no thread gets to its end join nowhere.
 //
-// A guarded return has an edge to the end as well, but it ends threads rather
-// than parting them, so that edge is left out. Ends says from which blocks there is one.
+// A guarded return has an edge to the end as well, but it ends threads rather than parting them, so that edge is left
+// out. ends marks the blocks that have one.
 func postDominators(blocks []Block, ends []bool) {
 	d := newDominators(blocks, ends)
 	for w := int32(len(d.node) - 1); w > 0; w-- {
@@ -142,9 +141,9 @@ func (d *dominators) least(v int32) int32 {
 	return d.label[v]
 }
 
-// ends says which blocks the end follows: of those that end threads and can be
-// reached the ones that return, or else those that exit, or else all. Who exits or
-// traps where others return does so after an error, for which the others need not part.
+// ends returns the blocks that the end follows: of those that end threads and can be reached the ones that return, or
+// else those that exit, or else all. A thread that exits or traps where others return does so after an error, for which
+// the others need not part.
 func ends(blocks []Block, insts []Inst) []bool {
 	reached, stack := make([]bool, len(blocks)), []int{0}
 	for len(stack) > 0 {

@@ -85,7 +85,7 @@ func (p *parser) constantNext() bool {
 	return false
 }
 
-// conditional reads "a ? b : c" and what binds closer.
+// conditional parses "a ? b : c" and operators of higher precedence.
 func (p *parser) conditional(depth int) (constantValue, error) {
 	c, err := p.binary(1, depth)
 	if err != nil || !p.accept("?") {
@@ -110,8 +110,8 @@ func (p *parser) conditional(depth int) (constantValue, error) {
 	return then, nil
 }
 
-// precedence of operators of two operands: larger numbers bind closer. What is
-// none has 0.
+// precedence returns the precedence of operators of two operands: larger numbers bind closer. It returns 0 for other
+// text.
 func precedence(operator string) int {
 	switch operator {
 	case "||":
@@ -303,7 +303,7 @@ func (p *parser) apply(op string, a, b constantValue) (constantValue, error) {
 	return a, nil
 }
 
-// compare says what a comparison of numbers gives that are less, equal or neither.
+// compare returns the result of a comparison of numbers that are less, equal or neither.
 func compare(op string, less, equal bool) (result, ok bool) {
 	switch op {
 	case "==":

@@ -223,7 +223,7 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 		if len(col) < 4 {
 			continue
 		}
-		// "p|q" never occurs in the table, so columns are what the bars say.
+		// "p|q" never occurs in the table, so the bars separate the columns.
 		var f form
 		f.parseOperands(strings.Trim(col[3], " -"))
 		f.parseMods(strings.Fields(col[1]))
@@ -311,7 +311,7 @@ func typeIn(t Type, set uint64) bool {
 	return set>>t&1 != 0
 }
 
-// opcode is what the text of an opcode stands for.
+// opcode is the parsed form of an opcode's text.
 type opcode struct {
 	inst  Inst    // without line, guard and operands
 	forms []*form // that its modifiers and types match
@@ -324,7 +324,7 @@ type opcode struct {
 // maxOpcodes bounds how many opcodes are remembered; programs have some hundred.
 const maxOpcodes = 1 << 12
 
-// opcode reads an opcode, or finds what was read before.
+// opcode parses an opcode, or returns the result of an earlier parse.
 func (p *parser) opcode(text string) (*opcode, error) {
 	if o := p.opcodes[text]; o != nil {
 		return o, nil

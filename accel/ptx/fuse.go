@@ -2,8 +2,8 @@ package ptx
 
 var opMul, opMad = OpOf("mul"), OpOf("mad")
 
-// Fuse turns additions of a mul.wide's product, which programs use for addresses,
-// into mad.wide. The products that nobody reads any more are for the caller to leave out.
+// Fuse turns additions of a mul.wide's product, which programs use for addresses, into mad.wide. The caller removes the
+// products that are no longer read.
 func (b *Body) Fuse(blocks []Block) {
 	for k := range blocks {
 		products := map[int32]int{} // instructions, by the register that has their result
@@ -22,7 +22,7 @@ func (b *Body) Fuse(blocks []Block) {
 	}
 }
 
-// product reports whether the instruction is a mul.wide that may as well be computed later.
+// product reports whether the instruction is a mul.wide that can be computed later instead.
 func (in *Inst) product() bool {
 	if in.Op != opMul || !in.Mods.Has(Wide) || in.Type.Size() != 4 || in.Guard != None || in.Args[0].Kind != Register {
 		return false

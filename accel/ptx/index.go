@@ -2,15 +2,15 @@ package ptx
 
 var opAtom, opRed = OpOf("atom"), OpOf("red")
 
-// maxScale bounds what indices are multiplied by.
+// maxScale bounds the factor of indices.
 const maxScale = 1 << 16
 
 // indexed is an access to base + index·scale, which a mad.wide computed.
 type indexed struct{ access, arg, mad int }
 
-// index makes addresses that a mad.wide computes a part of the loads, stores and atomics that
-// use them, if nothing else does: a base that is the same for all threads, and an index. The
-// mad.wide that nobody reads any more are for the caller to leave out.
+// index makes addresses that a mad.wide computes a part of the loads, stores and atomics that use them, if no other
+// instruction does: a base that is the same for all threads, and an index. The caller removes the mad.wide that are no
+// longer read.
 func (b *Body) index(blocks []Block, uniform []bool) {
 	var found []indexed
 	for k := range blocks {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Body is a kernel with all that it calls: what an engine compiles.
+// Body is a kernel with all functions that it calls: the input of an engine's compiler.
 type Body struct {
 	Func   *Func
 	Regs   []Type
@@ -69,8 +69,7 @@ type inliner struct {
 	module map[*Var]*Var // shared and local variables, with their places
 	units  []*Func       // all that are known so far
 	listed map[*Func]bool
-	// indirect reports that a function was called by its address, so that all that
-	// have theirs taken are listed.
+	// indirect is set if a function was called by its address, so that all functions whose address is taken are listed.
 	indirect bool
 	unit     int // being expanded
 	work     int // variables of the calls
@@ -83,9 +82,8 @@ type instance struct {
 	at   []int         // index in the body of each instruction
 }
 
-// expand appends the instructions of f. vars has the caller's variables that
-// stand for parameters; frame is the local memory in use. In an inlined
-// function a return branches to what follows it.
+// expand appends the instructions of f. vars maps parameters to the caller's variables; frame is the local memory in
+// use. In an inlined function a return branches to the end of the inlined code.
 func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) error {
 	b := x.body
 	inst := instance{regs: int32(len(b.Regs)), vars: vars, at: make([]int, f.code.count+1)}
@@ -230,9 +228,8 @@ func (x *inliner) reachCallee(in *Inst, frame int64) error {
 	return x.inline(in, callee, frame)
 }
 
-// inline puts the function in place of its call: arguments that are variables
-// stand for the parameters themselves, others are stored first. What the engine
-// provides is then called with variables only.
+// inline puts the function in place of its call: arguments that are variables replace the parameters themselves, others
+// are stored first. Calls of functions that the engine provides then have variables only.
 func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 	c := &in.Args[0]
 	vars := map[*Var]*Var{}

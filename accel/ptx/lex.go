@@ -30,7 +30,7 @@ type lexer struct {
 	err  *Error
 }
 
-// class says what characters are, by bits.
+// class has the classes of each character, by bits.
 var class = func() (set [256]uint8) {
 	for c := range set {
 		b := byte(c)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// link computes what depends on several functions: memory sizes, recursion.
+// link computes properties that depend on several functions: memory sizes, recursion.
 func (m *Module) link() error {
 	for _, v := range m.Globals {
 		if v.Extern {
@@ -48,7 +48,7 @@ func (m *Module) link() error {
 	return nil
 }
 
-// signature has the bytes of what a function returns and of its parameters.
+// signature has the sizes in bytes of a function's results and parameters.
 type signature struct{ returns, params []int }
 
 // builtins are the functions that an engine provides.
@@ -59,7 +59,7 @@ var builtins = map[string]signature{
 	"free":         {nil, []int{8}},
 }
 
-// builtin says why a function that is only declared can't be called, or nothing.
+// builtin returns the reason why a function that is only declared can't be called, or "".
 func (f *Func) builtin() string {
 	s, ok := builtins[f.Name]
 	if !ok {
@@ -94,8 +94,7 @@ func (f *Func) frame(place func(*Var, int64)) int64 {
 	return (at + 15) &^ 15
 }
 
-// passing lays out what is passed to a function and what it returns. That is
-// where its frame begins.
+// passing lays out the arguments and results of a function, and returns the offset after them, where its frame begins.
 func (f *Func) passing(place func(*Var, int64)) (at int64) {
 	for _, list := range [][]Param{f.Params, f.Returns} {
 		for i := range list {

@@ -27,7 +27,7 @@ func ClassOf(t Type) Class {
 	return File32
 }
 
-// Slots says where each register of a body lives.
+// Slots contains the location of each register of a body.
 type Slots struct {
 	// Slot is the register's number within its file, or -1 if it is never used.
 	Slot []int32
@@ -139,7 +139,7 @@ func (l *liveness) extend(r int32, at int) {
 	l.end[r] = max(l.end[r], int32(at))
 }
 
-// intervals finds the stretches, and what is alive at the start of each block.
+// intervals computes the live intervals, and the registers alive at the start of each block.
 func (l *liveness) intervals() {
 	n := len(l.body.Regs)
 	l.first, l.end, l.index = make([]int32, n), make([]int32, n), make([]int32, n)

@@ -133,7 +133,7 @@ func (s *Mods) Shape() Shape {
 	return Shape{}
 }
 
-// Role is what a matrix is in a product.
+// Role is the role of a matrix in a product.
 type Role uint8
 
 // Roles.
@@ -250,7 +250,7 @@ func (p *parser) fragment(in *Inst, i int, written bool) error {
 	return nil
 }
 
-// copySize checks the constant that says how much cp.async copies, or how alloca aligns.
+// copySize checks the constant that gives the bytes that cp.async copies, or the alignment of alloca.
 func (p *parser) copySize(in *Inst, o *Operand) error {
 	if in.Op == opAlloca {
 		if o.Kind == Integer && o.Imm > 0 && o.Imm&(o.Imm-1) == 0 && o.Imm <= maxAlign {

@@ -209,7 +209,7 @@ const (
 	QAddress0
 	QAddress1
 	QAddress2
-	Mbarrier // from here on: of mbarriers and what completes on them
+	Mbarrier // from here on: modifiers of mbarriers and of operations that complete on them
 	InitMod
 	Inval
 	ArriveDrop

@@ -1,6 +1,6 @@
 package ptx
 
-// Opaque says what a variable stands for that has no value of its own.
+// Opaque is the kind of object that a variable without a value of its own represents.
 type Opaque uint8
 
 // The opaque types, and Plain, the absence of one.
@@ -97,7 +97,7 @@ func (p *parser) opaque(o *Operand, what Opaque) bool {
 	return o.Reg != None && o.Pair == None && o.Imm == 0 && p.fn.Regs[o.Reg].Size() == 8
 }
 
-// handleOf is what the instructions of an opcode work on.
+// handleOf returns the kind of object that the instructions of an opcode work on.
 func handleOf(op Op) Opaque {
 	switch op {
 	case opSuld, opSust, opSured, opSuq:
@@ -108,7 +108,7 @@ func handleOf(op Op) Opaque {
 
 var opSuld, opSust, opSured, opSuq = OpOf("suld"), OpOf("sust"), OpOf("sured"), OpOf("suq")
 
-// OfSampler reports whether a txq asks for what a sampler has, and so may name one.
+// OfSampler reports whether a txq reads a property of a sampler, and so may name one.
 func (s *Mods) OfSampler() bool {
 	for m := QUnnormalized; m <= QAddress2; m++ {
 		if s.Has(m) {
@@ -144,7 +144,7 @@ func (s *Mods) Geometry() Geometry {
 	return Geometry{Dims: 1}
 }
 
-// Coordinates are the operands that say which place of a texture is meant.
+// Coordinates returns the number of operands that give a position in a texture.
 func (s Geometry) Coordinates() int {
 	if s.Layered {
 		return s.Dims + 1

@@ -262,8 +262,7 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 	return p.named()
 }
 
-// displaced reads what is added to a register that isn't an address: an
-// instruction of its own adds it.
+// displaced parses the displacement of a register that isn't an address: an instruction of its own adds it.
 func (p *parser) displaced(o Operand) (Operand, error) {
 	t := map[int]Type{2: U16, 4: U32, 8: U64}[p.fn.Regs[o.Reg].Size()]
 	if t == NoType || o.Pair != None {
@@ -427,7 +426,7 @@ func (p *parser) address(depth int) (o Operand, err error) {
 	return o, err
 }
 
-// coordinates reads what follows a texture: perhaps a sampler, then a vector or a single coordinate.
+// coordinates parses the operands after a texture: perhaps a sampler, then a vector or a single coordinate.
 func (p *parser) coordinates(depth int) ([]Operand, error) {
 	c, err := p.operand(depth)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// code has the instructions of a function as few bytes, of which some thousand
-// functions of a module may never be executed. Body unpacks what a kernel needs.
+// code has the instructions of a function in a compact encoding, as thousands of functions of a module may never be
+// executed. Body unpacks the functions that a kernel needs.
 type code struct {
 	templates *templates
 	// packed has, for each instruction, the number of its template, its line,
@@ -19,7 +19,7 @@ type code struct {
 	uses     []use   // in the order of the text
 }
 
-// use is what linking has to know of an instruction.
+// use is the information on an instruction that linking needs.
 type use struct {
 	kind useKind
 	line int32
@@ -36,13 +36,13 @@ const (
 	ofPointer   // to a function
 )
 
-// templates are what instructions have in common that differ in their operands only.
+// templates are the common parts of instructions that differ in their operands only.
 type templates struct {
 	list   []Inst
 	number map[template]int
 }
 
-// template is what an instruction is without its line, guard and operands.
+// template is an instruction without its line, guard and operands.
 type template struct {
 	op    Op
 	types [4]Type
@@ -62,7 +62,7 @@ func (t *templates) of(in *Inst) int {
 	return n
 }
 
-// Each operand begins with its kind, and with flags that say what it has.
+// Each operand begins with its kind, and with flags for its optional fields.
 const (
 	kindBits = 4
 	hasNot   = 1 << (kindBits + iota - 1)

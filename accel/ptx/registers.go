@@ -112,7 +112,7 @@ func (p *parser) inheritRegisters() error {
 	return nil
 }
 
-// undeclared says what is wrong with a name.
+// undeclared returns the error for an undeclared name.
 func (p *parser) undeclared(name string) error {
 	for _, d := range p.registersOfModule {
 		if number, ok := strings.CutPrefix(name, d.name); ok && (number == "" || d.counted) {

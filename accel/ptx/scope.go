@@ -18,7 +18,7 @@ type scope struct {
 	pending []fixup
 }
 
-// regRange is what ".reg .t %r<n>" declares.
+// regRange is a declaration ".reg .t %r<n>".
 type regRange struct{ first, count int32 }
 
 // fixup is a branch that waits for its label.

@@ -4,7 +4,7 @@ import "strings"
 
 //go:generate go run ./internal/gentable
 
-// Line is a line of the form table, for those who list or try the forms.
+// Line is a line of the form table, for programs that list or test the forms.
 type Line struct {
 	Ops      []string
 	Mods     []Choice

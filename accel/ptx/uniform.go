@@ -27,8 +27,7 @@ func (b *Body) uniform() []bool {
 		})
 	}
 	u := make([]bool, len(b.Regs))
-	// Text is almost always in the order of the data flow. What a few passes
-	// don't find is only slower.
+	// Text is almost always in the order of the data flow. Registers that a few passes miss are only slower.
 	for pass, changed := 0, true; changed && pass < 8; pass++ {
 		changed = false
 		for i := range b.Insts {
@@ -58,7 +57,7 @@ func (b *Body) uniform() []bool {
 	return u
 }
 
-// steady reports whether the instruction computes the same from the same.
+// steady reports whether the instruction computes the same result from the same operands.
 func (b *Body) steady(in *Inst) bool {
 	if varying[in.Op] || in.Type == Pred || in.Mods.Has(CC) || in.Mods.Vector() > 1 {
 		return false

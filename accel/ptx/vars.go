@@ -9,7 +9,7 @@ import (
 // spaceOf is the state space of a variable directive.
 var spaceOf = map[string]Space{
 	".global": Global, ".const": Const, ".shared": Shared, ".local": Local, ".param": ParamSpace,
-	".tex": Global, // what .global .texref was called before
+	".tex": Global, // the older spelling of .global .texref
 }
 
 // variables reads ".space .align n .type name[…] = …, …;" and declares them.
@@ -97,7 +97,7 @@ func (p *parser) varType(v *Var) error {
 			if err != nil || n == 0 || n&(n-1) != 0 {
 				return p.fail("alignment is not a power of two")
 			}
-			if !pointer { // else it is that of what the parameter points to
+			if !pointer { // else it is the alignment of the parameter's target
 				v.Align = int(n)
 			}
 			continue
@@ -149,9 +149,8 @@ func (p *parser) variable(v *Var) error {
 	return err
 }
 
-// rows reads the dimensions of an array, and returns the bytes of the whole, of
-// one of its rows, and so on down to vectors. A size that is left open is 0: it
-// is what the launch or the initialiser says.
+// rows parses the dimensions of an array, and returns the bytes of the whole, of one of its rows, and so on down to
+// vectors. An open size is 0: the launch or the initialiser determines it.
 func (p *parser) rows(v *Var) (rows []int64, err error) {
 	for p.accept("[") {
 		n := int64(0)

@@ -47,8 +47,8 @@ func (p *parser) whole(name string) (o Operand, ok bool) {
 	return o, true
 }
 
-// part reads what is not declared as a whole: a vector, an element of one
-// (%v.x), or a register with a selector (%r.b0).
+// part parses a name that is not declared as a whole: a vector, an element of one (%v.x), or a register with a selector
+// (%r.b0).
 func (p *parser) part(name string) (o Operand, ok bool) {
 	if o, ok := p.whole(name); ok {
 		return o, true

@@ -2,9 +2,8 @@ package ptx
 
 import "errors"
 
-// Selector says which bytes or halves of a register an operand of a video
-// instruction is: one for %r.b2 or %r.h1; several, the lowest first, for the
-// SIMD forms.
+// Selector selects the bytes or halves of a register that an operand of a video instruction is: one for %r.b2 or %r.h1;
+// several, the lowest first, for the SIMD forms.
 type Selector struct {
 	Half  bool // halves, not bytes
 	N     uint8

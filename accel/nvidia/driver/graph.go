@@ -18,7 +18,7 @@ type (
 	GraphExec = C.CUgraphExec
 )
 
-// CanCapture reports whether the driver can make graphs of what is given to a stream: from CUDA 11.4 on.
+// CanCapture reports whether the driver can capture the work of a stream as a graph: from CUDA 11.4 on.
 func CanCapture() bool {
 	for _, name := range []string{"cuStreamUpdateCaptureDependencies", "cuGraphInstantiateWithFlags", "cuGraphAddEmptyNode"} {
 		if !Has(name) {
@@ -28,7 +28,7 @@ func CanCapture() bool {
 	return true
 }
 
-// BeginCapture makes nodes of a graph of what is given to a stream from now on. It is nobody's business but the stream's.
+// BeginCapture captures later work of a stream as nodes of a graph. Only the stream is affected.
 func BeginCapture(c Context, s Stream) cuda.Result {
 	return result(C.call_cuStreamBeginCapture_v2(c, s, C.CU_STREAM_CAPTURE_MODE_RELAXED))
 }
@@ -39,7 +39,7 @@ func EndCapture(c Context, s Stream) (g Graph, r cuda.Result) {
 	return g, r
 }
 
-// CaptureAfter says what nodes the next one comes after.
+// CaptureAfter sets the dependencies of the next node.
 func CaptureAfter(c Context, s Stream, after []GraphNode) cuda.Result {
 	return result(C.call_cuStreamUpdateCaptureDependencies(c, s, nodes(after), C.size_t(len(after)), C.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
 }
@@ -69,7 +69,7 @@ func LaunchGraph(c Context, e GraphExec, s Stream) cuda.Result {
 	return result(C.call_cuGraphLaunch(c, e, s))
 }
 
-// DestroyExec releases an executable graph; what was launched still ends.
+// DestroyExec releases an executable graph; a running launch still ends.
 func DestroyExec(c Context, e GraphExec) cuda.Result { return result(C.call_cuGraphExecDestroy(c, e)) }
 
 // DestroyGraph releases a graph.

@@ -22,12 +22,12 @@ func MapMemory(c Context, at, bytes, offset uint64, h Physical) cuda.Result {
 	return result(C.call_cuMemMap(c, C.CUdeviceptr(at), C.size_t(bytes), C.size_t(offset), h, 0))
 }
 
-// SetAccess says what the device may do there.
+// SetAccess sets the device's access to mapped memory.
 func SetAccess(c Context, index int, at, bytes uint64, flags uint32) cuda.Result {
 	return result(C.set_access(c, C.CUdevice(index), C.CUdeviceptr(at), C.size_t(bytes), C.uint(flags)))
 }
 
-// UnmapMemory takes it away, and leaves it what it is.
+// UnmapMemory removes a mapping; the memory keeps its contents.
 func UnmapMemory(c Context, at, bytes uint64) cuda.Result {
 	return result(C.call_cuMemUnmap(c, C.CUdeviceptr(at), C.size_t(bytes)))
 }

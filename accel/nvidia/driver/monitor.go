@@ -9,9 +9,9 @@ import "unsafe"
 // MonitorLibrary is NVIDIA's library for tools that watch.
 const MonitorLibrary = "libnvidia-ml.so.1"
 
-// Sight is what can be seen of a device from outside; zeros where nobody says.
+// Sight contains values of a device that can be observed from outside; zeros where unavailable.
 type Sight struct {
-	Used uint64 // bytes of its memory, by anybody
+	Used uint64 // bytes of its memory, by all processes
 	Busy int    // percent of the last moments in which kernels ran
 	Link uint64 // bytes a second to or from the host, at most
 }
@@ -19,7 +19,8 @@ type Sight struct {
 // laneRates are the bytes a second that a lane of PCI Express moves one way, by generation.
 var laneRates = []uint64{1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 
-// Watch looks at the device with a UUID by such a library. It is false if that can't be had, or knows no such device.
+// Watch reads the values of the device with a UUID through such a library. It returns false if the library can't be
+// loaded, or doesn't know the device.
 func Watch(library, uuid string) (s Sight, ok bool) {
 	l, u := C.CString(library), C.CString(uuid)
 	defer C.free(unsafe.Pointer(l))

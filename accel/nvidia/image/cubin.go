@@ -20,7 +20,7 @@ type Kernel struct {
 	Params []cuda.ParamLayout
 }
 
-// Cubin is what one holds.
+// Cubin is the content of a cubin.
 type Cubin struct {
 	Kernels   []Kernel
 	Variables []string
@@ -44,7 +44,7 @@ const (
 	globalBinding  = 1    // STB_GLOBAL
 	entryPoint     = 0x10 // in a symbol's other bits: it is a kernel
 
-	// Bounds on what is looked at.
+	// Bounds on the parsed tables.
 	maxSections = 1 << 20
 	maxSymbols  = 1 << 20
 	maxName     = 4 << 10
@@ -63,7 +63,8 @@ type section struct {
 	data []byte
 }
 
-// ReadCubin checks that a cubin lies wholly in the image, since the driver is not told how long that is, and says what it holds.
+// ReadCubin checks that a cubin lies wholly in the image, since the driver does not receive its length, and returns its
+// content.
 func ReadCubin(image []byte) (*Cubin, error) {
 	all, err := sections(image)
 	if err != nil {
@@ -205,7 +206,7 @@ const (
 	paramRecord   = 12
 )
 
-// parameters are those that a kernel's .nv.info section tells of, in order.
+// parameters returns the parameters that a kernel's .nv.info section lists, in order.
 func parameters(info []byte) ([]cuda.ParamLayout, error) {
 	le := binary.LittleEndian
 	found := map[uint16]cuda.ParamLayout{}

@@ -1,6 +1,5 @@
-// Package image says what can be told of a module's image without a driver: the
-// variables that PTX text or a cubin names, and a cubin's kernels with their
-// parameters. accel/nvidia asks it, for what drivers don't tell.
+// Package image reads a module's image without a driver: the variables that PTX text or a cubin names, and a cubin's
+// kernels with their parameters. accel/nvidia uses it for facts that drivers don't report.
 //
 // Images are the guest's, and hostile.
 package image

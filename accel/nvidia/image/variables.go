@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// Variables are the names of the variables that PTX text declares in .global and
-// .const, also within functions, and about how many bytes those take that are no
-// other text's. It knows just so much of PTX, since text that it doesn't know is
-// no mistake; whether there really are such variables only the driver can say.
+// Variables returns the names of the variables that PTX text declares in .global and .const, also within functions, and
+// about the bytes of those that belong to this text alone. It implements a small part of PTX, and ignores text that it
+// can't parse; only the driver can decide whether such variables exist.
 func Variables(text []byte) (names []string, bytes uint64) {
 	s := scanner{text: text}
 	for before, w := "", s.word(); w != ""; before, w = w, s.word() {
@@ -24,7 +23,7 @@ func Variables(text []byte) (names []string, bytes uint64) {
 	return names, bytes
 }
 
-// mostBytes is what more bytes count as.
+// mostBytes caps the byte count.
 const mostBytes = math.MaxUint64 / 4
 
 func times(a, b uint64) uint64 {
@@ -49,7 +48,7 @@ func width(word string) (bytes, lanes uint64) {
 	return 1, 1
 }
 
-// scanner cuts PTX text into words: names, what follows them with a dot, and single other characters.
+// scanner cuts PTX text into words: names, their suffixes with a dot, and single other characters.
 type scanner struct {
 	text   []byte
 	ofName bool // the last word follows a name without space, as in ld.global
@@ -181,7 +180,7 @@ func (s *scanner) declared(names []string) (_ []string, bytes uint64) {
 	}
 }
 
-// operand skips a number, or what is in parentheses.
+// operand skips a number, or text in parentheses.
 func (s *scanner) operand() {
 	if s.word() != "(" {
 		return

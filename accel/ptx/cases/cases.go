@@ -1,6 +1,5 @@
-// Package cases reads cases of PTX: kernels of a few instructions, with what
-// they work on and what they must leave behind. Tests run them on the engine,
-// by way of the guest's library, and on a GPU.
+// Package cases reads cases of PTX: kernels of a few instructions, with their inputs and expected results. Tests run
+// them on the engine, through the guest's library, and on a GPU.
 package cases
 
 import (
@@ -22,12 +21,11 @@ type Case struct {
 	Tested string
 
 	text string // all but the first directives
-	// open marks a case whose result PTX leaves open, so that devices may differ.
+	// open marks a case whose result PTX does not define, so that devices may differ.
 	open bool
 }
 
-// Buffer is a piece of memory: what is in it before, and what its first bytes
-// must be afterwards.
+// Buffer is a piece of memory: its contents before, and the expected first bytes afterwards.
 type Buffer struct{ Before, After []byte }
 
 // Text is the module for a version of PTX and a target.
@@ -44,7 +42,7 @@ func New(name, tested, text string, threads int, buffers ...Buffer) Case {
 	return Case{Name: name, Tested: tested, Threads: threads, Buffers: buffers, text: text}
 }
 
-// Check says where buffers first differ from what they must be.
+// Check returns an error with the first difference between buffers and their expected contents.
 func (c *Case) Check(buffers [][]byte) error {
 	for i, b := range c.Buffers {
 		got := buffers[i][:len(b.After)]

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// Device runs cases by way of the driver API: test/programs/cases.c does, which
-// says what the two tell each other.
+// Device runs cases through the driver API, by the program test/programs/cases.c, which documents the protocol.
 type Device struct {
 	Name         string
 	Major, Minor int // of its capability
@@ -25,7 +24,7 @@ type Device struct {
 	stderr bytes.Buffer
 }
 
-// Start starts the program. The error is what it said, if there is no device.
+// Start starts the program. If there is no device, the error is the program's message.
 func Start(cmd *exec.Cmd) (*Device, error) {
 	d := &Device{cmd: cmd}
 	cmd.Stderr = &d.stderr
@@ -50,7 +49,7 @@ func Start(cmd *exec.Cmd) (*Device, error) {
 	return d, nil
 }
 
-// Close ends the program and returns what was wrong with it.
+// Close ends the program and returns its error.
 func (d *Device) Close() error {
 	d.in.Close()
 	if err := d.cmd.Wait(); err != nil {
@@ -86,7 +85,7 @@ func (d *Device) Run(c *Case, text string) (result int, buffers [][]byte, err er
 	return result, buffers, nil
 }
 
-// Comparison is what came of running cases on a GPU.
+// Comparison is the result of running cases on a GPU.
 type Comparison struct {
 	Same    int
 	Free    []string // have other bits, or another end, as they may
@@ -94,7 +93,7 @@ type Comparison struct {
 	Wrong   []error
 }
 
-// refusals are what a driver answers to PTX that it, or the GPU, is too old for.
+// refusals are the results of a driver for PTX that is too new for it, or for the GPU.
 var refusals = []int{209, 218, 222}
 
 // Compare runs cases on a GPU, as PTX of its own target. A case that the program doesn't survive is wrong, and again starts another for the rest.
@@ -120,7 +119,7 @@ func (d *Device) Compare(list []Case, again func() (*Device, error)) (r Comparis
 	return r, nil
 }
 
-// add counts what came of a case.
+// add counts the result of a case.
 func (r *Comparison) add(c *Case, result int, buffers [][]byte) {
 	wrong := fmt.Errorf("%s: result %d", c.Name, result)
 	if result == 0 {

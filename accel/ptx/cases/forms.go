@@ -97,7 +97,7 @@ func (f *Form) kernel(loaded, parted bool) string {
 	return b.String()
 }
 
-// operand writes what loads source i, and returns how the instruction names it.
+// operand writes the load of source i, and returns its name in the instruction.
 func (s *Source) operand(b *strings.Builder, i int, loaded bool) string {
 	if s.Kind == '#' {
 		return fmt.Sprintf("%s%#x", s.Sign, s.Bits)
@@ -120,8 +120,8 @@ func (s *Source) operand(b *strings.Builder, i int, loaded bool) string {
 // formThreads is more than a warp.
 const formThreads = 40
 
-// variant is the case of a form whose sources are loaded by each thread, or are
-// parameters, and that all threads execute, or every other one.
+// variant returns the case of a form whose sources are loaded by each thread, or are parameters, and that all threads
+// execute, or every other one.
 func (f *Form) variant(loaded, parted bool) Case {
 	c := Case{Name: fmt.Sprintf("%s (loaded %v, parted %v)", f.Name, loaded, parted), Threads: formThreads, Tested: f.Instruction, text: f.kernel(loaded, parted), open: f.open}
 	in := make([]uint64, 8*formThreads)

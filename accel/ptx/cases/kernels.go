@@ -12,7 +12,7 @@ type kernel struct {
 	line    int
 	name    string
 	threads int
-	module  []string // what stands before the kernel
+	module  []string // lines before the kernel
 	about   string   // directives of the kernel
 	body    []string
 	before  []uint32 // memory

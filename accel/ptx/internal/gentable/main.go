@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// row is what the page says of one opcode in one line of the form table.
+// row is the page's entry for one opcode in one line of the form table.
 type row struct{ op, mods, types string }
 
 func page(lines []ptx.Line) string {
