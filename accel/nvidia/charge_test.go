@@ -14,7 +14,7 @@ func TestCharged(t *testing.T) {
 	for _, x := range []struct{ from, to, wantFrom, wantTo int64 }{
 		{10, 20, 10, 20},
 		{15, 25, 20, 25}, // half of it is known
-		{0, 12, 0, 10},   // told later, though it began before
+		{0, 12, 0, 10},   // reported later, though it began before
 		{5, 22, 22, 22},  // nothing new
 		{30, 40, 30, 40},
 		{0, 50, 35, 50}, // two gaps: 25 to 30 and 40 to 50
@@ -27,7 +27,7 @@ func TestCharged(t *testing.T) {
 	}
 }
 
-// What is charged is never more than the time in which anything ran, and exactly that as long as not too much is remembered.
+// The charge is never more than the time in which anything ran, and exactly that as long as the intervals kept are few.
 func TestChargedIsTheUnion(t *testing.T) {
 	seed := seeds.Fixed(t)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -11,7 +11,8 @@ import (
 	"pegasus/cuda"
 )
 
-// What modules take counts in full, also where the driver has several variables of one name, or doesn't tell of them.
+// The memory of modules counts in full, also where the driver has several variables of one name, or doesn't report
+// them.
 func TestModulesOfOneName(t *testing.T) {
 	const (
 		head     = ".version 6.0\n.target sm_50\n.address_size 64\n"

@@ -18,7 +18,7 @@ import (
 type timeline struct {
 	current *base
 	offset  int64 // of the host's clock; guarded by the device's mutex
-	origin  int64 // offset at the beginning: what events' times have added
+	origin  int64 // offset at the beginning; events' times are added to it
 }
 
 // base is an event whose position is known, once settle was called.

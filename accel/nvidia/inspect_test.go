@@ -10,7 +10,7 @@ import (
 
 const smallModule = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n\x00"
 
-// What is looked at takes no context of its own, and the first that it needed becomes the guest's.
+// Inspecting takes no context of its own; the first one that it needs becomes the guest's.
 func TestInspectMakesOneContext(t *testing.T) {
 	d := openDevice(t, nil)
 	look := func(want int) {
@@ -38,7 +38,7 @@ func TestInspectMakesOneContext(t *testing.T) {
 	look(2)
 }
 
-// A context that was made for looking isn't the guest's where the guest asks for what it hasn't got.
+// A context that was made for inspecting isn't used as the guest's if the guest requests other flags.
 func TestSpareHasNoFlags(t *testing.T) {
 	d := openDevice(t, nil)
 	d.Inspect([]byte(smallModule))

@@ -21,9 +21,8 @@ import (
 	"pegasus/cuda"
 )
 
-// The driver of these tests is our own library, connected to a daemon with a
-// software accelerator: to those who call it, it is a driver of CUDA. On a machine
-// with a GPU they also run with NVIDIA's, in a process of their own.
+// The driver of these tests is the project's own library, connected to a daemon with a software accelerator: to its
+// callers it is a CUDA driver. On a machine with a GPU the tests also run with NVIDIA's, in a process of their own.
 
 const (
 	// realDriver is set where the tests run with NVIDIA's own driver.
@@ -135,7 +134,7 @@ func shared(t testing.TB) []byte {
 	return mem
 }
 
-// openDevice opens the device; change may change with what.
+// openDevice opens the device; change may change its configuration.
 func openDevice(t testing.TB, change func(*Config)) *Device {
 	t.Helper()
 	c := Config{Library: library, Clock: clock}
@@ -181,7 +180,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, opener, shared(t), traits())
 }
 
-// traits are what the driver does otherwise than our library.
+// traits describes the driver's differences from our library.
 func traits() conformance.Traits {
 	real := os.Getenv(realDriver) != ""
 	return conformance.Traits{Whole: real, Fatal: real}
@@ -197,7 +196,7 @@ func reserve(t testing.TB, base, n uint64) {
 	}
 }
 
-// again runs these tests in a process of their own, with a variable that says with which driver.
+// again runs these tests in a process of their own, with a variable that selects the driver.
 func again(t *testing.T, variable, value string) {
 	tryAgain(t, variable+"="+value, "-test.run", "^(TestConformance|TestPlaces.*|TestSwapping.*|TestStuck.*)$")
 }
@@ -223,13 +222,14 @@ func TestGPU(t *testing.T) {
 	again(t, realDriver, "1")
 }
 
-// TestCapable runs them with one that registers host memory, as NVIDIA's does, and is strict about what is mapped.
+// TestCapable runs them with one that registers host memory, as NVIDIA's does, and checks strictly that memory is mapped.
 func TestCapable(t *testing.T) { again(t, capable, driverOf(t, "capable")) }
 
 // TestIncapable runs them with one that can't map memory or wait for words: both can be done without.
 func TestIncapable(t *testing.T) { again(t, incapable, driverOf(t, "incapable")) }
 
-// TestCapableInHaste runs one with hardly any addresses: whoever is quicker than those that clean up behind him waits for them.
+// TestCapableInHaste runs one with hardly any addresses: an allocation that comes before the cleanup of earlier memory
+// waits for it.
 func TestCapableInHaste(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	t.Setenv(fewAddresses, "1")
@@ -248,7 +248,7 @@ func driverOf(t *testing.T, name string) string {
 	return so
 }
 
-// TestPlaces says where the driver's abilities put things.
+// TestPlaces checks where the driver's abilities put memory.
 func TestPlaces(t *testing.T) {
 	mem := shared(t)
 	d := openDevice(t, func(c *Config) { c.Shared = mem })
@@ -311,7 +311,7 @@ func TestFewerAddresses(t *testing.T) {
 	}
 }
 
-// What a context takes for itself counts as its guest's, from before there is one until it is gone.
+// A context's own memory counts as its guest's, from before the context exists until it is gone.
 func TestContextsCount(t *testing.T) {
 	const takes = 24 << 20
 	used := int64(0)
@@ -346,7 +346,7 @@ func TestContextsCount(t *testing.T) {
 	}
 }
 
-// Heaps, and the memory of kernels' threads, are the device's too: what a guest makes of them counts.
+// Heaps, and the memory of kernels' threads, are the device's too: a guest's changes of them count.
 func TestLimitsCount(t *testing.T) {
 	const most = 200 << 20
 	used := int64(0)

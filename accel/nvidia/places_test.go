@@ -14,7 +14,7 @@ import (
 const peek = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry peek(.param .u64 to, .param .u64 from)\n{\n" +
 	".reg .b64 %a, %b;\n.reg .b32 %v;\nld.param.u64 %a, [to];\nld.param.u64 %b, [from];\nld.global.u32 %v, [%b];\nst.global.u32 [%a], %v;\nret;\n}\n"
 
-// What lies beside a small allocation holds nothing of others' either: a kernel reaches all of a page.
+// The memory beside a small allocation holds no other process's data either: a kernel can access all of a page.
 func TestPlacesBeside(t *testing.T) {
 	d := openDevice(t, nil)
 	if _, ok := d.store.(*mapped); !ok {

@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// seats counts who spins.
+// seats counts the threads that spin.
 type seats struct{ taken, given atomic.Int64 }
 
 func (s *seats) TrySpin() bool { s.taken.Add(1); return true }

@@ -12,7 +12,7 @@ import (
 	"pegasus/cuda"
 )
 
-// counted opens a device with a quota, which says how much of it is taken.
+// counted opens a device with a quota, which returns the bytes that are taken.
 func counted(t *testing.T, most int64) (*Device, *atomic.Int64) {
 	if os.Getenv(capable) == "" {
 		t.Skip("this driver makes no mistakes to order")
@@ -108,7 +108,7 @@ func TestStuckClearing(t *testing.T) {
 	}
 }
 
-// What was offered of memory that was freed is offered no more.
+// Freed memory is exported no more.
 func TestPlacesForgotten(t *testing.T) {
 	d, _ := counted(t, 64<<20)
 	c := contextOf(t, d)

@@ -300,7 +300,7 @@ func (d *Device) createCounted(n uint64) (h driver.Physical, r cuda.Result) {
 	h, r = driver.CreateMemory(nil, d.index, n)
 	if s := d.swap; s != nil && r == cuda.ErrorOutOfMemory {
 		s.inTurn(func() {
-			s.set.Claim(0, d.aborted.Load) // not for n: what is counted fits as soon as all do
+			s.set.Claim(0, d.aborted.Load) // not for n: the accounted memory fits as soon as all of it does
 			h, r = s.patiently(func() (driver.Physical, cuda.Result) { return driver.CreateMemory(nil, d.index, n) })
 		})
 	}

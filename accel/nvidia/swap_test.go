@@ -125,7 +125,8 @@ func tried(t *testing.T, c *Context, w accel.Work) cuda.Result {
 	}
 }
 
-// What can't be moved stays what it was, where it was, and nothing of it is lost, or counts twice; later it may go well.
+// Memory that can't be moved stays unchanged, in its place, and no byte of it is lost, or counts twice; a later move
+// may succeed.
 func TestSwappingFaults(t *testing.T) {
 	const n = 12 << 20
 	page, devices := swapped(t, 2, 20<<20, 40<<20)
@@ -162,7 +163,7 @@ func TestSwappingFaults(t *testing.T) {
 	if devices[0].Evicted() != n || devices[1].Evicted() != 0 { // the second one's copy needed the room
 		t.Fatalf("%d and %d bytes are away", devices[0].Evicted(), devices[1].Evicted())
 	}
-	for _, what := range []string{"copy-out", "unmap"} { // nobody uses it meanwhile
+	for _, what := range []string{"copy-out", "unmap"} { // no other goroutine uses it meanwhile
 		over := fault(t, what)
 		if err := devices[1].swap.Evict(at[1], n); err == nil {
 			t.Errorf("%s: it was moved", what)
@@ -194,7 +195,7 @@ func TestSwappingFaults(t *testing.T) {
 	if _, _, r := devices[1].Give(at[1]); r != cuda.ErrorNotSupported {
 		t.Errorf("what may leave is given to others: %v", r)
 	}
-	over := fault(t, "create") // somebody else has what is free
+	over := fault(t, "create") // another process has the free memory
 	if _, r := all[0].Alloc(1 << 20); r != cuda.ErrorOutOfMemory && r != cuda.Success {
 		t.Error(r)
 	}
@@ -285,7 +286,7 @@ func TestSwappingMakesRoomForSegments(t *testing.T) {
 	page.SetCommons(engine.DomainNumber("b"), 0)
 }
 
-// Who waits for memory that another uses doesn't wait on when his device is aborted.
+// A wait for memory that another process uses ends when the device is aborted.
 func TestSwappingAllocationAborted(t *testing.T) {
 	const n = 8 << 20
 	_, devices := swapped(t, 2, 20<<20, 40<<20)
@@ -320,7 +321,7 @@ func TestSwappingAllocationAborted(t *testing.T) {
 	}
 }
 
-// Memory of a process whose contexts have all failed leaves the device as any does, and what it held is lost.
+// Memory of a process whose contexts have all failed is evicted as any other, and its contents are lost.
 func TestSwappingAfterFailure(t *testing.T) {
 	const n = 12 << 20
 	page, devices := swapped(t, 2, 20<<20, 40<<20)

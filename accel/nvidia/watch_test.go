@@ -12,7 +12,8 @@ import (
 	"pegasus/accel/nvidia/listing"
 )
 
-// What the library beside the driver's says of a device is told; of one that it doesn't know, and without it, nothing is.
+// The values that the library beside the driver's reports of a device are passed on; for a device unknown to it, and
+// without it, there are none.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	so := filepath.Join(dir, driver.MonitorLibrary)

@@ -47,8 +47,7 @@ func TestAbsurd(t *testing.T) {
 	}
 }
 
-// part is what part of their size absurd modules have where time is short, as under
-// the race detector.
+// part returns the divisor of the size of absurd modules where time is short, as under the race detector.
 func part() int {
 	if testing.Short() {
 		return 10

@@ -1,7 +1,7 @@
 package ptx
 
-// asyncText goes on with formText: clusters, which have one block here, and what is
-// asynchronous on devices and tells an mbarrier when it is done.
+// asyncText continues formText: clusters, which have one block here, and operations that are asynchronous on devices
+// and complete on an mbarrier.
 const asyncText = `
 barrier | cluster arrive release/relaxed? aligned? | | -
 barrier | cluster wait acquire? aligned? | | -

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// postDominatorsOf finds immediate post-dominators as they are defined: what is
-// on every way from a block to the end.
+// postDominatorsOf computes immediate post-dominators by their definition: the blocks that are on every path from a
+// block to the end.
 func postDominatorsOf(blocks []Block) []int {
 	n := len(blocks)
-	// ends says which blocks have a way to the end that avoids one block.
+	// ends reports which blocks have a path to the end that avoids one block.
 	ends := func(avoid int) []bool {
 		ok := make([]bool, n)
 		for changed := true; changed; {

@@ -2,7 +2,7 @@ package ptx
 
 import "testing"
 
-// Sums of a product become mad.wide as long as its factors and the product stay what they were.
+// Sums of a product become mad.wide as long as its factors and the product are unchanged.
 func TestFuse(t *testing.T) {
 	m, err := Parse([]byte(`.version 7.0
 .target sm_70

@@ -2,8 +2,8 @@ package ptx
 
 import "testing"
 
-// Addresses become part of accesses only if all that reads them is an access behind
-// them in the block, while the index is still what it was.
+// Addresses become part of accesses only if all reads of them are accesses behind them in the block, while the index is
+// unchanged.
 func TestIndex(t *testing.T) {
 	for _, c := range []struct {
 		text    string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What fits no form of floats of 16 bits, matrices and copies is refused, with its line.
+// Text that fits no form of floats of 16 bits, matrices and copies is refused, with its line.
 func TestMatrixMistakes(t *testing.T) {
 	const open = head + ".global .align 16 .b8 g[64]; .shared .align 16 .b8 s[64];\n" +
 		".entry k() { .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %a<4>; .reg .f32 %f<4>;\n"

@@ -42,7 +42,7 @@ func global(t *testing.T, m *Module, name string) *Var {
 	return found
 }
 
-// What one object declares another one defines, in either order.
+// A variable that one object declares another one defines, in either order.
 func TestLinkVariables(t *testing.T) {
 	declares := ".extern .global .align 4 .u32 n[];\n.extern .const .u32 c;\n.visible .global .u64 p[2] = {n+4, generic(n)};\n" +
 		".entry k() { .reg .u32 %r; ld.global.u32 %r, [n]; ld.const.u32 %r, [c]; ret; }"
@@ -185,7 +185,7 @@ func TestLinkMistakes(t *testing.T) {
 	}
 }
 
-// What is declared and never used need not be anywhere. A missing name is found when all are there.
+// A declared and unused symbol need not be defined. A missing name is found when all objects are there.
 func TestLinkUndefined(t *testing.T) {
 	unused := head + ".extern .global .u32 n;\n.extern .func f();\n.entry k() { ret; }"
 	if m, err := Link([]Object{{Text: []byte(unused)}}, AtLoad); err != nil || len(m.Globals) != 0 {

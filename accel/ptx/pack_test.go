@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What was packed comes out as it was.
+// Unpacking restores the packed code.
 func TestPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
 	vars := []*Var{{Name: "a"}, {Name: "b", Space: Shared}, {Name: "c"}}

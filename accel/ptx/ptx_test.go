@@ -48,7 +48,7 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// What real texts do and a strict reader might not expect.
+// Oddities of real texts that a strict parser might not expect.
 func TestOddities(t *testing.T) {
 	for name, body := range map[string]string{
 		"negative offset":   "ld.global.u32 %r1, [%a1+-4];",
@@ -168,8 +168,8 @@ join:	ret;`)
 	}
 }
 
-// Registers share slots when they are not alive together, and what is the same
-// for all threads is found to be.
+// Registers share slots when they are not alive together, and registers that are the same for all threads are found to
+// be.
 func TestAllocate(t *testing.T) {
 	b := body(t, `
 	ld.param.u64 %a1, [out];

@@ -6,7 +6,7 @@ import (
 	"pegasus/cuda"
 )
 
-// loneCode is a kernel written in Go that waits for nobody.
+// loneCode is a kernel written in Go that waits for no other work.
 type loneCode struct{ goCode }
 
 func (loneCode) independent() bool { return true }
@@ -40,7 +40,7 @@ func TestBriefKernelRunsWhereSubmitted(t *testing.T) {
 	}
 }
 
-// What may wait for others, or takes long, does not hold up its submitter.
+// Work that may wait for other work, or takes long, does not block its submitter.
 func TestOthersDoNot(t *testing.T) {
 	d, c := open(t, nil)
 	submitted := make(chan struct{})

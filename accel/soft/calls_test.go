@@ -34,7 +34,7 @@ func runKernel(t *testing.T, c *Context, m *Module, name string, params ...byte)
 	return 0
 }
 
-// What a kernel allocates lives on, in a heap of the context of the size that a limit says.
+// A kernel's allocations live on, in a heap of the context whose size a limit sets.
 func TestDeviceHeap(t *testing.T) {
 	d, c := open(t, nil)
 	m := load(t, c, heapKernels)

@@ -33,7 +33,7 @@ ld.param.u64 %rd1, [at]; ld.param.u64 %rd2, [out];
 st.global.u32 [%rd2], %r1; ret; }`
 }
 
-// launchBeside runs such a kernel with so many threads and returns the context's error and what it loaded.
+// launchBeside runs such a kernel with so many threads and returns the context's error and the values loaded.
 func launchBeside(t *testing.T, c *Context, m *Module, at uint64, threads uint32, out uint64) (cuda.Result, uint32) {
 	t.Helper()
 	params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, at), out)

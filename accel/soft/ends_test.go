@@ -62,7 +62,7 @@ func TestKernelTimeout(t *testing.T) {
 	want(t, c.Err(), cuda.ErrorLaunchTimeout)
 }
 
-// watches reports whether the watchdog knows of a kernel that runs, and computed for how long one has computed.
+// watches reports whether the watchdog has a running kernel, and computed returns for how long one has computed.
 func watches(d *Device) bool { _, any := d.watchdog.measure(); return any }
 
 func computed(d *Device) (most int64) {
@@ -202,7 +202,7 @@ again:
 }
 `
 
-// A fault is told with the kernel, the result, the place in the PTX and, where .loc gives it, in the source.
+// A fault is reported with the kernel, the result, the line of the PTX and, where .loc gives it, of the source.
 func TestFaultSaysWhere(t *testing.T) {
 	for kernel, want := range map[string]string{
 		"null":    `^kernel null: CUDA_ERROR_ILLEGAL_ADDRESS at block 0,0,0, thread 0,0,0, PTX line \d+ \(vec\.cu:8\): .*, address 0x10$`,

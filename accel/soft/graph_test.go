@@ -79,7 +79,7 @@ func TestLongBatchTakesTurns(t *testing.T) {
 	}
 }
 
-// The parts of a graph are told of as they end.
+// The parts of a graph are reported as they end.
 func TestReplaySpends(t *testing.T) {
 	_, c := open(t, nil)
 	let := make(chan struct{})

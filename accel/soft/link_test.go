@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// linkedImage is what the guest's linker makes of texts, which get names a, b, ….
+// linkedImage returns the image that the guest's linker makes of texts, which get names a, b, ….
 func linkedImage(p linked.Purpose, texts ...string) []byte {
 	var objects []linked.Object
 	for i, text := range texts {
@@ -87,7 +87,7 @@ func TestLinkedImages(t *testing.T) {
 	}
 }
 
-// Inspecting an image tells what loading it does, but for addresses, and places nothing.
+// Inspecting an image returns the same as loading it, except for addresses, and places nothing.
 func TestInspectedImages(t *testing.T) {
 	d, c := open(t, nil)
 	before := d.MemoryFree()

@@ -10,10 +10,9 @@ import (
 	"pegasus/cuda"
 )
 
-// A litmus program is a random sequence of work in several streams. What CUDA
-// promises about its order is worked out by plain rules (happensBefore). Data is
-// touched only where these rules order all conflicting accesses; then the result
-// must be the one of running the program in sequence.
+// A litmus program is a random sequence of work in several streams. Plain rules (happensBefore) derive the order that
+// CUDA guarantees. Data is touched only where these rules order all conflicting accesses; then the result must be the
+// one of running the program in sequence.
 
 const litmusBuffers = 6
 
@@ -44,7 +43,7 @@ type litmusBuffer struct {
 
 type litmusOut struct{ got, want []byte }
 
-// next begins a new operation in stream s and works out what happens before it.
+// next begins a new operation in stream s and derives the operations that happen before it.
 func (l *litmus) next(s int, also ...int) int {
 	j := len(l.ops)
 	before := make([]uint64, j/64+1)

@@ -8,7 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// What stays on the device leaves room for all that any process has: one that has much of it can't keep the others' kernels out.
+// Memory that stays on the device leaves room for all that any process has: one with much of it can't keep the others'
+// kernels out.
 func TestMappedMemoryLeavesRoom(t *testing.T) {
 	const mib = 1 << 20
 	page, devices := swapped(t, 2, 12*mib, 24*mib)
@@ -52,8 +53,8 @@ func TestMappedMemoryLeavesRoom(t *testing.T) {
 	}
 }
 
-// Memory that the guest maps itself stays on the device while others swap: they make room for each other, and all
-// find what they wrote.
+// Memory that the guest maps itself stays on the device while others swap: they make room for each other, and all find
+// the bytes that they wrote.
 func TestMappedMemoryStays(t *testing.T) {
 	const mib = 1 << 20
 	page, devices := swapped(t, 2, 12*mib, 24*mib)

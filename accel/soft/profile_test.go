@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("the report has what came before:\n%s", report)
 	}
 
-	// There is an end to what is kept, and to what is told.
+	// The kept data and the report are bounded.
 	for i := range 2 * maxProfiles {
 		launch(load(t, c, fmt.Sprintf(kernel, fmt.Sprintf("k%d", i), "")), 1)
 	}
@@ -51,7 +51,7 @@ func TestReport(t *testing.T) {
 	if len(d.profile.kernels) != maxProfiles {
 		t.Errorf("%d kernels are kept", len(d.profile.kernels))
 	}
-	// What is no PTX has no lines.
+	// Code that is not PTX has no lines.
 	launch(goModule(c, 0, func(*run) *fault { return nil }), 1)
 	if _, _, r := c.LoadModule([]byte("no module")); r == cuda.Success {
 		t.Error("loaded")

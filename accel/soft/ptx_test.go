@@ -52,7 +52,7 @@ func load(t testing.TB, c *Context, src string) *Module {
 	return m.(*Module)
 }
 
-// What is no PTX is refused in the same way, however short it is.
+// An image that is not PTX is refused in the same way, however short it is.
 func TestImages(t *testing.T) {
 	_, c := open(t, nil)
 	for _, i := range []struct {
@@ -107,7 +107,7 @@ func TestVectorAdd(t *testing.T) {
 	m.Unload()
 	want(t, c.Submit(c.DefaultStream(), launchOf(m, params...), nil), cuda.ErrorInvalidHandle)
 
-	// More threads than the allocation has elements: beyond what may be accessed beside it.
+	// More threads than the allocation has elements: beyond the margin that may be accessed beside it.
 	m = load(t, c, vectorAdd)
 	const more = memory.Margin / 2
 	binary.LittleEndian.PutUint32(params[24:], n+more)

@@ -8,7 +8,7 @@ import (
 	"pegasus/cuda"
 )
 
-// What waits is counted, also the waits of one piece for many, until it has ended.
+// Pending work is counted, also the waits of one piece for many, until it has ended.
 func TestQueued(t *testing.T) {
 	d, c := open(t, nil)
 	n := func(want int) {
@@ -21,7 +21,7 @@ func TestQueued(t *testing.T) {
 	fill := accel.Fill{Address: at, Width: 4096, Height: 1, ElementSize: 1}
 	submit(t, c, c.DefaultStream(), fill)
 	want(t, synchronize(t, c), cuda.Success)
-	none := func() { // work still counts while its Done is being called: that is when synchronize hears of it
+	none := func() { // work still counts while its Done is being called: synchronize is notified by it
 		for end := time.Now().Add(10 * time.Second); d.Queued() != 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -38,7 +38,7 @@ func TestQueued(t *testing.T) {
 		submit(t, c, stream(t, c, 0), fill)
 	}
 	n(3 + 20)
-	submit(t, c, c.DefaultStream(), fill) // waits for all of them, for what they waited for, and for the host
+	submit(t, c, c.DefaultStream(), fill) // waits for all of them, for their dependencies, and for the host
 	n(23 + 1 + 12)
 	finished()
 	want(t, synchronize(t, c), cuda.Success)

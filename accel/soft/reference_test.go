@@ -26,7 +26,7 @@ const readReference = header + `
 }
 `
 
-// A reference stands for what it was bound to when a kernel was launched, and for nothing of the wrong kind.
+// A reference stands for the object bound to it when a kernel was launched; an object of the wrong kind is refused.
 func TestReferences(t *testing.T) {
 	_, c := open(t, nil)
 	m := load(t, c, readReference)
@@ -81,7 +81,7 @@ func TestReferences(t *testing.T) {
 	want(t, ended.wait(t), cuda.ErrorIllegalAddress)
 }
 
-// What a texture or surface can't be over is refused when it is made.
+// A texture or surface of an invalid resource is refused when it is made.
 func TestTextureResources(t *testing.T) {
 	_, c := open(t, nil)
 	array := func(d accel.ArrayDesc) accel.Array {

@@ -46,7 +46,7 @@ func TestRefusalAtLaunch(t *testing.T) {
 		t.Errorf("the device's log is %q", out.String())
 	}
 
-	// What is wrong otherwise is refused as ever, and so is this by default.
+	// Other errors are refused as before, and so is this by default.
 	if _, log, r := c.LoadModule([]byte(header + ".entry k() { add.u32 %r, 1, 2; }")); r != cuda.ErrorInvalidPTX {
 		t.Errorf("an undeclared register: %v, %q", r, log)
 	}
@@ -71,7 +71,7 @@ func crowded(name string, registers int) string {
 	return b.String()
 }
 
-// What only compiling shows is refused when a module is loaded, however large it is.
+// An error that only compiling finds is refused when a module is loaded, however large it is.
 func TestRefusedByCompiling(t *testing.T) {
 	text := header + ".visible .entry sound(.param .u64 at) { ret; }\n" + crowded("crowded", 17_000)
 	_, c := open(t, nil)
@@ -125,7 +125,8 @@ func TestLocalMemoryOfBlocks(t *testing.T) {
 	want(t, c.Err(), cuda.Success)
 }
 
-// What compiling shows at the first launch is the launch's result, with the reason on the program's stderr, once; the context lives.
+// An error that compiling finds at the first launch is the launch's result, with the reason on the program's stderr,
+// once; the context lives.
 func TestRefusedAtFirstLaunch(t *testing.T) {
 	_, c := open(t, nil)
 	m := goModule(c, 0, func(*run) *fault { return nil })

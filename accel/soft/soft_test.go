@@ -27,7 +27,7 @@ func addresses(t testing.TB, n uint64) (base, size uint64) {
 	return base, size
 }
 
-// open opens a device and a context on it, with 256 MiB unless change says otherwise.
+// open opens a device and a context on it, with 256 MiB unless change changes that.
 
 func open(t testing.TB, change func(*Config)) (*Device, *Context) {
 	t.Helper()

@@ -33,7 +33,7 @@ func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) 
 }
 
 // Devices whose allocations come to three times the memory of the accelerator
-// copy, fill, launch and free at random, and find what they wrote, at the same
+// copy, fill, launch and free at random, and find the bytes that they wrote, at the same
 // addresses, in linear memory and in arrays. Kernels find all of it on the device.
 func TestSwap(t *testing.T) {
 	const memory = 2 << 20
@@ -73,7 +73,7 @@ func programs(t *testing.T, d *Device, r *rand.Rand, most int) {
 		if n := d.Evicted(); n != 0 {
 			t.Errorf("a kernel runs while %d bytes are away", n)
 		}
-		for _, a := range live { // nobody else looks: launches are waited for
+		for _, a := range live { // no other goroutine reads it: launches are waited for
 			mem := d.space.Raw(a.addr, uint64(len(a.want)))
 			for i := 0; i < len(mem); i += stride {
 				mem[i]++
@@ -171,8 +171,8 @@ func programs(t *testing.T, d *Device, r *rand.Rand, most int) {
 	<-gone
 }
 
-// What one device may have is what it can compute with; beyond that, and beyond what
-// all may have together, it is told so at once.
+// A device may have as much as it can compute with; beyond that, and beyond the memory of all together, an allocation
+// fails at once.
 func TestSwapLimits(t *testing.T) {
 	const memory = 10 << 20
 	_, devices := swapped(t, 2, memory, 4<<20)
@@ -200,8 +200,8 @@ func TestSwapLimits(t *testing.T) {
 	}
 }
 
-// Two devices have a part of a file at addresses of their own; what one writes the
-// other reads; it counts once, and outlives neither a detach nor a context.
+// Two devices attach a part of a file at addresses of their own; each reads the other's writes; it counts once, and
+// outlives neither a detach nor a context.
 func TestAttach(t *testing.T) {
 	page, devices := swapped(t, 2, 64<<20, 0)
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)

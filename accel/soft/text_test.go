@@ -9,8 +9,8 @@ import (
 	"pegasus/cuda"
 )
 
-// What is read is what was written, without the oldest records where there was no
-// room for all, however it is written and read.
+// The text read is the text written, without the oldest records where there was no room for all, for any sizes of
+// writes and reads.
 func TestText(t *testing.T) {
 	r := seed(t)
 	type record struct {
@@ -69,7 +69,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// While a kernel prints without end, what is read are whole records, whatever makes room meanwhile.
+// While a kernel prints without end, each read returns whole records, even while new ones overwrite others.
 func TestTextIsNotTorn(t *testing.T) {
 	c := new(Context)
 	c.text.init()

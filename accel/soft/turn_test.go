@@ -144,7 +144,8 @@ func TestKernelGivesEngineBack(t *testing.T) {
 	}
 }
 
-// What waits for its turn with its kernel half done ends with its context or its device, and leaves the engine to others.
+// Work that waits for its turn with its kernel half done ends with its context or its device, and leaves the engine to
+// others.
 func TestPausedKernelEnds(t *testing.T) {
 	page := newPage(t, engine.Options{Memory: 64 << 20})
 	_, other := sharing(t, page, nil)

@@ -131,8 +131,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Who is told that a record has completed may ask at once for its time, and
-// whether its stream is idle, or the one that waits for that.
+// A caller that is notified of a record's completion may read its time at once, and query whether its stream is idle,
+// or the one that waits for that.
 func TestToldMayAsk(t *testing.T) {
 	for name, ask := range map[string]func(*Context, accel.Stream, accel.Event) cuda.Result{
 		"time":   func(_ *Context, _ accel.Stream, e accel.Event) cuda.Result { _, r := e.Time(); return r },

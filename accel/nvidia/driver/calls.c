@@ -44,7 +44,7 @@ const char *load_driver(const char *path)
 	if (!driver.cuInit || !driver.cuCtxCreate_v2 || !driver.cuCtxSetCurrent || !driver.cuLaunchKernel)
 		return "it is no CUDA driver: cuInit, cuCtxCreate_v2, cuCtxSetCurrent or cuLaunchKernel is missing";
 	driver.handle = handle;
-	setvbuf(stdout, NULL, _IONBF, 0); /* what kernels print is passed on as it comes */
+	setvbuf(stdout, NULL, _IONBF, 0); /* device printf output is passed on without buffering */
 	return NULL;
 }
 
@@ -62,7 +62,7 @@ CUresult poll_event(CUcontext c, CUevent e, long long ns)
 	CUresult r;
 	long long end = now() + ns;
 	while ((r = call_cuEventQuery(c, e)) == CUDA_ERROR_NOT_READY && now() < end)
-		for (int i = 0; i < 20; i++) /* a question keeps a lock of the driver from threads that submit */
+		for (int i = 0; i < 20; i++) /* a query holds a lock of the driver that submitting threads need */
 			__builtin_ia32_pause();
 	return r;
 }
@@ -180,7 +180,7 @@ CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAlloca
 {
 	CUmemAllocationProp p = on_device(d);
 	CUresult r = call_cuMemCreate(c, h, bytes, &p, 0);
-	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && shareable) { /* it promised too much: then nobody else gets it */
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && shareable) { /* the driver reports more support than it has: create memory that can't be exported */
 		p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
 		r = call_cuMemCreate(c, h, bytes, &p, 0);
 	}

@@ -1,16 +1,16 @@
 /*
- * The driver's functions that are used, each once: what it is called by from Go,
- * and what it is given. Those IN_CONTEXT get a context first, which is made the
- * calling thread's own: goroutines move between threads. It is set every time,
- * for that costs a few nanoseconds, while a handle that a thread remembers may be
- * another context's by now.
+ * The driver's functions that are used, each once: the parameters of its wrapper
+ * for Go, and the arguments that the driver's function gets. Wrappers IN_CONTEXT
+ * take a context first and make it current on the calling thread, as goroutines
+ * move between threads. They set it every time, since that costs a few nanoseconds,
+ * while a handle cached per thread may have been reused by another context.
  *
- * A function that the driver hasn't got answers CUDA_ERROR_NOT_SUPPORTED.
+ * The wrapper of a function that the driver lacks returns CUDA_ERROR_NOT_SUPPORTED.
  */
 #ifndef PEGASUS_NVIDIA_CALLS_H
 #define PEGASUS_NVIDIA_CALLS_H
 
-#define __CUDA_API_VERSION_INTERNAL /* every name means the symbol of that name */
+#define __CUDA_API_VERSION_INTERNAL /* every name stands for the symbol of that name */
 #include "cuda.h"
 
 #define BARE(X) \
@@ -136,42 +136,42 @@ BARE(DECLARE)
 IN_CONTEXT(DECLARE)
 #undef DECLARE
 
-/* Loads the library; the first time counts. What was wrong, or NULL. */
+/* Loads the library, in the first call only. Returns an error text, or NULL. */
 const char *load_driver(const char *path);
-/* Says whether the driver has a function. */
+/* Reports whether the driver has a function. */
 int driver_has(const char *name);
 
-/* Looks for so long (ns) whether an event has completed. */
+/* Polls for up to ns nanoseconds whether an event has completed. */
 CUresult poll_event(CUcontext c, CUevent e, long long ns);
 
 /*
- * Waits until an event has completed, asleep; then asks how long after base begin
- * (0: not asked) and it did, in milliseconds.
+ * Blocks, asleep, until end has completed; then returns how long after base begin
+ * (0: none) and end completed, in milliseconds.
  */
 CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended);
 
-/* Launches with a block of parameters, of which there are count, at these offsets; clusters of no width are none. */
+/* Launches a kernel with a block of count parameters at these offsets; a cluster width of 0 means no clusters. */
 CUresult launch(CUcontext c, CUfunction f, const unsigned grid[3], const unsigned block[3], const unsigned cluster[3], unsigned shared, CUstream s, int cooperative,
 	char *params, size_t bytes, const unsigned *offsets, unsigned count);
 
-/* The graph that a stream captures, and the one node that what comes next would come after. */
+/* Returns the graph that a stream captures, and the single dependency of the next node, or NULL. */
 CUresult captured(CUcontext c, CUstream s, CUgraph *g, CUgraphNode *last);
 
 /* Holds a stream from within the driver until the word is not 0. */
 CUresult hold_stream(CUcontext c, CUstream s, unsigned *word);
 void release_word(unsigned *word);
 
-/* Loads an image, with a log for what is wrong with it. */
+/* Loads an image; log receives the driver's errors. */
 CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, unsigned logBytes);
-/* What the driver writes while it links: until that ends it has to stay where it is, all of it, for what is said of the log's length is put among the options' values. */
+/* Buffers that the driver writes while it links. They must not move until linking ends: the driver stores the log's length among the options' values. */
 struct link_log {
 	void *values[2];
 	char text[8 << 10];
 };
-/* Begins to link. */
+/* Creates a link state. */
 CUresult begin_link(CUcontext c, CUlinkState *l, struct link_log *log);
 
-/* What a texture is of: an array, or with a pitch rows of memory, else one row; a surface is always an array's. */
+/* The resource of a texture: an array, or with a pitch rows of memory, else one row; a surface always has an array. */
 struct texture {
 	CUarray array;
 	CUdeviceptr at;
@@ -181,13 +181,13 @@ struct texture {
 };
 CUresult make_texture(CUcontext c, const struct texture *t, int surface, unsigned long long *handle);
 
-/* Physical memory of the device, mapped at an address that was reserved. */
+/* Physical memory of the device, mapped at a reserved address. */
 CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes);
 CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAllocationHandle *h);
 CUresult set_access(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, unsigned flags);
 CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h);
 
-/* What a description of a tensor is made of: form 0 by tiles, 1 by columns, 2 as old, at another address. */
+/* The parameters of a tensor map: form 0 is tiled, 1 im2col, 2 the existing map old at another address. */
 struct tensor {
 	unsigned long long address, dims[5], strides[4], old[16];
 	unsigned box[5], steps[5];
@@ -196,7 +196,7 @@ struct tensor {
 };
 CUresult tensor_map(CUcontext c, const struct tensor *t, unsigned long long map[16]);
 
-/* Memory that is created from now on can be given to other processes. */
+/* Sets whether memory created from now on can be exported to other processes. */
 void make_shareable(int yes);
 CUresult import_memory(CUcontext c, CUmemGenericAllocationHandle *h, int fd);
 

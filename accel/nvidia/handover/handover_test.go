@@ -13,8 +13,8 @@ import (
 	"pegasus/accel"
 )
 
-// Who names what is offered gets a descriptor of it; who says a tag that isn't offered, or none, gets nothing, and
-// disturbs nobody. An offer lasts as long as its memory.
+// A request with the tag of an export gets a descriptor of it; one with an unknown tag, or none, gets nothing, and
+// disturbs no other. An export lasts as long as its memory.
 func TestHandover(t *testing.T) {
 	var o Offers
 	defer o.Close()

@@ -36,7 +36,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// What variables take.
+// The sizes of variables.
 func TestBytesOfVariables(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"":                                      0,

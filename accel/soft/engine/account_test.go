@@ -61,8 +61,8 @@ func (w *Worker) queue(k Token) {
 // die leaves a worker's slot as its process does when it is killed.
 func (w *Worker) die() { unix.Close(w.lock) }
 
-// paused runs f until it has made a number of writes, and returns what has it go on to its end. Without more to write f has
-// ended, and pause is false.
+// paused runs f until it has made a number of writes, and returns a function that lets it run to its end. If f makes
+// fewer writes, it has ended, and pause is false.
 func paused(writes int, f func()) (resume func(), pause bool) {
 	stopped, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	passed = func() {
@@ -219,8 +219,8 @@ func TestPlaceIsFreed(t *testing.T) {
 	}
 }
 
-// What passes between a release and the moment at which the next in the queue notices is the next one's time, also if it is
-// found dead; what passes while no ticket is claimed is nobody's.
+// The time between a release and the moment at which the next in the queue notices is charged to the next one, also if
+// it is found dead; time in which no ticket is claimed is not charged.
 func TestHandOverIsCharged(t *testing.T) {
 	c := newClockwork(t)
 	defer c.close()
@@ -242,7 +242,7 @@ func TestHandOverIsCharged(t *testing.T) {
 	}
 }
 
-// The holder may say since when it needs the engine no more.
+// The holder may report since when it needs the engine no more.
 func TestReleaseAt(t *testing.T) {
 	c := newClockwork(t)
 	defer c.close()
@@ -379,7 +379,7 @@ func TestSeenIsCharged(t *testing.T) {
 	}
 }
 
-// What a domain holds is charged while it goes on, and all of it once.
+// The time for which a domain holds a token is charged meanwhile, and all of it once.
 func TestChargeWhileHeld(t *testing.T) {
 	m, e := newPages(t, Options{})
 	w := register(t, m, e)

@@ -101,7 +101,7 @@ func (s *stepped) ask(n *tenant) {
 	eventually(s.t, "the engine is wanted", n.wants)
 }
 
-// acquire has a worker acquire the engine, and tell when it has.
+// acquire has a worker acquire the engine, and send to got when it has.
 func (s *stepped) acquire(w *Worker, got chan<- struct{}) {
 	s.waits.Go(func() {
 		if _, ok := w.Acquire(Compute, &s.stop); ok {
@@ -126,7 +126,8 @@ func (s *stepped) gets(n *tenant) {
 	<-n.got
 }
 
-// Engines go to domains in the order in which they were wanted, one at a time, and stay where they are while nobody else wants them.
+// Engines go to domains in the order of their requests, one at a time, and stay where they are while no other domain
+// requests them.
 func TestFirstComeFirstGranted(t *testing.T) {
 	s := newStepped(t)
 	a, b, c := s.tenant(true), s.tenant(true), s.tenant(true)
@@ -135,7 +136,7 @@ func TestFirstComeFirstGranted(t *testing.T) {
 	s.gets(a)
 	a.w.Release(Compute)
 	for range 100 {
-		a.w.Acquire(Compute, nil) // nobody is asked
+		a.w.Acquire(Compute, nil) // no other domain holds it
 		a.w.Release(Compute)
 	}
 	a.w.Acquire(Compute, nil)
@@ -159,7 +160,7 @@ func TestFirstComeFirstGranted(t *testing.T) {
 	b.w.Release(Compute)
 }
 
-// A domain goes on with short work for a quantum, though another one wants the engine, and no longer.
+// A domain continues short work for a quantum after another one requests the engine, and no longer.
 func TestQuantum(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -198,11 +199,11 @@ func TestQuantum(t *testing.T) {
 }
 
 // A domain whose turn is over and that keeps an engine is overtaken, the sooner the more often it was, and is charged for the time
-// whatever its page says. In its turn it is not.
+// for any contents of its page. In its turn it is not.
 func TestOvertaken(t *testing.T) {
 	for name, forge := range map[string]func(*Engines){
 		"late": func(*Engines) {},
-		"forged": func(e *Engines) { // as if nobody had held anything
+		"forged": func(e *Engines) { // as if no domain had held anything
 			tokens := &e.l.tokens[Compute]
 			n := tokens.serving.Load()
 			tokens.slot(n).word.Store(freeWord(n))
@@ -302,7 +303,7 @@ func TestWithoutTurn(t *testing.T) {
 	a.w.Release(Compute)
 }
 
-// The only domain that has the turn is granted the engine that it has used before, before it asks.
+// The only domain that has the turn is granted the engine that it has used before, before its request.
 func TestGrantedAhead(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(false), s.tenant(true)
@@ -438,7 +439,7 @@ func TestTakenMeanwhile(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
 	a.Engines.l.granting.Store(s.now - 1)
-	a.w.Acquire(Compute, nil) // nobody grants
+	a.w.Acquire(Compute, nil) // no daemon grants
 	s.ask(b)
 	s.after(1)
 	s.gets(b)

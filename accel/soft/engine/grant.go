@@ -125,7 +125,7 @@ const (
 // hasten requests an engine that no domain uses, and reports whether it was granted soon.
 func (w *Worker) hasten(k Token) bool {
 	g := &w.engines.l.grants[k]
-	if g.load().mode() == present { // another domain wants it
+	if g.load().mode() == present { // another domain waits for it
 		return false
 	}
 	g.want.Store(1)

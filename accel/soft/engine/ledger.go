@@ -82,7 +82,7 @@ func (l *Ledger) Stash(n uint64) bool {
 func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 
 // Free returns the bytes of the device that allocations may still use. It is less than 0 if domains' own memory was
-// reserved without asking the workers whose allocations are on the device.
+// reserved before the workers whose allocations are on the device gave way.
 func (l *Ledger) Free() int64 { return int64(l.memory.Capacity()) - int64(l.memory.resident()) }
 
 // Others appends the other workers to a list. For workers of its own domain, the guarantee is not available to this

@@ -6,13 +6,13 @@ import (
 	"pegasus/accel/residence"
 )
 
-// nowhere moves nothing: what moves is counted all the same.
+// nowhere moves no bytes: a move is accounted for all the same.
 type nowhere struct{}
 
 func (nowhere) Evict(addr, n uint64) error    { return nil }
 func (nowhere) Retrieve(addr, n uint64) error { return nil }
 
-// What a domain has of its own may be more than is free just then: those give way for it that have more than they were promised.
+// A domain may get more memory of its own than is free: owners with more than their guarantee give way for it.
 func TestCommonsBeyondWhatIsFree(t *testing.T) {
 	const mib = 1 << 20
 	m, e := newPages(t, Options{Memory: 200 * mib, Swap: 400 * mib})
@@ -30,7 +30,7 @@ func TestCommonsBeyondWhatIsFree(t *testing.T) {
 		sets[i] = residence.New(nowhere{}, ledgers[i], nil)
 		defer sets[i].Close()
 	}
-	for _, of := range []struct{ who, count uint64 }{{1, 5}, {0, 6}} { // the promised is what was used the longest ago
+	for _, of := range []struct{ who, count uint64 }{{1, 5}, {0, 6}} { // guaranteed memory is that used the longest ago
 		for k := range of.count {
 			if !ledgers[of.who].Reserve(16*mib) || !sets[of.who].TryAdd(k<<25, 16*mib) {
 				t.Fatal("there is no room")

@@ -10,9 +10,9 @@ import (
 	"pegasus/test/seeds"
 )
 
-// Random programs of thread indices, loop counters and addresses leave what an independent
-// interpreter finds: where lanes are at one distance and where not any more, at the ends of
-// what registers hold, in blocks of any shape, when threads part, meet, loop and end.
+// Random programs of thread indices, loop counters and addresses leave the same memory as an independent interpreter:
+// where lanes are at one distance and where not any more, at the ends of registers' ranges, in blocks of any shape,
+// when threads part, meet, loop and end.
 func TestAffine(t *testing.T) { eachLevel(t, testAffine) }
 
 func testAffine(t *testing.T) {
@@ -128,7 +128,7 @@ func (w *affineWriter) body(n, depth int) {
 			w.line("cvt.%s %s, %s; cvt.u32.u64 %s, %s;", w.of("u64.u32", "s64.s32"), w.l(), w.r(), w.r2(), w.l())
 		case k < 18:
 			w.line("mov.b%d %s, %s;", width, d, s)
-		case k < 19: // what all read, and what a thread has for itself
+		case k < 19: // data that all read, and data of a single thread
 			w.line("and.b32 %%c3, %s, 15;", w.r())
 			switch w.IntN(3) {
 			case 0:
@@ -188,7 +188,7 @@ func (w *affineWriter) branch(width int, s string, depth int) {
 	}
 }
 
-// loop counts to what is the same for all threads, or not.
+// loop counts to a number that is the same for all threads, or not.
 func (w *affineWriter) loop(depth int) {
 	w.labels++
 	label := w.labels

@@ -83,7 +83,7 @@ func TestVprintf(t *testing.T) {
 	}
 }
 
-// Each thread prints what it says as a piece, from all blocks.
+// Each thread's text is printed as a piece, from all blocks.
 func TestVprintfOfManyThreads(t *testing.T) {
 	d := newDevice(t)
 	out, args := d.buffer(5*4*300), packed(d, "all")

@@ -28,7 +28,7 @@ ret;
 `)
 }
 
-// words runs a body and returns what each thread stored.
+// words runs a body and returns the values that the threads stored.
 func words(t *testing.T, threads int, body string) []uint32 {
 	t.Helper()
 	d := newDevice(t)
@@ -86,8 +86,8 @@ func TestWarpSynchronousReduction(t *testing.T) {
 	}
 }
 
-// A lock taken by the threads of a warp one after the other: the winner waits
-// at the end of the loop for those who wait for it to let go.
+// A lock taken by the threads of a warp one after the other: the winner waits at the end of the loop for the threads
+// that wait for the release.
 func TestSpinLockWithinWarp(t *testing.T) {
 	d := newDevice(t)
 	out := d.buffer(4)
@@ -105,8 +105,7 @@ again:	atom.global.cas.b32 %r1, [%a2], 0, 1;
 	}
 }
 
-// critical is a spin lock, taken and given back: what is inside adds n to a
-// counter that nothing else protects.
+// critical is a spin lock, taken and released: inside adds n to a counter that nothing else protects.
 func critical(label, lock, counter string, n int, inside string) string {
 	return fmt.Sprintf(`
 %[1]s:	atom.global.cas.b32 %%r1, [%[2]s], 0, 1; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra %[1]s;
@@ -115,9 +114,8 @@ func critical(label, lock, counter string, n int, inside string) string {
 	membar.gl; atom.global.exch.b32 %%r1, [%[2]s], 0;`, label, lock, counter, n, inside)
 }
 
-// Locks taken in several places: whoever holds one waits at a join while
-// threads spin in more than one loop, so that none of them is ever the only
-// one that can go on.
+// Locks taken in several places: the holder of one waits at a join while threads spin in more than one loop, so that
+// none of them is ever the only one that can go on.
 func TestSpinLocksInSeveralPlaces(t *testing.T) {
 	three := func(a, b, c string) string {
 		return `
@@ -139,7 +137,7 @@ func TestSpinLocksInSeveralPlaces(t *testing.T) {
 			"add.u32 %r4, %r4, 1; setp.le.u32 %p3, %r4, %r3; @%p3 bra again;", [2]uint32{32*1*1 + 32*2*2 + 32*3*3, 0}},
 		{"with barriers", "mov.u32 %r4, 0;\nagain:" + three(lock("A", 1), lock("B", 2), lock("C", 3)) +
 			"bar.sync 0; add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 5; @%p3 bra again;", [2]uint32{5 * 192, 0}},
-		// Who waits for the flag polls it under the lock, and is awaited by the one who waits for them to see it.
+		// The thread that waits for the flag polls it under the lock; another thread waits for it to see the flag.
 		{"polled under a lock", `
 	setp.ge.u32 %p2, %t, 2; @%p2 bra poll;
 	setp.eq.u32 %p3, %t, 0; @%p3 bra set;
@@ -174,8 +172,7 @@ end:`, [2]uint32{0, 32}},
 	}
 }
 
-// Threads that part and meet again in each turn of a long loop stay together:
-// nobody waits for long.
+// Threads that part and meet again in each turn of a long loop stay together: no thread waits for long.
 func TestLongLoopStaysConverged(t *testing.T) {
 	got := words(t, 64, `
 	mov.u32 %r1, 0; mov.u32 %r2, 0; and.b32 %r3, %t, 1; setp.ne.u32 %p2, %r3, 0;

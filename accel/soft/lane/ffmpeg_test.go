@@ -160,7 +160,7 @@ func lanczosTaps(t float64) (w [4]float64) {
 	return w
 }
 
-// cubicTaps are those of the bicubic scaler unless it is told otherwise.
+// cubicTaps returns the taps of the bicubic scaler with its default parameters.
 func cubicTaps(t float64) [4]float64 {
 	return [4]float64{0, 2*t*t*t - 3*t*t + 1, 3*t*t - 2*t*t*t, 0}
 }

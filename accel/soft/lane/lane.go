@@ -98,7 +98,7 @@ type Image struct {
 	kernels  map[string]*Kernel
 	code     uint64                  // address of the first function
 	samplers map[uint64]*ptx.Sampler // by address
-	opaque   map[uint64]ptx.Opaque   // what variables of opaque types are, by address
+	opaque   map[uint64]ptx.Opaque   // the kinds of variables of opaque types, by address
 	consts   []span                  // where constants lie
 	compiled bool                    // all kernels were, when it was loaded
 }

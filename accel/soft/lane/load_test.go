@@ -53,7 +53,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// What a first launch takes before a block runs.
+// The time of a first launch before a block runs.
 func BenchmarkCompile(b *testing.B) {
 	for _, name := range kernels.Names() {
 		b.Run(name, func(b *testing.B) {

@@ -125,8 +125,8 @@ func (l *lowerer) addSub(in *ptx.Inst) {
 	}
 }
 
-// carried emits d = a ± b (± the condition code), and the new condition code.
-// A subtraction adds the complement, so that the code says "no borrow" after it.
+// carried emits d = a ± b (± the condition code), and the new condition code. A subtraction adds the complement, so
+// that the code means "no borrow" after it.
 func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
 	t := in.Type
 	c := l.carry

@@ -11,7 +11,7 @@ import (
 	"pegasus/accel/ptx/cases"
 )
 
-// where says which element of a matrix element i of a thread is: row and column.
+// where returns the row and column of element i of a thread in a matrix.
 type where func(lane, i int) (row, col int)
 
 // The figures of the manual: g is the group of four threads, t the thread in it.
@@ -153,8 +153,8 @@ func vector(letter byte, first, n int) string {
 	return "{" + strings.Join(list, ", ") + "}"
 }
 
-// fragmentCase is an instruction on fragments, executed by one warp, or by both
-// of two, with what the registers of D must have.
+// fragmentCase is an instruction on fragments, executed by one warp, or by both of two, with the expected registers of
+// D.
 func fragmentCase(form string, wideD, wideA bool, sources [3][32][]uint64, want [32][]uint64, warps int) cases.Case {
 	letter, bits := map[bool]byte{false: 'r', true: 'l'}, map[bool]int{false: 32, true: 64}
 	var b strings.Builder
@@ -260,7 +260,7 @@ func products() (list []product) {
 	return list
 }
 
-// wrapped is what a value is in a type: the least and the most go round.
+// wrapped returns a value wrapped to the range of a type.
 func wrapped(t string, v int) int {
 	switch t {
 	case "u8", "u4":
@@ -272,8 +272,7 @@ func wrapped(t string, v int) int {
 	return v
 }
 
-// random is a product of matrices of small integers, which is what plain
-// multiplication gives.
+// random is a product of matrices of small integers; plain multiplication gives the expected result.
 func (p *product) random(r *rand.Rand) cases.Case {
 	var as, bs, cs, ds []matrix
 	for range p.parts {
@@ -317,7 +316,7 @@ func filled(n int, v uint64) (regs [32][]uint64) {
 	return regs
 }
 
-// Sums are rounded, overflow and saturate as their type says.
+// Sums are rounded, overflow and saturate according to their type.
 func TestMatrixRounding(t *testing.T) {
 	const half, float = "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
 	const whole = "mma.sync.aligned.m16n8k16.row.col"
@@ -690,7 +689,7 @@ ret; }
 			t.Errorf("word %d: got %08x, want %08x", i, got, want)
 		}
 	}
-	first := 0 // who added to the NaN first got it as it was
+	first := 0 // the thread that added to the NaN first got it unchanged
 	for b := range 8 {
 		if got := out.word(6 + 2*b); got != 0x4300 {
 			t.Errorf("block %d: the sum in shared memory is %x, want 4300", b, got)

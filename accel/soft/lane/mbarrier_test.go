@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// What can't be done with an mbarrier, a bulk copy, a cluster or the stack ends the launch.
+// An invalid use of an mbarrier, a bulk copy, a cluster or the stack ends the launch.
 func TestAsyncFaults(t *testing.T) {
 	const first = "setp.eq.u32 %p1, %t, 0;\nmov.u64 %a2, s; cvta.shared.u64 %a3, %a2;\n@!%p1 bra done;\n"
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ type trial struct {
 	threads, blocks int
 }
 
-// memory is what the kernel finds there, and its arguments.
+// memory returns the initial memory of the kernel, and its arguments.
 func (c trial) memory() (data, acc, params []byte) {
 	r := rand.New(rand.NewPCG(c.seed, 1))
 	data = programs.Values(r, programs.Stride*c.threads*c.blocks)
@@ -52,7 +52,7 @@ func (c trial) memory() (data, acc, params []byte) {
 	return data, acc, params
 }
 
-// expect is what the oracle leaves in the memory.
+// expect returns the memory that the oracle leaves.
 func (c trial) expect(src string) (data, acc []byte, err error) {
 	k, err := reference.Parse(src)
 	if err != nil {
@@ -64,8 +64,8 @@ func (c trial) expect(src string) (data, acc []byte, err error) {
 	return data, acc, err
 }
 
-// differs runs a program on the engine, in blocks of a shape, and says where
-// the memory is another than it should be.
+// differs runs a program on the engine, in blocks of a shape, and returns the offset at which the memory differs from
+// the expected one.
 func (c trial) differs(src string, shape [3]uint32, cores int, wantData, wantAcc []byte) (offset int, err error) {
 	m, err := ptx.Parse([]byte(src))
 	if err != nil {
@@ -146,7 +146,7 @@ func tryProgram(t testing.TB, seed uint64) bool {
 	return true
 }
 
-// minimise leaves out what the difference does not need.
+// minimise removes the parts of a program that the difference does not need.
 func (c trial) minimise(p *programs.Program, style programs.Style, shape [3]uint32) *programs.Program {
 	fails := func(p *programs.Program) bool {
 		src := p.Text(style)
@@ -197,7 +197,7 @@ func FuzzOracle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { tryProgram(t, seed) })
 }
 
-// Programs that once made a difference, cut down to what it took.
+// Programs that once showed a difference, reduced to the necessary parts.
 func TestOracleCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/oracle/*.ptx")
 	if err != nil || len(files) == 0 {
@@ -222,7 +222,7 @@ func TestOracleCases(t *testing.T) {
 	}
 }
 
-// The oracle gives what was worked out by hand for each form, too.
+// The oracle returns the results worked out by hand for each form, too.
 func TestOracleForms(t *testing.T) {
 	text, err := os.ReadFile("testdata/forms.txt")
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// withFunctions is functions before a kernel whose body finds in %a0 the address of
-// its 32-bit element of out, in %t the thread's number.
+// withFunctions puts functions before a kernel whose body has in %a0 the address of its 32-bit element of out, in %t
+// the thread's number.
 func withFunctions(functions, body string) []byte {
 	text := string(entry(body))
 	at := strings.Index(text, ".visible .entry")
 	return []byte(text[:at] + functions + "\n" + text[at:])
 }
 
-// called runs such a program and returns what each thread stored.
+// called runs such a program and returns the values that the threads stored.
 func called(t *testing.T, threads int, functions, body string) []uint32 {
 	t.Helper()
 	d := newDevice(t)
@@ -71,8 +71,7 @@ const fibonacci = `
 	sub.u32 %m, %n, 1; call (%k), fib, (%m); sub.u32 %m, %n, 2; call (%m), fib, (%m); add.u32 %k, %k, %m;
 	st.param.u32 [r], %k; ret; }`
 
-// Two calls in one function: what is alive across the first must be kept. The
-// second returns early, under a guard.
+// Two calls in one function: registers alive across the first must be kept. The second returns early, under a guard.
 func TestFibonacci(t *testing.T) {
 	got := called(t, 130, fibonacci, `
 	rem.u32 %r1, %t, 11; call (%r2), fib, (%r1); st.global.u32 [%a0], %r2;`)

@@ -90,8 +90,8 @@ loop:	mad.lo.u32 %r2, %r2, 5, %r1;
 	})
 }
 
-// The barrier of the whole grid as cooperative groups have it: its workspace is
-// where two registers say, unless the launch is not cooperative.
+// The barrier of the whole grid as cooperative groups implement it: two registers give the address of its workspace,
+// unless the launch is not cooperative.
 func TestCooperativeLaunch(t *testing.T) {
 	const blocks, rounds = 20, 3
 	text := entry(`

@@ -26,8 +26,8 @@ func hardPlace(r *rand.Rand, n int) uint32 {
 	return math.Float32bits(r.Float32()*float32(n+2) - 1)
 }
 
-// Lanes that read a texture together get what each would get alone, and those
-// that don't take part keep what they have.
+// Lanes that read a texture together get the same values as each would alone, and those that don't take part keep
+// theirs.
 func TestSampler(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		r := random(11)

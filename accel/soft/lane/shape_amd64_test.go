@@ -36,7 +36,7 @@ func row(values []uint64, wide bool) unsafe.Pointer {
 	return unsafe.Pointer(&mem[0])
 }
 
-// What addresses look like does not depend on who looks.
+// The shape of addresses does not depend on the code that determines it.
 func TestLook(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		r := random(8)
@@ -87,7 +87,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// Loads and stores of lanes together do what one after the other does, and touch nothing else.
+// Vector loads and stores of lanes have the same effect as one after the other, and touch nothing else.
 func TestTogether(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		testTogether[uint8, uint32](t)

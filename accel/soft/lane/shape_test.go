@@ -53,7 +53,7 @@ func TestSameAddressRegister(t *testing.T) {
 	}
 }
 
-// Lanes that add to one place get what those before them left there.
+// Lanes that add to one word get its value after the lanes before them.
 func TestAddToOnePlace(t *testing.T) {
 	const lanes, blocks = 96, 5
 	for _, at := range []string{"[p]", "[a]", "[a+0]"} {

@@ -11,13 +11,12 @@ import (
 	"testing"
 )
 
-// oracle knows a format by the list of its numbers, and rounds by looking for
-// the nearest one.
+// oracle represents a format by the list of its numbers, and rounds by a search for the nearest one.
 type oracle struct {
 	width   int
 	numbers []float64 // finite, not negative, by their bits
-	above   float64   // what would be next
-	beyond  uint64    // what stands for it
+	above   float64   // the next number after the largest
+	beyond  uint64    // the bits for values beyond
 	nan     uint64
 }
 
@@ -72,10 +71,10 @@ func (o *oracle) round(twice func(x float64) int, neg bool, mode string) uint64 
 		}
 		return o.numbers[i]
 	}
-	// The value is at numbers[i], or above it and below what follows.
+	// The value is at numbers[i], or above it and below the next.
 	i := sort.Search(len(o.numbers), func(i int) bool { return twice(2*at(i+1)) < 0 })
 	up := true
-	if i == len(o.numbers) { // beyond even what would be next
+	if i == len(o.numbers) { // beyond even the next after the largest
 		i--
 	} else {
 		c := twice(at(i) + at(i+1))
@@ -216,7 +215,7 @@ func all() (list [][]uint64) {
 	return list
 }
 
-// agree compares the results of a form with what they ought to be.
+// agree compares the results of a form with the expected ones.
 func agree(t *testing.T, form string, dst byte, src string, values [][]uint64, want func(v []uint64) uint64) {
 	t.Helper()
 	wrong := 0

@@ -137,7 +137,7 @@ func TestSurfaceStores(t *testing.T) {
 	}
 }
 
-// Stores and reductions beyond the edges trap, and a reduction of what is too small faults.
+// Stores and reductions beyond the edges trap, and a reduction of too small an element faults.
 func TestSurfaceTraps(t *testing.T) {
 	for _, c := range []struct {
 		instruction string
@@ -173,7 +173,7 @@ func TestSurfaceReductionOfBlocks(t *testing.T) {
 	}
 }
 
-// Rounding to f16 takes back what every f16 is, and goes to the even one from the middle.
+// Rounding to f16 returns the same f16 for the value of each f16, and goes to the even one from the middle.
 func TestHalves(t *testing.T) {
 	for b := range 1 << 16 {
 		h := half(uint16(b))

@@ -158,7 +158,7 @@ func sample(line *ptx.Line, op string, mods, types []string, operands string) st
 	return text + " " + strings.Join(args, ", ") + ";"
 }
 
-// accepted says why the module of one instruction can't be loaded, if so.
+// accepted returns the reason why the module of one instruction can't be loaded, or nil.
 func accepted(instruction string) error {
 	m, err := ptx.Parse([]byte(".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .align 32 .b8 in[64])\n{\n" +
 		".reg .pred %p<8>; .reg .b8 %b<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %l<32>; .param .align 32 .b8 passed[64];\nlist: .branchtargets skip, end;\n" +
@@ -231,8 +231,8 @@ func unsound(mods, types []string) bool {
 		slices.Contains(mods, "nc") && !slices.Contains(mods, "global")
 }
 
-// What the parser accepts the engine implements: every form of the table, with
-// each modifier and each type.
+// The engine implements every instruction that the parser accepts: every form of the table, with each modifier and each
+// type.
 func TestTable(t *testing.T) {
 	tried := 0
 	for _, line := range ptx.Lines() {

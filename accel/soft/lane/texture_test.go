@@ -191,7 +191,7 @@ func TestTextureGather(t *testing.T) {
 	}
 }
 
-// query is an instruction that asks a texture or surface for a property.
+// query is an instruction that reads a property of a texture or surface.
 type query struct {
 	form    string
 	texture *Texture
@@ -497,7 +497,7 @@ func TestTextureAsOnAGPU(t *testing.T) {
 	}
 }
 
-// fill gives float textures numbers that can be told exactly.
+// fill gives float textures numbers that can be distinguished exactly.
 func fill(t *Texture, rnd *rand.Rand) {
 	for i := 0; i+t.Format.bytes() <= len(t.Data); i += t.Format.bytes() {
 		switch t.Format {
@@ -509,7 +509,7 @@ func fill(t *Texture, rnd *rand.Rand) {
 	}
 }
 
-// What is wrong with a module's textures is said with its line.
+// An error in a module's textures is reported with its line.
 func TestTextureRefusals(t *testing.T) {
 	for _, c := range []struct{ directives, instruction, why string }{
 		{"", "tex.3d.v4.f32.s32 {%r5, %r6, %r7, %r8}, [%tex, {%r1, %r2}];", "lacks coordinates"},

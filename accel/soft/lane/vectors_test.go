@@ -136,8 +136,8 @@ func compareKernels(t *testing.T, r *rand.Rand, vector, plain rowFunc, in []int,
 	}
 }
 
-// sameRows compares rows: n lanes of the given width, and what is behind them.
-// Which NaN of 64 bits comes out is open.
+// sameRows compares rows: n lanes of the given width, and the bytes behind them. The choice among NaNs of 64 bits is
+// open.
 func sameRows(t *testing.T, width, n int, want, got *[maxLanes + 1]uint64, in *[3][maxLanes]uint64, scalars int) {
 	t.Helper()
 	for i := range want {

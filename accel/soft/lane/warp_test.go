@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A shfl whose lanes all have the same operands does what it does lane by lane,
-// whichever threads take part and in blocks of any size.
+// A shfl whose lanes all have the same operands has the same results as one executed lane by lane, for any threads that
+// take part and in blocks of any size.
 func TestShflAlike(t *testing.T) {
 	const threads = 250
 	r := random(11)

@@ -94,7 +94,7 @@ func (w *worker) bytes() int {
 	return n
 }
 
-// pause tells the profiler that another worker has the core now.
+// pause informs the profiler that another worker has the core now.
 func (w *worker) pause() {
 	if w.profiler != nil {
 		w.profiler.close()

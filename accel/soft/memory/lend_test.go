@@ -18,8 +18,8 @@ func store(t *testing.T, n uint64) int {
 	return fd
 }
 
-// What is lent keeps its address and its bytes, as does what lies beside it; whoever attaches it sees the same bytes and nothing beside
-// them; freed memory is cleared there too; and when all of it is free the file is wanted no more.
+// Lent memory keeps its address and its bytes, as does the memory beside it; a process that attaches it sees the same
+// bytes and nothing beside them; freed memory is cleared there too; and when all of it is free the file is released.
 func TestLend(t *testing.T) {
 	lender, borrower := space(t, 4), space(t, 4)
 	fd := store(t, 3)
@@ -108,7 +108,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// Only what was ever written takes memory in the file, and a file that can't be had changes nothing.
+// Only memory that was ever written takes space in the file, and a failed allocation of the file changes nothing.
 func TestLendSparsely(t *testing.T) {
 	s := space(t, 4)
 	fd := store(t, 2)

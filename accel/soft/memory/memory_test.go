@@ -114,12 +114,12 @@ func firstNonZero(b []byte) int {
 	return bytes.IndexFunc(b, func(r rune) bool { return r != 0 })
 }
 
-// Whoever gets memory after another sees zeros, at every size and alignment of the edges.
+// The next owner of memory reads zeros, at every size and alignment of the edges.
 func TestNextOwnerReadsNothing(t *testing.T) {
 	s := space(t, 4)
 	secret := bytes.Repeat([]byte{0xa5}, 3<<20)
 	for _, n := range []uint64{512, 1536, 4096, 200 << 10, 256 << 10, 257 << 10, 1<<20 + 512, 3 << 20, 65 << 20} {
-		guard, _ := s.Alloc(512, true) // shifts what follows off the page boundary
+		guard, _ := s.Alloc(512, true) // shifts the next allocation off the page boundary
 		a, err := s.Alloc(n, true)
 		if err != nil {
 			t.Fatal(err)

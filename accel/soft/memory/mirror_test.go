@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever leaves the device comes back as it was, beside neighbours that stay; what
-// is read meanwhile lies in the mirror; and whoever gets the place next finds zeros.
+// Evicted memory comes back unchanged, beside neighbours that stay; meanwhile reads come from the mirror; and the next
+// owner of the place finds zeros.
 func TestEvictRetrieve(t *testing.T) {
 	r := seed(t)
 	s := space(t, 8)
@@ -77,8 +77,7 @@ func TestEvictRetrieve(t *testing.T) {
 	}
 }
 
-// What has left the device takes no memory there any more, and what was never
-// touched takes none anywhere.
+// Evicted memory occupies no device memory any more, and untouched memory occupies none anywhere.
 func TestEvictedMemoryIsGivenBack(t *testing.T) {
 	s := space(t, 4)
 	if err := s.Mirror(); err != nil {
