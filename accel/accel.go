@@ -82,7 +82,7 @@ type Context interface {
 
 	// Synchronize calls done when everything submitted to the context so far has ended.
 	Synchronize(done func(cuda.Result))
-	// Err is the sticky error of the context, or cuda.Success.
+	// Err returns the sticky error of the context, or cuda.Success.
 	Err() cuda.Result
 	// SetLimit sets a CUlimit and returns the value in force.
 	SetLimit(limit uint32, value uint64) (uint64, cuda.Result)
@@ -111,7 +111,7 @@ type Stream interface {
 type Event interface {
 	// Synchronize calls done when the latest record has completed, at once if there was none.
 	Synchronize(done func(cuda.Result))
-	// Time is when the latest record completed (CLOCK_MONOTONIC ns): cuda.ErrorNotReady while
+	// Time returns when the latest record completed (CLOCK_MONOTONIC ns): cuda.ErrorNotReady while
 	// pending, cuda.ErrorInvalidHandle if never recorded.
 	Time() (int64, cuda.Result)
 	Destroy()

@@ -59,7 +59,7 @@ func (c *Context) newBase(before *base) (*base, cuda.Result) {
 	return &base{event: e, before: before, made: c.dev.clock()}, cuda.Success
 }
 
-// now is the base for work that is submitted now.
+// now returns the base for work that is submitted now.
 func (t *timeline) now(c *Context, now int64) (*base, cuda.Result) {
 	d := c.dev
 	if now-t.current.made > baseLasts {

@@ -43,7 +43,7 @@ type common struct {
 	spans []*span // its attachments, until leave has ended them
 }
 
-// CommonUnit is the page that segments are made of.
+// CommonUnit returns the page that segments are made of.
 func (d *Device) CommonUnit() uint64 {
 	if d.giver() == nil {
 		return 0

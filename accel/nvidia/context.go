@@ -106,7 +106,7 @@ func (c *Context) pin() {
 	}
 }
 
-// Err is the context's sticky error, or cuda.Success.
+// Err returns the context's sticky error, or cuda.Success.
 func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
 
 // fail makes r the sticky error, unless there is one.
@@ -141,7 +141,7 @@ func (c *Context) NewStream(flags uint32, priority int32) (accel.Stream, cuda.Re
 	return &Stream{ctx: c, h: h, blocking: flags&streamNonBlocking == 0}, cuda.Success
 }
 
-// DefaultStream is the legacy default stream.
+// DefaultStream returns the legacy default stream.
 func (c *Context) DefaultStream() accel.Stream { return c.legacy }
 
 // NewEvent creates an event. The driver's own are taken when it is recorded.

@@ -227,7 +227,7 @@ func offset(whole, part []byte) (uint64, bool) {
 	return uint64(at), uint64(at) < uint64(len(whole)) && uint64(len(part)) <= uint64(len(whole))-uint64(at)
 }
 
-// extent is how far rows and slices are apart at a linear end, and how many bytes the box touches from its first on.
+// extent returns how far rows and slices are apart at a linear end, and how many bytes the box touches from its first on.
 func extent(e *accel.End, w *accel.Copy) (pitch, height, n uint64, ok bool) {
 	pitch, height = e.Pitch, e.Height
 	if w.Height == 1 && (pitch == 0 || w.Depth == 1) {

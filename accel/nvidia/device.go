@@ -232,7 +232,7 @@ func List(library string) ([]listing.Device, error) {
 	return all, nil
 }
 
-// uuid is how NVIDIA's tools write one.
+// uuid returns how NVIDIA's tools write one.
 func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
@@ -269,7 +269,7 @@ func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// Queued is how many pieces of work have not ended, and how many waits for them there are.
+// Queued returns how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
 // Abort makes all later submissions fail. Submitted work runs on until the process ends; running work is charged as if

@@ -16,7 +16,7 @@ var (
 	_ accel.Borrower = (*Context)(nil)
 )
 
-// giver is the store if other processes can be given its memory.
+// giver returns the store if other processes can be given its memory.
 func (d *Device) giver() *mapped {
 	if !d.shareable {
 		return nil

@@ -60,7 +60,7 @@ func (c *Context) load(own *common, at uint64) cuda.Result {
 	return cuda.Success
 }
 
-// written is the next part from a byte of the segment on that the file has: [next, end), empty at the segment's end.
+// written returns the next part from a byte of the segment on that the file has: [next, end), empty at the segment's end.
 func (own *common) written(from uint64) (next, end uint64, err error) {
 	fd := int(own.File.Fd())
 	at, err := unix.Seek(fd, int64(own.Offset+from), unix.SEEK_DATA)

@@ -44,7 +44,7 @@ func (c *Context) function(w *accel.Launch) (*function, cuda.Result) {
 	return f, cuda.Success
 }
 
-// launch is a launch as the driver takes it.
+// launch returns a launch as the driver takes it.
 func (f *function) launch(w *accel.Launch) driver.Launch {
 	return driver.Launch{
 		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
@@ -107,7 +107,7 @@ func (f *function) allow(c *Context, w *accel.Launch) cuda.Result {
 
 var keySeed = maphash.MakeSeed()
 
-// key is the same for launches that take about the same time.
+// key returns the same for launches that take about the same time.
 func (f *function) key(w *accel.Launch) uint64 {
 	return maphash.Comparable(keySeed, struct {
 		f           *function

@@ -240,7 +240,7 @@ func (m *mapped) dispose(b *block) cuda.Result {
 	return driver.Unmap(nil, b.at, b.bytes, b.h)
 }
 
-// blockOf is the block that an allocation of n bytes lies in. m.mu is held.
+// blockOf returns the block that an allocation of n bytes lies in. m.mu is held.
 func (m *mapped) blockOf(at, n uint64) *block {
 	if n < small {
 		return m.blocks[m.base+(at-m.base)/m.page*m.page]

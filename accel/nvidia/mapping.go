@@ -31,7 +31,7 @@ type guestRange struct {
 	whole hole // the reserved range, which may be larger because of its alignment
 }
 
-// mapper is the store if it can do this.
+// mapper returns the store if it can do this.
 func (d *Device) mapper() *mapped {
 	m, ok := d.store.(*mapped)
 	if !ok {
@@ -47,7 +47,7 @@ func (d *Device) mapper() *mapped {
 	return m
 }
 
-// MapGranule is the unit of mappings; 0 if addresses are the driver's to choose.
+// MapGranule returns the unit of mappings; 0 if addresses are the driver's to choose.
 func (d *Device) MapGranule() uint64 {
 	if d.mapper() == nil {
 		return 0
@@ -119,7 +119,7 @@ func (d *Device) FreeRange(at uint64) cuda.Result {
 	return cuda.ErrorInvalidValue
 }
 
-// rangeOf is the range that whole granules begin in. m.mu is held.
+// rangeOf returns the range that whole granules begin in. m.mu is held.
 func (m *mapped) rangeOf(at, n uint64) *guestRange {
 	if at%guestGranule != 0 || n%guestGranule != 0 {
 		return nil
@@ -181,14 +181,14 @@ func (d *Device) awaitFree(before int) bool {
 	return d.freeing() < before
 }
 
-// onWay is how many frees wait for work.
+// onWay returns how many frees wait for work.
 func (d *Device) onWay() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.freeing()
 }
 
-// freeing is how many frees wait for work. d.mu is held.
+// freeing returns how many frees wait for work. d.mu is held.
 func (d *Device) freeing() (n int) {
 	for c := range d.contexts {
 		n += c.freeing

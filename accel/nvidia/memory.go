@@ -49,7 +49,7 @@ func (l *spans) add(s *span) bool {
 	return true
 }
 
-// find is the span at an address, if one begins there.
+// find returns the span at an address, if one begins there.
 func (l *spans) find(at uint64) *span {
 	if i, ok := l.place(at); ok {
 		return l.all[i]

@@ -256,7 +256,7 @@ func (p *piece) giveUp(r cuda.Result) {
 	done(r, u)
 }
 
-// began is when a piece that runs began, on the context's timeline.
+// began returns when a piece that runs began, on the context's timeline.
 func (p *piece) began() (at int64, ok bool) {
 	p.base.settle(p.ctx)
 	if p.begin == nil {
@@ -311,7 +311,7 @@ func (c *Context) keep(all ...driver.Event) {
 	}
 }
 
-// recorded is an event that was just recorded in a stream.
+// recorded returns an event that was just recorded in a stream.
 func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
 	if e, r = s.ctx.newEvent(); r != cuda.Success {
 		return nil, r
@@ -352,7 +352,7 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	return cuda.Success
 }
 
-// predecessor is the piece right before the next one, which begins at the event at its end: so that one needs no event of its own at the
+// predecessor returns the piece right before the next one, which begins at the event at its end: so that one needs no event of its own at the
 // beginning. nil: there is none.
 func (s *Stream) predecessor() *piece {
 	d := s.ctx.dev

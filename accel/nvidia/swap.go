@@ -101,7 +101,7 @@ func (d *Device) hurrySwapping() {
 	}
 }
 
-// Evicted is how much of the process's memory is not on the device, in bytes.
+// Evicted returns how much of the process's memory is not on the device, in bytes.
 func (d *Device) Evicted() uint64 {
 	if d.swap == nil {
 		return 0
@@ -262,7 +262,7 @@ func (d *Device) quotaOfAllocations() func(int64) bool {
 // domain applies a change to the domain's quota.
 func (s *swap) domain(delta int64) bool { return s.quota == nil || s.quota(delta) }
 
-// takeFixed is the quota of memory that never leaves the device. It may block while others make room.
+// takeFixed returns the quota of memory that never leaves the device. It may block while others make room.
 func (s *swap) takeFixed(delta int64) bool {
 	if delta < 0 {
 		n := uint64(-delta)
@@ -395,7 +395,7 @@ func (s *swap) patiently(ask func() (driver.Physical, cuda.Result)) (h driver.Ph
 	return h, r
 }
 
-// mover is a context by which memory is copied; nil: all have failed, or go. It stays as long as no request may begin.
+// mover returns a context by which memory is copied; nil: all have failed, or go. It stays as long as no request may begin.
 func (s *swap) mover() *Context {
 	d := s.dev
 	d.mu.Lock()

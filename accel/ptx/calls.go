@@ -132,7 +132,7 @@ func (s *scope) prototype(label string) *Func {
 	return nil
 }
 
-// tableOf is the first function of a variable that lists functions, or nil: all of
+// tableOf returns the first function of a variable that lists functions, or nil: all of
 // them have its prototype.
 func (p *parser) tableOf(name string) *Func {
 	if v := p.find(name); v != nil && len(v.Refs) > 0 {

@@ -114,7 +114,7 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 	return nil // labels and callees were checked as they were read
 }
 
-// register is the type of a register operand, or NoType.
+// register returns the type of a register operand, or NoType.
 func (p *parser) register(o *Operand) Type {
 	if o.Kind != Register {
 		return NoType

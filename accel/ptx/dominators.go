@@ -119,7 +119,7 @@ func newDominators(blocks []Block, ends []bool) *dominators {
 // hang puts a node on the list of those that have a semidominator.
 func (d *dominators) hang(w, semi int32) { d.next[w], d.first[semi] = d.first[semi], w }
 
-// least is the node with the least semidominator between v and the root of its
+// least returns the node with the least semidominator between v and the root of its
 // tree in the forest, the root left out. It shortens the way there.
 func (d *dominators) least(v int32) int32 {
 	if d.ancestor[v] == unknown {

@@ -138,7 +138,7 @@ func precedence(operator string) int {
 	return 0
 }
 
-// operator is the operator at the current token, of one character or two.
+// operator returns the operator at the current token, of one character or two.
 func (p *parser) operator() string {
 	if p.tok.kind == word && p.tok.text[0] == '%' { // which the lexer takes for the beginning of a name
 		p.lex.pos -= len(p.tok.text) - 1

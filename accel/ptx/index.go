@@ -77,7 +77,7 @@ func (in *Inst) indexes(uniform []bool) bool {
 		!uniform[d.Reg] && uniform[c.Reg] && s.Imm > 0 && s.Imm <= maxScale && d.Reg != a.Reg
 }
 
-// addressArg is the argument with the address of a load, store or atomic.
+// addressArg returns the argument with the address of a load, store or atomic.
 func (in *Inst) addressArg() (arg int, ok bool) {
 	switch in.Op {
 	case opLd, opAtom:

@@ -116,7 +116,7 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 	return nil
 }
 
-// local is a copy of a variable that lies in the frame of the unit.
+// local returns a copy of a variable that lies in the frame of the unit.
 func (x *inliner) local(v *Var, at int64) *Var {
 	c := *v
 	c.Space, c.Offset, c.Framed = Local, at, x.unit > 0

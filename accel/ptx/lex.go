@@ -177,7 +177,7 @@ func (l *lexer) str(start int) token {
 	return token{end, "end of the text", l.line}
 }
 
-// after is the character after the current token and blanks.
+// after returns the character after the current token and blanks.
 func (l *lexer) after() byte {
 	l.skip()
 	return l.at(l.pos)

@@ -16,7 +16,7 @@ const (
 	numFiles
 )
 
-// ClassOf is the file that holds registers of type t.
+// ClassOf returns the file that holds registers of type t.
 func ClassOf(t Type) Class {
 	switch {
 	case t == Pred:
@@ -125,7 +125,7 @@ const (
 // rowWords returns the length of a set.
 func (r *region) rowWords() int { return (len(r.wide) + 63) / 64 }
 
-// row is the set of a block, by its number in the body.
+// row returns the set of a block, by its number in the body.
 func (r *region) row(block int) []uint64 {
 	n := r.rowWords()
 	return r.in[(block-r.from)*n : (block-r.from+1)*n]

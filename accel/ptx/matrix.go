@@ -123,7 +123,7 @@ var shapes = map[Mod]Shape{
 	M16N16K8: {16, 16, 8}, M16N16K16: {16, 16, 16}, M8N32K16: {8, 32, 16}, M32N8K16: {32, 8, 16},
 }
 
-// Shape is the shape that the modifiers name.
+// Shape returns the shape that the modifiers name.
 func (s *Mods) Shape() Shape {
 	for m := M8N8; m <= M32N8K16; m++ {
 		if s.Has(m) {
@@ -157,7 +157,7 @@ type Fragment struct {
 	Parts int
 }
 
-// RegType is the type of a register of the fragment.
+// RegType returns the type of a register of the fragment.
 func (f *Fragment) RegType() Type {
 	if f.Type == F64 {
 		return F64
@@ -165,7 +165,7 @@ func (f *Fragment) RegType() Type {
 	return B32
 }
 
-// bitsOf is the size of an element of a matrix.
+// bitsOf returns the size of an element of a matrix.
 func bitsOf(t Type) int {
 	switch t {
 	case B1:

@@ -301,7 +301,7 @@ func (s *Mods) meets(o *Mods) bool {
 	return false
 }
 
-// second is the modifier that m stands for behind those in the set: of two
+// second returns the modifier that m stands for behind those in the set: of two
 // layouts the second is that of the matrix B. No text can name it otherwise.
 func (s *Mods) second(m Mod) Mod {
 	if m == Row && (s.Has(Row) || s.Has(Col)) {
@@ -323,7 +323,7 @@ func (s *Mods) First(def Mod, ms ...Mod) Mod {
 	return def
 }
 
-// Vector is the number of elements of a vector access.
+// Vector returns the number of elements of a vector access.
 func (s *Mods) Vector() int {
 	switch s.First(RN, V2, V4, V8) {
 	case V2:
@@ -347,7 +347,7 @@ func (s *Mods) doubleVector() {
 	}
 }
 
-// Space is the state space that the modifiers name.
+// Space returns the state space that the modifiers name.
 func (s *Mods) Space() Space {
 	switch s.First(RN, ModGlobal, ModShared, ModConst, ModLocal, ModParam) {
 	case ModGlobal:

@@ -135,7 +135,7 @@ func (p *parser) branch(in *Inst) error {
 	return nil
 }
 
-// destination is the operand of a branch to a label.
+// destination returns the operand of a branch to a label.
 func (p *parser) destination(label string, line int) []Operand {
 	n := len(p.pack.targets)
 	p.pack.targets = append(p.pack.targets, 0)

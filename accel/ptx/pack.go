@@ -50,7 +50,7 @@ type template struct {
 	form  string
 }
 
-// of is the number of an instruction's template.
+// of returns the number of an instruction's template.
 func (t *templates) of(in *Inst) int {
 	key := template{in.Op, [4]Type{in.Type, in.Type2, in.Type3, in.Type4}, in.Mods, in.Form}
 	n, ok := t.number[key]
@@ -93,7 +93,7 @@ func (k *packer) begin() {
 // storeSize is for how many bytes of packed code memory is allocated at a time.
 const storeSize = 64 << 10
 
-// end is the code of the function.
+// end returns the code of the function.
 func (k *packer) end() code {
 	c := k.code
 	if cap(k.store)-len(k.store) < len(c.packed) {
@@ -181,7 +181,7 @@ func (k *packer) operand(o *Operand) {
 	}
 }
 
-// variable is the number of a variable in the function.
+// variable returns the number of a variable in the function.
 func (k *packer) variable(v *Var) uint64 {
 	if v.packedIn != k.number {
 		v.packedIn, v.packedAs = k.number, int32(len(k.vars))

@@ -85,7 +85,7 @@ func (p *parser) moveRegisterParam(r registerParam, like *Inst, op Op, form stri
 
 var opSelp = OpOf("selp")
 
-// movePredicate is a load or a store of a predicate by way of a register that
+// movePredicate returns a load or a store of a predicate by way of a register that
 // holds 1 or 0.
 func movePredicate(in Inst, word int32) []Inst {
 	w, one := Operand{Kind: Register, Reg: word, Pair: None}, Operand{Kind: Integer, Imm: 1, Reg: None, Pair: None}

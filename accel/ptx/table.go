@@ -18,7 +18,7 @@ type Choice struct {
 	Optional bool
 }
 
-// Lines are the forms that a module may use.
+// Lines returns the forms that a module may use.
 func Lines() (list []Line) {
 	for _, text := range strings.Split(formText+matrixText+asyncText, "\n") {
 		col := strings.Split(text, "|")

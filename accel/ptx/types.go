@@ -51,7 +51,7 @@ var typeSizes = [numTypes]int{0, 0, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 4, 2,
 
 func (t Type) String() string { return typeNames[t] }
 
-// Size is the size in bytes of a register that holds the type; a predicate has none.
+// Size returns the size in bytes of a register that holds the type; a predicate has none.
 func (t Type) Size() int { return typeSizes[t] }
 
 // Signed reports whether the type is a signed integer.

@@ -235,7 +235,7 @@ func (p *parser) values(v *Var, rows []int64, depth int) error {
 	return nil
 }
 
-// room is how many bytes the initial values of a variable may be.
+// room returns how many bytes the initial values of a variable may be.
 func (p *parser) room(v *Var) int64 { return max(v.Size, maxInitBytes-p.init) }
 
 // value reads one number or address and appends it to v.Init.

@@ -10,7 +10,7 @@ type Selector struct {
 	parts uint16
 }
 
-// Part is the number of the i-th byte or half.
+// Part returns the number of the i-th byte or half.
 func (s Selector) Part(i int) int { return int(s.parts >> (4 * i) & 15) }
 
 // selected reads a register with a selector.
@@ -42,7 +42,7 @@ func selector(s string) (sel Selector, ok bool) {
 	return sel, true
 }
 
-// simd is the number of lanes of a SIMD video instruction, or 1.
+// simd returns the number of lanes of a SIMD video instruction, or 1.
 func (o Op) simd() int {
 	name := o.String()
 	switch name[len(name)-1] {

@@ -31,7 +31,7 @@ func formatBytes(format uint32) uint64 {
 	return 0
 }
 
-// elementBytes is the size of an element, 0 if there is no such element.
+// elementBytes returns the size of an element, 0 if there is no such element.
 func elementBytes(format, channels uint32) uint64 {
 	if channels != 1 && channels != 2 && channels != 4 {
 		return 0
@@ -102,7 +102,7 @@ func (a *Array) Destroy() {
 	}
 }
 
-// bytes is the array's memory, which must not be gone.
+// bytes returns the array's memory, which must not be gone.
 func (a *Array) bytes() []byte { return a.ctx.dev.space.Raw(a.address, a.pitch*a.rows*a.slices) }
 
 // box resolves an end of a copy in the array.

@@ -53,7 +53,7 @@ func newContext(d *Device) *Context {
 	return c
 }
 
-// Err is the context's sticky error, or cuda.Success.
+// Err returns the context's sticky error, or cuda.Success.
 func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
 
 // fail makes r the sticky error, unless there is one.
@@ -69,7 +69,7 @@ func (c *Context) NewStream(flags uint32, priority int32) (accel.Stream, cuda.Re
 	return &Stream{ctx: c, blocking: flags&streamNonBlocking == 0, urgent: priority < 0, place: -1}, c.Err()
 }
 
-// DefaultStream is the legacy default stream.
+// DefaultStream returns the legacy default stream.
 func (c *Context) DefaultStream() accel.Stream { return c.legacy }
 
 // NewEvent creates an event.

@@ -169,7 +169,7 @@ func (c *Context) plane(e *accel.End, w *accel.Copy) (p plane, host, ok bool) {
 	return p, c.dev.space.IsHost(e.Address), p.mem != nil
 }
 
-// strides are the distances of rows and slices at a linear end.
+// strides returns the distances of rows and slices at a linear end.
 func strides(e *accel.End, w *accel.Copy) (pitch, slice uint64, ok bool) {
 	pitch = e.Pitch
 	if w.Height == 1 && w.Depth == 1 || pitch == 0 && w.Height == 1 {
@@ -186,7 +186,7 @@ func strides(e *accel.End, w *accel.Copy) (pitch, slice uint64, ok bool) {
 	return pitch, slice, hi == 0 || w.Depth == 1
 }
 
-// extent is the distance from the first byte of a box to behind its last.
+// extent returns the distance from the first byte of a box to behind its last.
 func extent(width, rows, slices, pitch, slice uint64) (n uint64, ok bool) {
 	h1, a := bits.Mul64(rows-1, pitch)
 	h2, b := bits.Mul64(slices-1, slice)

@@ -84,7 +84,7 @@ func (e *executor) start() {
 	e.dev.running.Go(func() { e.run(m) })
 }
 
-// inlined is the member that executes on submitters' goroutines.
+// inlined returns the member that executes on submitters' goroutines.
 func (e *executor) inlined() *member { return e.members[0] }
 
 // enqueue adds a node that waits for nothing. d.mu is held.

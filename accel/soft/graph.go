@@ -271,7 +271,7 @@ func (c *Context) replayNodes(s *Stream, g *Graph, spent accel.Spent, done accel
 	d.submit(before)
 }
 
-// newPiece is a node for a graph's work that was checked. d.mu is held.
+// newPiece returns a node for a graph's work that was checked. d.mu is held.
 func (d *Device) newPiece(c *Context, g *graphNode) *node {
 	switch w := g.Work.(type) {
 	case *accel.Launch:

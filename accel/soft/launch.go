@@ -34,7 +34,7 @@ type code interface {
 	prepare() error
 	// prepared reports whether that was done.
 	prepared() bool
-	// mostThreads is how many a block may have, once it is compiled.
+	// mostThreads returns how many a block may have, once it is compiled.
 	mostThreads() int
 	run(*run) *fault
 	// independent reports whether a launch waits for no other work.
@@ -155,7 +155,7 @@ func (c *Context) refuse(f *function, err error) cuda.Result {
 	return r
 }
 
-// newKernel is a node for a launch that was checked. d.mu is held.
+// newKernel returns a node for a launch that was checked. d.mu is held.
 func (d *Device) newKernel(c *Context, f *function, w *accel.Launch) *node {
 	n := d.newNode(c, kernelNode)
 	n.class, n.engine = accel.Compute, engine.Compute

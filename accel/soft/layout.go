@@ -47,7 +47,7 @@ func virtualArchitecture(target string) int32 {
 	return int32(v)
 }
 
-// maxThreads is how many threads a block of the kernel may have.
+// maxThreads returns how many threads a block of the kernel may have.
 func maxThreads(f *ptx.Func) int32 {
 	n := uint32(maxBlockThreads)
 	for _, d := range [][3]uint32{f.MaxNTid, f.ReqNTid} {
@@ -58,5 +58,5 @@ func maxThreads(f *ptx.Func) int32 {
 	return int32(n)
 }
 
-// side is one dimension of a block, made small enough to multiply; 0 stands for 1.
+// side returns one dimension of a block, made small enough to multiply; 0 stands for 1.
 func side(n uint32) uint32 { return min(max(n, 1), maxBlockThreads) }

@@ -30,7 +30,7 @@ var placeless atomic.Uint64
 
 const firstPlaceless = 1 << 62
 
-// MapGranule is the unit of mappings.
+// MapGranule returns the unit of mappings.
 func (d *Device) MapGranule() uint64 { return memory.MapGranule }
 
 // CreateMemory makes memory without an address.
@@ -90,7 +90,7 @@ func (d *Device) AwaitFree() bool {
 	return d.freeing() < before
 }
 
-// freeing is how many frees wait for work. d.mu is held.
+// freeing returns how many frees wait for work. d.mu is held.
 func (d *Device) freeing() (n int) {
 	for c := range d.contexts {
 		n += c.freeing

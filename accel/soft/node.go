@@ -110,7 +110,7 @@ func (n *node) tell(u accel.Usage) {
 	}
 }
 
-// usage is the sum of all parts, as if they had followed one another.
+// usage returns the sum of all parts, as if they had followed one another.
 func (n *node) usage() accel.Usage {
 	return accel.Usage{Class: n.class, Start: n.begun, End: n.begun + n.held}
 }

@@ -78,7 +78,7 @@ func (p *profile) remember(image []byte, objects []ptx.Object) (number uint64) {
 	return number
 }
 
-// of is the profile of a function, nil if there is none.
+// of returns the profile of a function, nil if there is none.
 func (p *profile) of(f *function) *kernelProfile {
 	if !p.on.Load() {
 		return nil
@@ -173,7 +173,7 @@ func percent(part, of time.Duration) float64 {
 	return 100 * float64(part) / float64(of)
 }
 
-// brief is a time with three digits or so.
+// brief returns a time with three digits or so.
 func brief(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

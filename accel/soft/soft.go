@@ -267,13 +267,13 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// MemoryUsed is the device memory in use by all workers of the accelerator.
+// MemoryUsed returns the device memory in use by all workers of the accelerator.
 func (d *Device) MemoryUsed() uint64 { return d.shared.Used() }
 
-// MemoryFree is how much this process may still allocate, if its domain's quota allows it.
+// MemoryFree returns how much this process may still allocate, if its domain's quota allows it.
 func (d *Device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 
-// Queued is how many pieces of work have not ended, and how many waits for them there are.
+// Queued returns how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
 // TrySpin reports whether the caller got one of the host's seats for spinning threads; if so, it must call EndSpin.

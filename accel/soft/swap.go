@@ -81,7 +81,7 @@ func (e *executor) mayEnter(n *node) bool {
 	return r == nil || e.entered
 }
 
-// home is where memory of an allocation is now. The caller has entered.
+// home returns where memory of an allocation is now. The caller has entered.
 func (d *Device) home(mem []byte) []byte {
 	if d.residence == nil {
 		return mem
@@ -93,7 +93,7 @@ func (d *Device) home(mem []byte) []byte {
 	return d.space.Evicted(addr, uint64(len(mem)))
 }
 
-// Evicted is how much of the process's memory is not on the device, in bytes.
+// Evicted returns how much of the process's memory is not on the device, in bytes.
 func (d *Device) Evicted() uint64 {
 	if d.residence == nil {
 		return 0

@@ -128,7 +128,7 @@ func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	return n, of, t.used
 }
 
-// oldest is the length and the file of the oldest record.
+// oldest returns the length and the file of the oldest record.
 func (t *text) oldest() (length uint64, of accel.File) {
 	var b [recordHeader]byte
 	t.get(b[:], t.first)

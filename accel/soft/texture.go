@@ -72,7 +72,7 @@ func (t *Texture) check() cuda.Result {
 	return cuda.Success
 }
 
-// bytes is the texture's memory, nil if there is none at its address any more.
+// bytes returns the texture's memory, nil if there is none at its address any more.
 func (t *Texture) bytes() []byte {
 	d := &t.desc
 	if t.array != nil {

@@ -84,7 +84,7 @@ func Version() (int, error) {
 	return int(v), err
 }
 
-// Count is how many devices there are.
+// Count returns how many devices there are.
 func Count() (int, error) {
 	var n C.int
 	err := check("cuDeviceGetCount", C.call_cuDeviceGetCount(&n))
@@ -146,7 +146,7 @@ func SetLimit(c Context, limit uint32, value uint64) (uint64, cuda.Result) {
 	return Limit(c, limit)
 }
 
-// Limit is the value of a CUlimit.
+// Limit returns the value of a CUlimit.
 func Limit(c Context, limit uint32) (uint64, cuda.Result) {
 	var v C.size_t
 	r := result(C.call_cuCtxGetLimit(c, &v, C.CUlimit(limit)))
@@ -211,7 +211,7 @@ func Unregister(c Context, mem []byte) cuda.Result {
 	return result(C.call_cuMemHostUnregister(c, unsafe.Pointer(unsafe.SliceData(mem))))
 }
 
-// Address is where memory outside of Go's heap lies.
+// Address returns where memory outside of Go's heap lies.
 func Address(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }
 
 // ReserveAddresses takes addresses for device memory, at base if the driver grants that.

@@ -44,7 +44,7 @@ func CaptureAfter(c Context, s Stream, after []GraphNode) cuda.Result {
 	return result(C.call_cuStreamUpdateCaptureDependencies(c, s, nodes(after), C.size_t(len(after)), C.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
 }
 
-// Captured is the graph so far, and its latest node.
+// Captured returns the graph so far, and its latest node.
 func Captured(c Context, s Stream) (g Graph, last GraphNode, r cuda.Result) {
 	r = result(C.captured(c, s, &g, &last))
 	return g, last, r

@@ -54,7 +54,7 @@ func WriteValue(c Context, s Stream, at, value uint64, bytes uint32) cuda.Result
 // MakeShareable has memory that is created from now on be such that other processes can be given it.
 func MakeShareable() { C.make_shareable(1) }
 
-// ExportMemory is a descriptor by which another process can import memory. It is the caller's.
+// ExportMemory returns a descriptor by which another process can import memory. It is the caller's.
 func ExportMemory(c Context, h Physical) (fd int, r cuda.Result) {
 	var out C.int
 	r = result(C.call_cuMemExportToShareableHandle(c, unsafe.Pointer(&out), h, C.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))

@@ -168,7 +168,7 @@ func (o *Offers) answer(c *net.UnixConn) error {
 
 const giftBytes = 24
 
-// append is the answer that comes with a descriptor.
+// append returns the answer that comes with a descriptor.
 func (g *Gift) append(b []byte) []byte {
 	for _, v := range []uint64{g.Whole, g.At, g.Bytes} {
 		b = binary.LittleEndian.AppendUint64(b, v)
@@ -217,7 +217,7 @@ func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
 	return g, fd, nil
 }
 
-// descriptor is the one that came with a message.
+// descriptor returns the one that came with a message.
 func descriptor(oob []byte) (int, error) {
 	all, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(all) != 1 {

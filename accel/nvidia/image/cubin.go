@@ -155,7 +155,7 @@ func part(image []byte, at, n uint64) ([]byte, bool) {
 	return image[at : at+n], true
 }
 
-// textAt is the string at an offset, "" if there is none.
+// textAt returns the string at an offset, "" if there is none.
 func textAt(b []byte, at uint64) string {
 	if at >= uint64(len(b)) {
 		return ""

@@ -34,7 +34,7 @@ func times(a, b uint64) uint64 {
 	return min(n, mostBytes)
 }
 
-// width is how many bytes a type of PTX has, and how many of it a vector: one of them is 1.
+// width returns how many bytes a type of PTX has, and how many of it a vector: one of them is 1.
 func width(word string) (bytes, lanes uint64) {
 	switch word {
 	case ".v2", ".v4", ".v8":

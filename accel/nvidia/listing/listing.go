@@ -99,7 +99,7 @@ func ask(answer any, program string, args ...string) error {
 	return nil
 }
 
-// Choose is the device with an index or UUID, the first for "".
+// Choose returns the device with an index or UUID, the first for "".
 func Choose(all []Device, which string) (Device, error) {
 	for _, d := range all {
 		if which == "" || which == strconv.Itoa(d.Index) || which == d.UUID {

@@ -28,12 +28,12 @@ type Case struct {
 // Buffer is a piece of memory: its contents before, and the expected first bytes afterwards.
 type Buffer struct{ Before, After []byte }
 
-// Text is the module for a version of PTX and a target.
+// Text returns the module for a version of PTX and a target.
 func (c *Case) Text(version, target string) string {
 	return ".version " + version + "\n.target " + target + "\n.address_size 64\n" + c.text
 }
 
-// Newest is the module as software accelerators take it.
+// Newest returns the module as software accelerators take it.
 func (c *Case) Newest() string { return c.Text("8.6", "sm_90") }
 
 // New makes a case of a module without its first directives. Tested is the

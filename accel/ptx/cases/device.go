@@ -142,7 +142,7 @@ func (c *Case) mayDiffer() bool {
 	return c.open || strings.Contains(c.Tested, ".approx") || strings.Contains(c.Tested, ".full")
 }
 
-// ptxOf is the newest PTX that a driver of a CUDA version takes, from 11.0 on.
+// ptxOf returns the newest PTX that a driver of a CUDA version takes, from 11.0 on.
 func ptxOf(cuda int) string {
 	major, minor := cuda/1000, cuda%1000/10
 	if major == 12 && minor >= 6 {

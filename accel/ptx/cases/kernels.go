@@ -112,7 +112,7 @@ func (k *kernel) text() string {
 	return b.String()
 }
 
-// result is the case that was read.
+// result returns the case that was read.
 func (k *kernel) result() Case {
 	var after []uint64
 	for _, reg := range k.registers() {

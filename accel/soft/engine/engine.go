@@ -141,7 +141,7 @@ func (e *Engines) LockIn(m *Memory) error {
 	return nil
 }
 
-// FD is the page's descriptor, to be passed to workers. It stays the page's.
+// FD returns the page's descriptor, to be passed to workers. It stays the page's.
 func (e *Engines) FD() int { return e.fd }
 
 // File makes a file of the page's descriptor, which is the caller's from then on.
@@ -151,7 +151,7 @@ func (e *Engines) File() *os.File {
 	return f
 }
 
-// Holder is the process that holds a token now, 0 if none.
+// Holder returns the process that holds a token now, 0 if none.
 func (e *Engines) Holder(k Token) int {
 	t := &e.l.tokens[k]
 	s := t.serving.Load()

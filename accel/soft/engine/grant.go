@@ -37,7 +37,7 @@ func (g grantWord) mode() grantWord { return g & modeMask }
 func (g grantWord) ticket() uint64  { return uint64(g >> 3) }
 func (g grantWord) wanted() bool    { return g.mode() == present && g&wanted != 0 }
 
-// by is the word after a ticket's holder has entered.
+// by returns the word after a ticket's holder has entered.
 func (g grantWord) by(ticket uint64) grantWord { return granted(ticket) | g&wanted }
 
 // grant is the state of one engine that domain and daemon share.

@@ -92,7 +92,7 @@ type counted struct{ atomic.Uint64 }
 
 const memoryMask = 1<<48 - 1
 
-// of is the bytes that count for an owner.
+// of returns the bytes that count for an owner.
 func (c *counted) of(owner uint64) uint64 {
 	v := c.Load()
 	if ownerPid(owner) == 0 || uint16(v>>48) != ownerEpoch(owner) {
@@ -208,13 +208,13 @@ func (m *Memory) release(i int, owner uint64) {
 	m.l.workers[i].owner.CompareAndSwap(owner, ownerWord(ownerEpoch(owner)+1, 0))
 }
 
-// FD is the page's descriptor, to be passed to workers. It stays the page's.
+// FD returns the page's descriptor, to be passed to workers. It stays the page's.
 func (m *Memory) FD() int { return m.fd }
 
-// Size is the size of the device memory.
+// Size returns the size of the device memory.
 func (m *Memory) Size() uint64 { return m.fixed.memory }
 
-// Swap is how much more than that all workers together may reserve.
+// Swap returns how much more than that all workers together may reserve.
 func (m *Memory) Swap() uint64 { return m.fixed.swap }
 
 // Reserved returns the bytes that all workers and domains have reserved, on the device or off it.
@@ -238,7 +238,7 @@ func (m *Memory) Used() uint64 {
 // Retire notes for how long a domain that is gone held engines.
 func (m *Memory) Retire(ns int64) { m.l.retired.Add(ns) }
 
-// Retired is for how long domains that are gone held engines, in ns.
+// Retired returns for how long domains that are gone held engines, in ns.
 func (m *Memory) Retired() int64 { return m.l.retired.Load() }
 
 // Mend repairs damage that a worker has done to the page, as far as it can be detected. The daemon calls it several times a second.
@@ -249,7 +249,7 @@ func (m *Memory) Mend() {
 	m.mendHigh()
 }
 
-// DomainNumber is a domain's number in the pages of an accelerator.
+// DomainNumber returns a domain's number in the pages of an accelerator.
 func DomainNumber(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -271,7 +271,7 @@ func (m *Memory) Commons() (sum uint64) {
 	return sum
 }
 
-// commonOf is the place of a domain, or a free one, which it takes; nil if there is none.
+// commonOf returns the place of a domain, or a free one, which it takes; nil if there is none.
 func (m *Memory) commonOf(domain uint64) *common {
 	for i := range m.l.commons {
 		if c := &m.l.commons[i]; c.domain.Load() == domain {

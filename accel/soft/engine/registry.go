@@ -72,10 +72,10 @@ func (r *registry) leave(at place) {
 	unix.Close(at.lock)
 }
 
-// used is the number of places that were ever in use.
+// used returns the number of places that were ever in use.
 func (r *registry) used() int { return int(min(r.high.Load(), uint32(r.places))) }
 
-// pid is the process that has place i since an epoch, or 0.
+// pid returns the process that has place i since an epoch, or 0.
 func (r *registry) pid(i int, epoch uint16) int {
 	if i < 0 || i >= r.places {
 		return 0

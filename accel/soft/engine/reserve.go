@@ -1,6 +1,6 @@
 package engine
 
-// reserver is the worker's place in the accelerator's page.
+// reserver returns the worker's place in the accelerator's page.
 func (w *Worker) reserver() *reserver { return &w.memory.l.workers[w.at.index] }
 
 // Reserve adds n bytes to this process's part of the accelerator's memory,
@@ -39,7 +39,7 @@ func (w *Worker) ReserveCommons(bytes uint64) bool {
 	return false
 }
 
-// largest is the most that one worker has reserved beside memory that never leaves the device.
+// largest returns the most that one worker has reserved beside memory that never leaves the device.
 func (m *Memory) largest() (most uint64) {
 	for i := range m.used() {
 		s := &m.l.workers[i]
@@ -72,7 +72,7 @@ func (w *Worker) Unpin(n uint64) {
 	}
 }
 
-// Room is how much more this process may reserve, in bytes; less than 0: it has too much.
+// Room returns how much more this process may reserve, in bytes; less than 0: it has too much.
 func (w *Worker) Room() int64 {
 	m, s := w.memory, w.reserver()
 	me := s.domain.Load()

@@ -58,10 +58,10 @@ func (w *Worker) Close() {
 	w.memory.leave(w.at)
 }
 
-// Memory is the accelerator's page.
+// Memory returns the accelerator's page.
 func (w *Worker) Memory() *Memory { return w.memory }
 
-// user is the worker's place in the page of its domain.
+// user returns the worker's place in the page of its domain.
 func (w *Worker) user() *user { return &w.engines.l.users[w.index] }
 
 // Acquire waits for a token and returns when it was got: at once, or when the holder before released it, though

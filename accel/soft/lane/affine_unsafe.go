@@ -29,7 +29,7 @@ const (
 	inBoth
 )
 
-// narrow is the sequence of the lower 32 bits.
+// narrow returns the sequence of the lower 32 bits.
 func (a affine) narrow() affine {
 	a.first, a.step = uint64(uint32(a.first)), int64(int32(a.step))
 	return a
@@ -61,7 +61,7 @@ func (g *group) known(p place) *affine {
 	return nil
 }
 
-// progression is an operand as an affine one, if it is: a single value, or a
+// progression returns an operand as an affine one, if it is: a single value, or a
 // register that is known to be.
 func (g *group) progression(p place) (a affine, ok bool) {
 	switch {
@@ -166,7 +166,7 @@ func runAffine(g *group, in *instr) {
 	d.form = inRow
 }
 
-// compute is the instruction's result as a progression, if it is one.
+// compute returns the instruction's result as a progression, if it is one.
 func (g *group) compute(in *instr, op *affineOp) (r affine, ok bool) {
 	a, ok := g.progression(in.a)
 	if !ok {
@@ -357,7 +357,7 @@ func affineExtend(bias uint64) affineFunc {
 	}
 }
 
-// affineWide is the product of 32-bit numbers in 64 bits, plus a third one.
+// affineWide returns the product of 32-bit numbers in 64 bits, plus a third one.
 func affineWide(bias uint64) affineFunc {
 	extend := affineExtend(bias)
 	return func(a, b, c affine, last int64) (affine, bool) {

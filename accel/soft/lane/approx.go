@@ -40,7 +40,7 @@ func power2(v float64) float64 {
 	return math.Float64frombits(math.Float64bits(p) + math.Float64bits(m)<<52)
 }
 
-// tanh32 is the hyperbolic tangent.
+// tanh32 returns the hyperbolic tangent.
 func tanh32(x float32) float32 {
 	e := power2(float64(2 * math.Log2E * float64(x))) // not fused with the sum there
 	r := float32((e - 1) / (e + 1))
@@ -83,7 +83,7 @@ func quotientApprox(x, y float32) float32 {
 	return r
 }
 
-// lg2 is the binary logarithm.
+// lg2 returns the binary logarithm.
 func lg2(x float32) float32 {
 	b := math.Float64bits(float64(x)) // never subnormal
 	// x = m·2^e with m in [√½, √2)
@@ -111,7 +111,7 @@ func lg2(x float32) float32 {
 	return r
 }
 
-// sin32 is the sine.
+// sin32 returns the sine.
 func sin32(x float32) float32 {
 	if near(x) {
 		return sinNear(x)
@@ -119,7 +119,7 @@ func sin32(x float32) float32 {
 	return canonF32(float32(math.Sin(float64(x))))
 }
 
-// cos32 is the cosine.
+// cos32 returns the cosine.
 func cos32(x float32) float32 {
 	if near(x) {
 		return cosNear(x)
@@ -133,7 +133,7 @@ func near(x float32) bool { return x > -0x1p28 && x < 0x1p28 }
 func sinNear(x float32) float32 { return quarter(float64(x), 0) }
 func cosNear(x float32) float32 { return quarter(float64(x), 1) }
 
-// quarter is the sine of v + n·π/2.
+// quarter returns the sine of v + n·π/2.
 func quarter(v float64, n uint64) float32 {
 	// hi + lo is π/2, with twice the bits of a float64.
 	const hi, lo = 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54

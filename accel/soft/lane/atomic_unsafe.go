@@ -129,7 +129,7 @@ func update16(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	}
 }
 
-// atomicOf is the operation of an atom or red instruction, or nil.
+// atomicOf returns the operation of an atom or red instruction, or nil.
 func atomicOf(op ptx.Mod, t ptx.Type, shared bool) *atomicOp {
 	a := &atomicOp{size: t.Size()}
 	wide := a.size == 8

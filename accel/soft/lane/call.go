@@ -45,12 +45,12 @@ func (l *lowerer) giveBack(o *ptx.Operand, t ptx.Type, from place) {
 	l.emit(c)
 }
 
-// variable is an access to a variable.
+// variable returns an access to a variable.
 func (l *lowerer) variable(o *ptx.Operand, t ptx.Type, write bool) instr {
 	return l.access(&ptx.Inst{Type: t}, &ptx.Operand{Kind: ptx.Address, Reg: ptx.None, Var: o.Var, Imm: o.Imm}, write)
 }
 
-// view is a way to read n bytes at a time of generic memory.
+// view returns a way to read n bytes at a time of generic memory.
 func (l *lowerer) view(n uint64) *instr {
 	l.prog.caches++
 	return &instr{aux: &access{space: ptx.Generic, size: n}, align: n - 1, cache: int32(l.prog.caches - 1), line: l.line}
@@ -166,7 +166,7 @@ type arguments struct {
 	count int
 }
 
-// next is the next argument, of 4 or 8 bytes; 0 after a fault.
+// next returns the next argument, of 4 or 8 bytes; 0 after a fault.
 func (a *arguments) next(wide bool) uint64 {
 	a.count++
 	view, size := a.op.word, uint64(4)

@@ -164,7 +164,7 @@ func (g *group) rejoin(f fragment) {
 	g.frags = append(g.frags, f)
 }
 
-// waitsBefore is the instruction that a parked fragment waits before.
+// waitsBefore returns the instruction that a parked fragment waits before.
 func (g *group) waitsBefore(f *fragment) *instr { return &g.w.prog.blocks[f.pc].code[f.at] }
 
 // meets reports whether a parked fragment waits for the same as number i, which waits before in.

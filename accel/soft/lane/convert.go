@@ -56,7 +56,7 @@ func (l *lowerer) convertRows(in *ptx.Inst, d, s place, regTo int) bool {
 	return true
 }
 
-// extended is an integer of 16 bits or less as one of 32.
+// extended returns an integer of 16 bits or less as one of 32.
 func (l *lowerer) extended(s place, t ptx.Type, d place) place {
 	if t.Size() > 2 {
 		return s
@@ -179,7 +179,7 @@ func extend(x uint64, t ptx.Type) uint64 {
 	return x << n >> n
 }
 
-// convert is the conversion of one value; integers come with extension to the register.
+// convert returns the conversion of one value; integers come with extension to the register.
 func convert(in *ptx.Inst) func(uint64) uint64 {
 	to, from := in.Type, in.Type2
 	sat, flushed := in.Mods.Has(ptx.SAT), in.Mods.Has(ptx.FTZ)
@@ -231,7 +231,7 @@ func integral(in *ptx.Inst) func(float64) float64 {
 	return math.RoundToEven
 }
 
-// load is the value of f32 or f64 bits.
+// load returns the value of f32 or f64 bits.
 func load(x uint64, t ptx.Type, flushed bool) float64 {
 	if t == ptx.F64 {
 		return math.Float64frombits(x)
@@ -243,7 +243,7 @@ func load(x uint64, t ptx.Type, flushed bool) float64 {
 	return float64(v)
 }
 
-// store is the bits of a value that fits the type.
+// store returns the bits of a value that fits the type.
 func store(v float64, t ptx.Type, sat, flushed bool) uint64 {
 	if sat {
 		v = saturate(v)

@@ -60,7 +60,7 @@ func (g *group) setValue(p place, lane int, v uint64) {
 	}
 }
 
-// accessTo is an access to n bytes in a space, or with RN a generic one.
+// accessTo returns an access to n bytes in a space, or with RN a generic one.
 func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) instr {
 	as := ptx.Inst{Args: []ptx.Operand{*o}, Type: partType(min(n, 8))}
 	if n == 16 {

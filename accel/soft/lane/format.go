@@ -85,7 +85,7 @@ func (a *arguments) amount(f []byte) (n int, rest []byte) {
 	return n, f
 }
 
-// convert is the text of one conversion.
+// convert returns the text of one conversion.
 func (a *arguments) convert(d directive) (text string, ok bool) {
 	switch d.verb {
 	case '%':
@@ -210,7 +210,7 @@ func (d *directive) float(v float64) string {
 	return d.pad(sign, fmt.Sprintf(form+string(d.verb), precision, v), true)
 }
 
-// hexadecimal is the number with these bits, which is positive, behind its prefix:
+// hexadecimal returns the number with these bits, which is positive, behind its prefix:
 // as many digits as it needs, or rounded to the precision.
 func (d *directive) hexadecimal(bits uint64) string {
 	const digits = 13 // 52 bits

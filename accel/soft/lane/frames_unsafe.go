@@ -32,7 +32,7 @@ const (
 
 var images atomic.Uint64 // that were loaded
 
-// functionAddress is the address of a function.
+// functionAddress returns the address of a function.
 func (im *Image) functionAddress(f *ptx.Func) uint64 {
 	i, _ := slices.BinarySearchFunc(im.module.Pointed, f.Name, func(g *ptx.Func, name string) int {
 		switch {
@@ -46,7 +46,7 @@ func (im *Image) functionAddress(f *ptx.Func) uint64 {
 	return im.code + codeStep*uint64(i)
 }
 
-// valueOf is an address in an initialiser.
+// valueOf returns an address in an initialiser.
 func (im *Image) valueOf(r *ptx.Ref) uint64 {
 	if r.Func != nil {
 		return im.functionAddress(r.Func)
@@ -233,7 +233,7 @@ func (d *depths) of(unit int) int {
 	return d.known[unit]
 }
 
-// variableAddress is the place of the address of a variable.
+// variableAddress returns the place of the address of a variable.
 func (l *lowerer) variableAddress(o *ptx.Operand) place {
 	at := l.address(o.Var) + o.Imm
 	if !o.Var.Framed {
@@ -247,7 +247,7 @@ func (l *lowerer) variableAddress(o *ptx.Operand) place {
 // runFrame computes an address within the frame.
 func runFrame(g *group, in *instr) { g.uniform[in.d.slot] = uint64(g.sp) + in.imm }
 
-// depth is how much local memory a thread of a launch has.
+// depth returns how much local memory a thread of a launch has.
 func (p *program) depth(l *Launch) int {
 	if !p.stacked {
 		return p.local
@@ -307,7 +307,7 @@ func (g *group) call(f *fragment, b *block) (gone bool) {
 	return true
 }
 
-// holding is the part of a set of lanes that have a value.
+// holding returns the part of a set of lanes that have a value.
 func holding(m *mask, row unsafe.Pointer, step int, value uint64) (part mask) {
 	for l := range maxLanes {
 		if m.has(l) && get64(row, step, l) == value {
@@ -417,7 +417,7 @@ func runResume(g *group, in *instr) {
 	}
 }
 
-// frame is the local memory of a lane from its frame on.
+// frame returns the local memory of a lane from its frame on.
 func (g *group) frame(lane uint8) []byte {
 	from := (g.first + int(lane)) * g.w.depth
 	return g.w.local[from+g.sp : from+g.w.depth]

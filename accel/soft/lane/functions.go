@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// floatFunc is a floating-point operation with all its modifiers, for forms
+// floatFunc returns a floating-point operation with all its modifiers, for forms
 // without a row kernel.
 func floatFunc(in *ptx.Inst) laneFunc {
 	if in.Type == ptx.F64 {
@@ -108,7 +108,7 @@ func float64Func(in *ptx.Inst) laneFunc {
 	}
 }
 
-// integerFunc is an integer operation without a row kernel, or nil.
+// integerFunc returns an integer operation without a row kernel, or nil.
 func integerFunc(in *ptx.Inst) laneFunc {
 	t := in.Type
 	width := t.Size() * 8

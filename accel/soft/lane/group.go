@@ -172,7 +172,7 @@ func (g *group) step() (ran bool) {
 	return ran
 }
 
-// runnables is how many fragments can go on.
+// runnables returns how many fragments can go on.
 func (g *group) runnables() (n int) {
 	for i := range g.frags {
 		if g.frags[i].bar == runnable {
@@ -182,7 +182,7 @@ func (g *group) runnables() (n int) {
 	return n
 }
 
-// pick is the latest fragment that can go on, or -1; any of them if the order is random.
+// pick returns the latest fragment that can go on, or -1; any of them if the order is random.
 func (g *group) pick() int {
 	if g.w.order.random {
 		return g.pickAny()

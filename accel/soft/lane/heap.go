@@ -166,7 +166,7 @@ func (h *Heap) unlink(i int) {
 	}
 }
 
-// find is the first of n free pages, or -1.
+// find returns the first of n free pages, or -1.
 func (h *Heap) find(n int) int {
 	for h.lowest < len(h.free) && h.free[h.lowest] == 0 {
 		h.lowest++

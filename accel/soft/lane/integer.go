@@ -11,7 +11,7 @@ func saturateS32(x int64) int32 { return int32(max(min(x, 1<<31-1), -1<<31)) }
 func highU32(x, y uint32) uint32 { return uint32(uint64(x) * uint64(y) >> 32) }
 func highS32(x, y int32) int32   { return int32(int64(x) * int64(y) >> 32) }
 
-// highU64 is the upper half of a product, from those of its halves.
+// highU64 returns the upper half of a product, from those of its halves.
 func highU64(x, y uint64) uint64 {
 	const low = 1<<32 - 1
 	middle := x>>32*(y&low) + x&low*(y&low)>>32
@@ -91,7 +91,7 @@ func permuteU32(x, y, z uint32) uint32 {
 	return selectedByte(pair, z) | selectedByte(pair, z>>4)<<8 | selectedByte(pair, z>>8)<<16 | selectedByte(pair, z>>12)<<24
 }
 
-// selectedByte is a byte of the pair, or its sign.
+// selectedByte returns a byte of the pair, or its sign.
 func selectedByte(pair uint64, selector uint32) uint32 {
 	b := uint32(pair>>uint64(selector&7*8)) & 0xff
 	sign := uint32(int32(b<<24) >> 31 & 0xff)

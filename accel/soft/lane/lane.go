@@ -20,11 +20,11 @@ import (
 
 // Memory is the device memory that a launch may touch.
 type Memory interface {
-	// Region is the live allocation that holds addr: its base address and its
+	// Region returns the live allocation that holds addr: its base address and its
 	// bytes, nil if there is none. The bytes stay valid during the launch.
 	// It may be called from several goroutines.
 	Region(addr uint64) (base uint64, mem []byte)
-	// Beside is the memory of an access of n bytes at an address that is in no
+	// Beside returns the memory of an access of n bytes at an address that is in no
 	// allocation, nil if the access is a fault. It counts for this access alone.
 	Beside(addr, n uint64) []byte
 }
@@ -158,7 +158,7 @@ func (im *Image) Compiled() bool { return im.compiled }
 // launches need not. Of a larger module few kernels may ever be launched.
 const compiledAtOnce = 1 << 13
 
-// Global is where a variable of the module lies.
+// Global returns where a variable of the module lies.
 func (im *Image) Global(name string) (addr, size uint64, ok bool) {
 	v := im.named[name]
 	if v == nil {
@@ -259,7 +259,7 @@ func MostThreads(local int) int { return min(MaxLocalBytes/max(local, 1), maxThr
 // needed at a time, which Compile finds out.
 func (k *Kernel) MayNotFit() bool { return len(k.fn.Regs) > maxRowBytes/(8*maxLanes) }
 
-// Func is the kernel's description.
+// Func returns the kernel's description.
 func (k *Kernel) Func() *ptx.Func { return k.fn }
 
 // Run executes a launch and returns nil when all blocks have ended, or the fault that ended it early. After Cancel is

@@ -253,7 +253,7 @@ func runGuarded(g *group, in *instr) {
 	}
 }
 
-// reg is the place of a register.
+// reg returns the place of a register.
 func (l *lowerer) reg(r int32) place {
 	switch {
 	case l.slots.Uniform[r]:
@@ -266,7 +266,7 @@ func (l *lowerer) reg(r int32) place {
 	return place{l.slots.Slot[r], row32, l.affine(r)}
 }
 
-// affine is the number of the register's slot among those of affine ones, or 0.
+// affine returns the number of the register's slot among those of affine ones, or 0.
 func (l *lowerer) affine(r int32) uint16 {
 	if !l.slots.Affine[r] {
 		return 0
@@ -320,7 +320,7 @@ func (l *lowerer) fillRows(operands ...place) {
 	}
 }
 
-// constant is the place of a constant.
+// constant returns the place of a constant.
 func (l *lowerer) constant(v uint64) place {
 	s, ok := l.constants[v]
 	if !ok {
@@ -331,7 +331,7 @@ func (l *lowerer) constant(v uint64) place {
 	return place{slot: s, kind: single}
 }
 
-// temp is a place for an intermediate value; single if d is.
+// temp returns a place for an intermediate value; single if d is.
 func (l *lowerer) temp(d place, wide bool) place {
 	switch {
 	case d.kind == single:
@@ -353,7 +353,7 @@ func (l *lowerer) tempPred() place {
 	return place{slot: int32(l.basePred + l.tempsPred - 1), kind: predicate}
 }
 
-// pred is the place of a predicate operand. Constants are the last two slots
+// pred returns the place of a predicate operand. Constants are the last two slots
 // before the temporary ones.
 func (l *lowerer) pred(o *ptx.Operand) (place, bool) {
 	if o.Kind == ptx.Integer {
@@ -365,7 +365,7 @@ func (l *lowerer) pred(o *ptx.Operand) (place, bool) {
 	return l.reg(o.Reg), o.Not
 }
 
-// dst is the place of a written operand: a scratch row for the sink.
+// dst returns the place of a written operand: a scratch row for the sink.
 func (l *lowerer) dst(o *ptx.Operand, wide bool) place {
 	if o.Kind == ptx.Sink {
 		return l.temp(place{}, wide)
@@ -373,7 +373,7 @@ func (l *lowerer) dst(o *ptx.Operand, wide bool) place {
 	return l.reg(o.Reg)
 }
 
-// src is the place of a read operand of type t.
+// src returns the place of a read operand of type t.
 func (l *lowerer) src(o *ptx.Operand, t ptx.Type) place {
 	switch o.Kind {
 	case ptx.Register:
@@ -388,7 +388,7 @@ func (l *lowerer) src(o *ptx.Operand, t ptx.Type) place {
 	return l.constant(o.Bits(t))
 }
 
-// address is a variable's address in its own space.
+// address returns a variable's address in its own space.
 func (l *lowerer) address(v *ptx.Var) uint64 {
 	switch v.Space {
 	case ptx.Global, ptx.Const:

@@ -63,7 +63,7 @@ func plainOf(t ptx.Type) string {
 	return "U" + kindOf(t)[1:]
 }
 
-// rounding is the rounding mode of an instruction, RN by default.
+// rounding returns the rounding mode of an instruction, RN by default.
 func rounding(in *ptx.Inst) ptx.Mod {
 	return in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP)
 }
@@ -363,7 +363,7 @@ func (l *lowerer) ternary(in *ptx.Inst) {
 	l.trim(d, in.Type)
 }
 
-// integerRow is the name of an instruction's row operation, if there is one.
+// integerRow returns the name of an instruction's row operation, if there is one.
 func integerRow(in *ptx.Inst) string {
 	name := in.Op.String()
 	switch name {

@@ -131,7 +131,7 @@ func (l *lowerer) forget(in *ptx.Inst) {
 	})
 }
 
-// baseAddress is the register of an address. If the instruction writes it before it has
+// baseAddress returns the register of an address. If the instruction writes it before it has
 // read it for the last time, a copy; a single value has 64 bits.
 func (l *lowerer) baseAddress(in *ptx.Inst, o *ptx.Operand) place {
 	a := l.reg(o.Reg)
@@ -150,7 +150,7 @@ func (l *lowerer) baseAddress(in *ptx.Inst, o *ptx.Operand) place {
 	return a
 }
 
-// widened is an address of 32 bits as one of 64.
+// widened returns an address of 32 bits as one of 64.
 func (l *lowerer) widened(a place) place {
 	k := l.temp(a, true)
 	l.op("cvtU64U32", k, a)

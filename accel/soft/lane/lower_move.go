@@ -19,7 +19,7 @@ var comparisons = []struct {
 	{ptx.NUM, "", "num"}, {ptx.NAN, "", "nan"},
 }
 
-// comparison is the row operation for comparing values of type t, or "".
+// comparison returns the row operation for comparing values of type t, or "".
 func comparison(in *ptx.Inst, t ptx.Type) string {
 	for _, c := range comparisons {
 		if !in.Mods.Has(c.m) {

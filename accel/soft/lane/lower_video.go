@@ -38,7 +38,7 @@ func within(x int64, width int, signed bool) int64 {
 	return max(min(x, 1<<width-1), 0)
 }
 
-// videoFunc is the primary operation of a video instruction.
+// videoFunc returns the primary operation of a video instruction.
 func videoFunc(in *ptx.Inst) func(a, b int64) int64 {
 	name := in.Op.String()
 	if last := name[len(name)-1]; last == '2' || last == '4' {
@@ -81,7 +81,7 @@ func videoFunc(in *ptx.Inst) func(a, b int64) int64 {
 	}
 }
 
-// compareFunc is the comparison of vset: 1 or 0.
+// compareFunc returns the comparison of vset: 1 or 0.
 func compareFunc(in *ptx.Inst) func(a, b int64) int64 {
 	mode := in.Mods.First(ptx.EQ, ptx.NE, ptx.LT, ptx.LE, ptx.GT, ptx.GE)
 	return func(a, b int64) int64 {
@@ -107,7 +107,7 @@ func compareFunc(in *ptx.Inst) func(a, b int64) int64 {
 	}
 }
 
-// videoTypes are the types of the result and of the operands: vset names the operands' only.
+// videoTypes returns the types of the result and of the operands: vset names the operands' only.
 func videoTypes(in *ptx.Inst) (d, a, b ptx.Type) {
 	if in.Type3 == ptx.NoType {
 		return ptx.U32, in.Type, in.Type2
@@ -123,7 +123,7 @@ func (l *lowerer) video(in *ptx.Inst) {
 	l.lanes(videoLane(in), l.dst(&in.Args[0], false), [4]bool{}, src...)
 }
 
-// videoLane is a scalar video instruction.
+// videoLane returns a scalar video instruction.
 func videoLane(in *ptx.Inst) laneFunc {
 	td, ta, tb := videoTypes(in)
 	f := videoFunc(in)
@@ -164,7 +164,7 @@ func (l *lowerer) videoSIMD(in *ptx.Inst) {
 		l.src(&in.Args[1], ptx.U32), l.src(&in.Args[2], ptx.U32), l.src(&in.Args[3], ptx.U32))
 }
 
-// simdLane is a video instruction on two halves or four bytes. Selectors pick
+// simdLane returns a video instruction on two halves or four bytes. Selectors pick
 // from the pair b:a.
 func simdLane(in *ptx.Inst) laneFunc {
 	name := in.Op.String()
@@ -254,7 +254,7 @@ func (l *lowerer) vmad(in *ptx.Inst) {
 	}, l.dst(&in.Args[0], false), [4]bool{}, l.src(a, ptx.U32), l.src(b, ptx.U32), l.src(c, ptx.U32))
 }
 
-// product128 is the signed product of two numbers.
+// product128 returns the signed product of two numbers.
 func product128(a, b int64) (hi, lo uint64) {
 	hi, lo = bits.Mul64(uint64(a), uint64(b))
 	if a < 0 {

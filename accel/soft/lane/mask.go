@@ -36,7 +36,7 @@ func (m *mask) or(o *mask) mask {
 	return mask{m[0] | o[0], m[1] | o[1], m[2] | o[2], m[3] | o[3]}
 }
 
-// warp is the part of a warp, by its number within the group.
+// warp returns the part of a warp, by its number within the group.
 func (m *mask) warp(w int) uint32 { return uint32(m[w>>1&3] >> (w & 1 * 32)) }
 
 func (m *mask) setWarp(w int, v uint32) {
@@ -54,7 +54,7 @@ func (m *mask) sharesWarp(o *mask) bool {
 	return false
 }
 
-// firstLanes is the set of the lanes below n.
+// firstLanes returns the set of the lanes below n.
 func firstLanes(n int) (m mask) {
 	for i := range m {
 		switch k := n - i*64; {
@@ -142,7 +142,7 @@ func combine(m, c *mask, op boolOp) {
 	}
 }
 
-// predicateOf is the value of a predicate operand; nowhere is true.
+// predicateOf returns the value of a predicate operand; nowhere is true.
 func (g *group) predicateOf(p place, not bool) mask {
 	m := mask{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	if p.kind == predicate {

@@ -16,7 +16,7 @@ type tile struct {
 	at [warpLanes][]uint16
 }
 
-// bitsOf is the size of an element: a bit is one of a word of them.
+// bitsOf returns the size of an element: a bit is one of a word of them.
 func (t *tile) bitsOf() int {
 	switch t.Type {
 	case ptx.U4, ptx.S4:
@@ -54,7 +54,7 @@ func (l *lowerer) tile(in *ptx.Inst, i int, where func(t *tile, lane, k int) int
 	return t
 }
 
-// number is the number of an element, counted as the multiplication reads them.
+// number returns the number of an element, counted as the multiplication reads them.
 func (t *tile) number(row, col int) int {
 	if t.Role == ptx.RoleB {
 		return col*t.Rows + row
@@ -62,7 +62,7 @@ func (t *tile) number(row, col int) int {
 	return row*t.Cols + col
 }
 
-// warpLayout is where element k of a thread stands for mma: the manual's
+// warpLayout returns where element k of a thread stands for mma: the manual's
 // figures follow one rule. Four threads have a row of A or a column of B; each
 // of them has the elements of a register side by side.
 func warpLayout(t *tile, lane, k int) int {
@@ -241,7 +241,7 @@ func (g *group) gather(t *tile, warp int, to *[1024]float64) {
 	}
 }
 
-// elementOf is the number that the lower bits of a register stand for.
+// elementOf returns the number that the lower bits of a register stand for.
 func elementOf(t ptx.Type) func(x uint64) float64 {
 	if f := smallFloats[t]; f != nil {
 		return f.value
@@ -288,7 +288,7 @@ func (g *group) scatter(t *tile, warp int, part uint32, from *[1024]float64, sat
 	}
 }
 
-// resultOf is a number as an element of D.
+// resultOf returns a number as an element of D.
 func resultOf(t ptx.Type, sat bool) func(v float64) uint32 {
 	switch t {
 	case ptx.F16:

@@ -41,10 +41,10 @@ func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
 	l.emit(c)
 }
 
-// spaceMod is the modifier that names the space, or RN.
+// spaceMod returns the modifier that names the space, or RN.
 func spaceMod(in *ptx.Inst) ptx.Mod { return in.Mods.First(ptx.RN, ptx.ModGlobal, ptx.ModShared) }
 
-// offset is where in memory an element of a matrix is, in bytes.
+// offset returns where in memory an element of a matrix is, in bytes.
 func (m *tileMove) offset(number int, stride uint64) uint64 {
 	long := m.Cols // of the contiguous dimension in the numbering
 	if m.Role == ptx.RoleB {
@@ -68,7 +68,7 @@ func (m *tileMove) offset(number int, stride uint64) uint64 {
 	return (outer*stride + inner*uint64(each)) * size / 8
 }
 
-// packed is the stride of a matrix without gaps.
+// packed returns the stride of a matrix without gaps.
 func (m *tileMove) packed() uint64 {
 	n := m.Rows
 	if m.rows {

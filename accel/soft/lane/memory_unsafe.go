@@ -123,7 +123,7 @@ func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.P
 	return unsafe.Pointer(&g.w.local[uint64(g.first+lane)*n+off])
 }
 
-// pointer is the memory of one lane's access, or nil after a fault.
+// pointer returns the memory of one lane's access, or nil after a fault.
 func (g *group) pointer(in *instr, addr uint64, lane int) unsafe.Pointer {
 	c := &g.w.cache[in.cache]
 	if off := addr - c.base; off < c.size && addr&in.align == 0 {

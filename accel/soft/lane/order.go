@@ -92,7 +92,7 @@ func (o *warpOrder) next() []*group {
 	return o.turns
 }
 
-// pickAny is one of the fragments that can go on, or -1.
+// pickAny returns one of the fragments that can go on, or -1.
 func (g *group) pickAny() int {
 	n := g.runnables()
 	if n == 0 {

@@ -6,7 +6,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// packedFunc is an operation on the halves of a word, or one with .relu, which
+// packedFunc returns an operation on the halves of a word, or one with .relu, which
 // makes negative results zero.
 func packedFunc(in *ptx.Inst) laneFunc {
 	name, t := in.Op.String(), in.Type

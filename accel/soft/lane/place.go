@@ -1,6 +1,6 @@
 package lane
 
-// between is where a coordinate lies between the centres of a texture's first
+// between returns where a coordinate lies between the centres of a texture's first
 // element and its last one, in 256ths; last is where that is.
 func between(x float32, last uint32) uint32 {
 	v := pick(x > 0, 0, x*512)
@@ -8,7 +8,7 @@ func between(x float32, last uint32) uint32 {
 	return min(uint32(max((int32(v)+1)>>1-128, 0)), last)
 }
 
-// nearest is the element that a coordinate lies in, or the first or last one.
+// nearest returns the element that a coordinate lies in, or the first or last one.
 func nearest(x float32, last uint32) uint32 {
 	v := pick(x > 0, 0, x)
 	return min(uint32(int32(pick(v < 1<<30, 1<<30, v))), last)

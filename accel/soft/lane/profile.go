@@ -31,7 +31,7 @@ const (
 	maxLines = 1 << 14
 )
 
-// Lines are the lines that were executed, the hottest first.
+// Lines returns the lines that were executed, the hottest first.
 func (p *Profile) Lines() (all []LineCost) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

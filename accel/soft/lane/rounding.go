@@ -115,7 +115,7 @@ func finite(xs ...float64) bool {
 	return true
 }
 
-// arithmetic64 is a directed f64 operation: add, sub, mul, fma, div or sqrt.
+// arithmetic64 returns a directed f64 operation: add, sub, mul, fma, div or sqrt.
 func arithmetic64(op string, mode ptx.Mod) func(x, y, z float64) float64 {
 	b := func(x float64) *big.Float { return new(big.Float).SetPrec(4400).SetFloat64(x) }
 	switch op {

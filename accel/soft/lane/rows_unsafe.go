@@ -17,7 +17,7 @@ const blockLanes = 16
 // compare them.
 var vectors = vectorLevel()
 
-// rowNamed is the fastest kernel of an operation, or nil.
+// rowNamed returns the fastest kernel of an operation, or nil.
 func rowNamed(name string) rowFunc {
 	for level := vectors; level > 0; level-- {
 		if f := vectorRows[level-1][name]; f != nil {
@@ -34,7 +34,7 @@ func newCommonRows() commonRows {
 	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64"), rowNamed("madU32"), rowNamed("madU64"), rowNamed("madWideS"), rowNamed("madWideU")}
 }
 
-// stepOf is how far the lanes of an operand are apart.
+// stepOf returns how far the lanes of an operand are apart.
 func stepOf(scalars, operand, size int) int {
 	if scalars>>operand&1 != 0 {
 		return 0
@@ -86,7 +86,7 @@ type rowFile struct {
 	slot, lane int
 }
 
-// at is the address of the operand's value for lane i, nil for operands that have none.
+// at returns the address of the operand's value for lane i, nil for operands that have none.
 func (g *group) at(p place, i int) unsafe.Pointer {
 	f := &g.files[p.kind]
 	if f.base == nil {
@@ -95,7 +95,7 @@ func (g *group) at(p place, i int) unsafe.Pointer {
 	return unsafe.Add(f.base, int(p.slot)*f.slot+i*f.lane)
 }
 
-// row is the operand's row from lane 0 on, with the distance between lanes, 0 for a single value.
+// row returns the operand's row from lane 0 on, with the distance between lanes, 0 for a single value.
 func (g *group) row(p place) (unsafe.Pointer, int) { return g.at(p, 0), g.files[p.kind].lane }
 
 func get32(p unsafe.Pointer, step, lane int) uint32 { return *(*uint32)(unsafe.Add(p, step*lane)) }

@@ -67,7 +67,7 @@ func (g *group) sample(in *instr, op *texOp, t *Texture) {
 	}
 }
 
-// single is a place of a single operand.
+// single returns a place of a single operand.
 func (s *sampler) single(k int, v int) unsafe.Pointer {
 	s.number[k] = uint32(v)
 	return unsafe.Pointer(&s.number[k])

@@ -135,7 +135,7 @@ func remainderS32(x, y int32) int32 {
 	return r
 }
 
-// lesser32 is the smaller number, the other one if one is NaN. -0 is below +0.
+// lesser32 returns the smaller number, the other one if one is NaN. -0 is below +0.
 func lesser32(x, y float32) float32 {
 	r := y
 	if x < y || y != y {
@@ -158,7 +158,7 @@ func greater32(x, y float32) float32 {
 	return canonF32(r)
 }
 
-// lesser64 is the smaller number, the other one if one is NaN. -0 is below +0.
+// lesser64 returns the smaller number, the other one if one is NaN. -0 is below +0.
 func lesser64(x, y float64) float64 {
 	r := y
 	if x < y || y != y {
@@ -223,7 +223,7 @@ func fma32Slow(x, y, z float32) float32 {
 	return float32(odd(s, twoSum(p, float64(z), s)))
 }
 
-// twoSum is the exact error of s = a + b, or 0 if s is not finite.
+// twoSum returns the exact error of s = a + b, or 0 if s is not finite.
 func twoSum(a, b, s float64) float64 {
 	if math.IsInf(s, 0) || s != s {
 		return 0

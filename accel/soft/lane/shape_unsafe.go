@@ -28,7 +28,7 @@ type addressRun struct {
 	step  int64
 }
 
-// address is the address of one lane, from a row of 32 or 64 bits or a single value.
+// address returns the address of one lane, from a row of 32 or 64 bits or a single value.
 func address(p unsafe.Pointer, step, lane int) uint64 {
 	if step == 4 {
 		return uint64(get32(p, 4, lane))
@@ -180,7 +180,7 @@ func (w *worker) shape(n int) *shape {
 	return w.shapes[n]
 }
 
-// at is the memory of a lane.
+// at returns the memory of a lane.
 func (t *together) at(i int) unsafe.Pointer {
 	if t.line { // the row of addresses may not be written
 		return unsafe.Add(t.mem, t.runs[0].first+uint64(t.runs[0].step)*uint64(i)+t.off)

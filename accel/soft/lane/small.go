@@ -37,7 +37,7 @@ var smallFloats = func() map[ptx.Type]*smallFloat {
 
 func (f *smallFloat) sign() uint64 { return 1 << (f.width - 1) }
 
-// value is the number that bits stand for. Other bits of x don't count.
+// value returns the number that bits stand for. Other bits of x don't count.
 func (f *smallFloat) value(x uint64) float64 {
 	mag := x & (f.sign() - 1)
 	v := math.Float64frombits(mag<<(52-f.fraction)) * f.scale
@@ -164,7 +164,7 @@ func smallFused(x, y, z float64) float64 {
 	return smallSum(p, z)
 }
 
-// smallFunc is an operation on one value of a format, with all its modifiers.
+// smallFunc returns an operation on one value of a format, with all its modifiers.
 func smallFunc(in *ptx.Inst) laneFunc {
 	f := smallFloats[in.Type]
 	var op func(x, y, z float64) float64
@@ -232,7 +232,7 @@ func smallExtremum(f *smallFloat, in *ptx.Inst) laneFunc {
 	}
 }
 
-// smallChoice is the greater of two numbers, or the lesser; of a number and a NaN
+// smallChoice returns the greater of two numbers, or the lesser; of a number and a NaN
 // the number, unless either may make it a NaN.
 func smallChoice(f *smallFloat, most, either bool) func(a, b uint64) uint64 {
 	order := func(x uint64) int { // as the numbers are ordered, -0 below +0
@@ -260,7 +260,7 @@ func pairwise(f laneFunc, n int) laneFunc {
 	}
 }
 
-// floatOrder is a comparison of floats.
+// floatOrder returns a comparison of floats.
 func floatOrder(m ptx.Mod) func(x, y float64) bool {
 	orNaN := func(f func(x, y float64) bool) func(x, y float64) bool {
 		return func(x, y float64) bool { return x != x || y != y || f(x, y) }

@@ -54,7 +54,7 @@ func runSpecial(g *group, in *instr) {
 	}
 }
 
-// own is a special register that differs between threads.
+// own returns a special register that differs between threads.
 func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
 	bit := uint32(1) << (lane % warpLanes)
 	switch s {
@@ -79,7 +79,7 @@ const smemUnit = 256
 
 var started = time.Now()
 
-// shared is a special register that all threads of a block read alike.
+// shared returns a special register that all threads of a block read alike.
 func (g *group) shared(s ptx.SpecialReg) uint64 {
 	l := g.w.run.launch
 	switch {

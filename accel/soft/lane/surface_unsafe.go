@@ -197,7 +197,7 @@ func storeElement(raw []byte, size int, v uint32) {
 	}
 }
 
-// component is a channel as 32 bits: extended, or made f32.
+// component returns a channel as 32 bits: extended, or made f32.
 func (t *Texture) component(raw []byte, k int) uint32 {
 	switch {
 	case k >= t.Channels:

@@ -90,7 +90,7 @@ func (t *Texture) valid() bool {
 	return (slices-1)*t.SliceBytes+(rows-1)*t.PitchBytes+t.Width*t.elementBytes() <= n
 }
 
-// extent is how many elements there are along each dimension of a layer.
+// extent returns how many elements there are along each dimension of a layer.
 func (t *Texture) extent() [3]int {
 	if t.Layered || t.Cube {
 		return [3]int{t.Width, max(t.Height, 1), 1}
@@ -276,7 +276,7 @@ func (t *Texture) missing(k int) int {
 	return 1
 }
 
-// channel is one channel of an element, sign-extended, or float bits.
+// channel returns one channel of an element, sign-extended, or float bits.
 func (t *Texture) channel(raw []byte, k int) int64 {
 	switch t.Format {
 	case U8:
@@ -309,7 +309,7 @@ func (t *Texture) number(raw []byte, k int) float64 {
 	return float64(c)
 }
 
-// unit is the number that reads as 1.
+// unit returns the number that reads as 1.
 func (t *Texture) unit() float64 {
 	if t.ReadFloat {
 		switch t.Format {
@@ -326,7 +326,7 @@ func (t *Texture) unit() float64 {
 	return 1
 }
 
-// half is the value of an f16.
+// half returns the value of an f16.
 func half(b uint16) float64 {
 	exponent, mantissa := int(b>>10&31), float64(b&1023)
 	var v float64
@@ -464,7 +464,7 @@ func querySampler(s *ptx.Sampler, what ptx.Mod) uint32 {
 	return 0
 }
 
-// dataType is the OpenCL number of the channels' type.
+// dataType returns the OpenCL number of the channels' type.
 func (t *Texture) dataType() uint32 {
 	if t.ReadFloat {
 		if n, ok := map[Format]uint32{S8: 0x10d0, S16: 0x10d1, U8: 0x10d2, U16: 0x10d3}[t.Format]; ok {

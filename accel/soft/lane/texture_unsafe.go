@@ -20,7 +20,7 @@ func (l *lowerer) coordinates(o *ptx.Operand, shape ptx.Geometry, t ptx.Type) (a
 	return at, layer
 }
 
-// handle is the place of a texture's or surface's handle.
+// handle returns the place of a texture's or surface's handle.
 func (l *lowerer) handle(o *ptx.Operand) place {
 	if o.Var != nil {
 		return l.constant(l.address(o.Var))
@@ -93,7 +93,7 @@ func runPlainTex(g *group, in *instr) {
 	}
 }
 
-// sameHandle is the handle of all active lanes, if they have the same one.
+// sameHandle returns the handle of all active lanes, if they have the same one.
 func (g *group) sameHandle(p place) (handle uint64, same bool) {
 	handles, step := g.row(p)
 	handle = get64(handles, step, g.act.lo)

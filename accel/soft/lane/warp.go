@@ -97,7 +97,7 @@ func runShflAlike(g *group, in *instr) {
 	}
 }
 
-// source is the lane of its warp that a lane reads from by shfl, and whether that
+// source returns the lane of its warp that a lane reads from by shfl, and whether that
 // is within the segment; if not, it is the lane itself.
 func (op *warpOp) source(own int, b, c uint32) (lane int, within bool) {
 	b &= 31

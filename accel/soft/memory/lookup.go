@@ -29,7 +29,7 @@ func (s *Space) Find(addr uint64) (Span, bool) {
 	return l.unpacked(w), w != 0
 }
 
-// packed is a span of the slab in one word, so that it can be replaced at once:
+// packed returns a span of the slab in one word, so that it can be replaced at once:
 // where it begins and how long it is, in granules.
 func (l *slab) packed(sp Span) uint64 {
 	return (sp.Start-l.run.start)/Granule<<32 | (sp.End-sp.Start)/Granule

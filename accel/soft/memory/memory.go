@@ -136,7 +136,7 @@ func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
 	return x.start, nil
 }
 
-// RoundUp is the size that an allocation of n bytes is accounted with.
+// RoundUp returns the size that an allocation of n bytes is accounted with.
 func RoundUp(n uint64) uint64 { return (n + Granule - 1) &^ (Granule - 1) }
 
 // took accounts a new extent of the slab, for an allocation of n bytes.

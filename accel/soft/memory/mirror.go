@@ -44,14 +44,14 @@ func (s *Space) Evict(addr, n uint64) error {
 	return move(s.mirror.mem[addr-s.base:][:n], l.mem[off:off+n], l.fd, off)
 }
 
-// Retrieve is the reverse of Evict.
+// Retrieve returns the reverse of Evict.
 func (s *Space) Retrieve(addr, n uint64) error {
 	l := s.at(addr)
 	off := addr - l.run.start
 	return move(l.mem[off:off+n], s.mirror.mem[addr-s.base:][:n], s.mirror.fd, addr-s.base)
 }
 
-// Evicted is where the bytes of [addr, addr+n) lie after Evict.
+// Evicted returns where the bytes of [addr, addr+n) lie after Evict.
 func (s *Space) Evicted(addr, n uint64) []byte {
 	return s.mirror.mem[addr-s.base:][:n:n]
 }

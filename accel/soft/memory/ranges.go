@@ -123,7 +123,7 @@ func (s *Space) Unreserve(at uint64) error {
 	return nil
 }
 
-// within is the slab with the range that an address lies in, for whole granules.
+// within returns the slab with the range that an address lies in, for whole granules.
 func (s *Space) within(at, n uint64) *slab {
 	l := s.at(at)
 	if l == nil || l.ranged == nil || at%MapGranule != 0 || n%MapGranule != 0 {

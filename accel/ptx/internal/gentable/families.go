@@ -47,7 +47,7 @@ func embed(path string, lines []ptx.Line) error {
 	return os.WriteFile(path, []byte(before+summaryBegin+summary(lines)+summaryEnd+after), 0o644)
 }
 
-// summary is a table of the families, with how many forms they have: instructions with their types.
+// summary returns a table of the families, with how many forms they have: instructions with their types.
 func summary(lines []ptx.Line) string {
 	forms := map[string]int{}
 	for i := range lines {

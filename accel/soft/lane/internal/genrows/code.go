@@ -80,7 +80,7 @@ func (c *code) emit(i inst, k class) vec {
 	return i.dst
 }
 
-// op is an instruction with a vector as result.
+// op returns an instruction with a vector as result.
 func (c *code) op(name string, args ...any) vec {
 	return c.emit(inst{name: name, args: args, tied: -1}, vector)
 }
@@ -114,7 +114,7 @@ func (c *code) do(name string, args ...any) {
 	c.insts = append(c.insts, inst{name: name, args: args, dst: -1, tied: -1})
 }
 
-// constant is a vector of equal lanes of 32 or 64 bits.
+// constant returns a vector of equal lanes of 32 or 64 bits.
 func (c *code) constant(bits uint64, width int) vec { return c.symbol(c.pool.symbol(bits, width)) }
 
 func (c *code) symbol(name string) vec {
@@ -128,7 +128,7 @@ func (c *code) symbol(name string) vec {
 	return v
 }
 
-// vecOf is the register that an argument reads, or -1.
+// vecOf returns the register that an argument reads, or -1.
 func vecOf(a any) vec {
 	switch a := a.(type) {
 	case vec:
@@ -328,7 +328,7 @@ func (a *allocation) form(n int, i inst) inst {
 	return i
 }
 
-// memoryOperand is the argument that may be in memory.
+// memoryOperand returns the argument that may be in memory.
 func memoryOperand(i inst) int {
 	if strings.HasPrefix(i.name, "VBLENDV") {
 		return 1
@@ -367,7 +367,7 @@ type pool struct {
 	values map[string][8]uint64
 }
 
-// symbol is the name of a constant vector.
+// symbol returns the name of a constant vector.
 func (p *pool) symbol(bits uint64, width int) string {
 	name := fmt.Sprintf("k%d_%x", width, bits)
 	if width == 32 {
@@ -377,7 +377,7 @@ func (p *pool) symbol(bits uint64, width int) string {
 	return name
 }
 
-// numbers is the name of a vector of different 32-bit words.
+// numbers returns the name of a vector of different 32-bit words.
 func (p *pool) numbers(name string, f func(i int) uint32) string {
 	var v [8]uint64
 	for i := range 16 {

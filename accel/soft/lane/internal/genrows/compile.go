@@ -65,7 +65,7 @@ func readSource() *source {
 	return s
 }
 
-// signature is the operation as a function.
+// signature returns the operation as a function.
 func (op *operation) signature(name, out string) string {
 	var params []string
 	for i, t := range strings.Fields(op.types) {
@@ -246,7 +246,7 @@ func (c *compiler) expr(e ast.Expr, s scope) value {
 	return value{}
 }
 
-// kindOf is the basic type below a type.
+// kindOf returns the basic type below a type.
 func kindOf(t types.Type) string {
 	switch name := t.Underlying().String(); name {
 	case "untyped bool":

@@ -157,7 +157,7 @@ func (k *kernel) print(b *strings.Builder, setup, body []string) {
 	b.WriteString("\n")
 }
 
-// stepOf is how many bytes of a row a loop does.
+// stepOf returns how many bytes of a row a loop does.
 func (k *kernel) stepOf(kind string) int {
 	if kind == "bit" {
 		return k.lanes / 8
@@ -165,7 +165,7 @@ func (k *kernel) stepOf(kind string) int {
 	return parts(kind) * k.bytes()
 }
 
-// symbol is the function's name.
+// symbol returns the function's name.
 func (k *kernel) symbol() string {
 	if k.op.guard != "" {
 		return k.op.name + k.name + "Part"

@@ -111,7 +111,7 @@ func table() (t []operation) {
 	return t
 }
 
-// integerRows are the operations of integers that Go has no operator for.
+// integerRows returns the operations of integers that Go has no operator for.
 func integerRows() (t []operation) {
 	add := func(name, types, out, expr string) {
 		t = append(t, operation{name: name, types: types, out: out, expr: expr})
@@ -186,7 +186,7 @@ func integerRows() (t []operation) {
 	return t
 }
 
-// conversionRows are the conversions from and to floating-point numbers. Those
+// conversionRows returns the conversions from and to floating-point numbers. Those
 // to integers drop the fraction and saturate.
 func conversionRows() (t []operation) {
 	add := func(name, types, out, expr string) {
@@ -213,7 +213,7 @@ func conversionRows() (t []operation) {
 	return t
 }
 
-// part is the byte or half with number i of a word, with sign or without.
+// part returns the byte or half with number i of a word, with sign or without.
 func part(word string, size, i int, kind string) string {
 	if kind == "S" {
 		return fmt.Sprintf("uint32(int32(%s<<%d)>>%d)", word, 32-size*(i+1), 32-size)
@@ -221,7 +221,7 @@ func part(word string, size, i int, kind string) string {
 	return fmt.Sprintf("(%s<<%d>>%d)", word, 32-size*(i+1), 32-size)
 }
 
-// floatRows are the f32 operations that may flush subnormal operands and
+// floatRows returns the f32 operations that may flush subnormal operands and
 // results, by names that end in Ftz and the type.
 func floatRows() (t []operation) {
 	for _, op := range []struct{ name, types, expr string }{

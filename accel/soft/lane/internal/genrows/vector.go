@@ -15,7 +15,7 @@ func wide(kind string) bool { return kind[len(kind)-2:] == "64" }
 
 func float(kind string) bool { return kind[0] == 'f' }
 
-// parts is how many registers a kind takes.
+// parts returns how many registers a kind takes.
 func parts(kind string) int {
 	if wide(kind) {
 		return 2
@@ -58,7 +58,7 @@ func (c *code) splat(kind string, bits uint64) value {
 	return each(kind, parts(kind), func(int) vec { return k })
 }
 
-// logicName is the instruction for bits.
+// logicName returns the instruction for bits.
 func (c *code) logicName(op string) string {
 	name := map[string]string{"&": "VPAND", "|": "VPOR", "^": "VPXOR", "&^": "VPANDN"}[op]
 	if c.masks {
@@ -77,7 +77,7 @@ func (c *code) bits(op string, x, y value) value {
 	})
 }
 
-// binary is an arithmetic or logical operator.
+// binary returns an arithmetic or logical operator.
 func (c *code) binary(op string, x, y value) value {
 	letter := "D"
 	if wide(x.kind) {
@@ -101,7 +101,7 @@ func (c *code) binary(op string, x, y value) value {
 	return each(x.kind, x.n, func(i int) vec { return c.op(name, y.v[i], x.v[i]) })
 }
 
-// product is the lower half of a 64-bit product.
+// product returns the lower half of a 64-bit product.
 func (c *code) product(x, y value) value {
 	return each(x.kind, x.n, func(i int) vec {
 		a, b := x.v[i], y.v[i]
@@ -144,7 +144,7 @@ func (c *code) shift(op string, x, y value) value {
 	return each(x.kind, x.n, func(i int) vec { return c.op("VPSRLV"+letter, y.v[i], x.v[i]) })
 }
 
-// shiftBy is a shift by a constant.
+// shiftBy returns a shift by a constant.
 func (c *code) shiftBy(op string, x value, by int) value {
 	if by >= width(x.kind) {
 		c.fail("shift by %d", by)
@@ -236,7 +236,7 @@ func (c *code) logical(op string, x, y value) value {
 	return each("bool", x.n, func(i int) vec { return c.mask(name, y.v[i], x.v[i]) })
 }
 
-// lanes32 is a bool as a mask of 32-bit lanes, lanes64 as masks of 64-bit lanes.
+// lanes32 returns a bool as a mask of 32-bit lanes, lanes64 as masks of 64-bit lanes.
 func (c *code) lanes32(m value) value {
 	if m.n == 1 {
 		return m
@@ -266,7 +266,7 @@ func (c *code) evenWords(lo, hi vec) vec {
 	return c.op("VPERMQ", 0xd8, c.op("VSHUFPS", 0x88, hi, lo))
 }
 
-// upper is the upper half of a register, as a lower half.
+// upper returns the upper half of a register, as a lower half.
 func (c *code) upper(v vec) vec {
 	if c.masks {
 		return c.narrow("VEXTRACTF64X4", 1, v)

@@ -256,7 +256,7 @@ func (w *writer) operand(letter rune) string {
 	return fmt.Sprintf("0x%x", w.IntN(256))
 }
 
-// value is a register or, once in so many times, an immediate.
+// value returns a register or, once in so many times, an immediate.
 func (w *writer) value(letter rune, once int) string {
 	if w.IntN(once) > 0 {
 		return w.register(letter)

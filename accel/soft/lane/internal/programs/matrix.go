@@ -49,7 +49,7 @@ func (w *writer) matrix() string {
 		p.form, sat, ta, tb, after, w.fragment(p.d), w.fragment(p.a), w.fragment(p.b), w.fragment(p.d))
 }
 
-// fragment is a vector of registers, all different.
+// fragment returns a vector of registers, all different.
 func (w *writer) fragment(n int) string {
 	var names []string
 	for _, k := range w.Perm(8)[:n] {

@@ -60,7 +60,7 @@ func (w *writer) flushed(t string) string {
 	return ""
 }
 
-// holder is the letter of a register that can hold a value of a type.
+// holder returns the letter of a register that can hold a value of a type.
 func (w *writer) holder(t string) rune {
 	switch t {
 	case "f32":
@@ -169,7 +169,7 @@ func (w *writer) access() string {
 	return before + fmt.Sprintf("ld%s%s%s.%s %s, %s", order, p.space, vector, t, w.list(letter, count, true), at)
 }
 
-// list is a register or a vector of them, different ones if they are written.
+// list returns a register or a vector of them, different ones if they are written.
 func (w *writer) list(letter rune, count int, written bool) string {
 	if count == 1 {
 		if written {
@@ -268,7 +268,7 @@ func (w *writer) warp() string {
 	return here + fmt.Sprintf("clz.b32 %%k, %%m; sub.u32 %%k, 31, %%k; shfl.sync.idx.b32 %s|%s, %s, %%k, 31, %%m", r(), p(), r())
 }
 
-// meeting is where all threads of a block that live are together.
+// meeting returns where all threads of a block that live are together.
 func (w *writer) meeting() string {
 	whole := !w.exits && w.p.Threads%32 == 0
 	r, p := fmt.Sprintf("%%r%d", w.IntN(8)), w.predicate()

@@ -121,7 +121,7 @@ func Values(r *rand.Rand, n int) []byte {
 	return mem
 }
 
-// register is one that is read: a common one or, sometimes, a single one.
+// register returns one that is read: a common one or, sometimes, a single one.
 func (w *writer) register(letter rune) string {
 	k := strings.IndexRune("hrl", letter)
 	if n := w.p.singles[k]; n > 0 && (w.first || w.IntN(4) == 0) {
@@ -130,7 +130,7 @@ func (w *writer) register(letter rune) string {
 	return fmt.Sprintf("%%%c%d", letter, w.IntN(8))
 }
 
-// target is one that is written.
+// target returns one that is written.
 func (w *writer) target(letter rune) string {
 	if w.first {
 		k := strings.IndexRune("hrl", letter)
@@ -256,7 +256,7 @@ func (p *Program) each(f func(*node)) {
 	}
 }
 
-// Without is the program without pieces first up to end; labels stay.
+// Without returns the program without pieces first up to end; labels stay.
 func (p *Program) Without(first, end int) *Program {
 	q := *p
 	q.nodes = append([]node(nil), p.nodes...)
@@ -305,7 +305,7 @@ func (p *Program) Text(s Style) string {
 	return b.String()
 }
 
-// targets are the labels that branches go to.
+// targets returns the labels that branches go to.
 func (p *Program) targets() map[string]bool {
 	set := map[string]bool{}
 	for i := range p.nodes {

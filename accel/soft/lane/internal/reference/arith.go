@@ -192,7 +192,7 @@ func arithmetic(in *inst, a []*big.Int) *big.Int {
 	return nil
 }
 
-// product is the low or the high half of a product, or all of it.
+// product returns the low or the high half of a product, or all of it.
 func product(in *inst, a []*big.Int) *big.Int {
 	as := in.types[0]
 	x, y := a[0], a[1]
@@ -358,7 +358,7 @@ func (w *warp) bitwise(in *inst, t *thread) uint64 {
 	return 0
 }
 
-// nthSet is the place of a bit that is set: the n-th from base on, that at base
+// nthSet returns the place of a bit that is set: the n-th from base on, that at base
 // itself if n is 0, upwards if n is positive.
 func nthSet(mask, base, n uint64) uint64 {
 	count, step := int64(int32(n)), int64(1)
@@ -394,7 +394,7 @@ func funnel(in *inst, a, b, c uint64) uint64 {
 	return wrap(pair.Rsh(pair, 32), 32)
 }
 
-// extract is the manual's text for bfe.
+// extract returns the manual's text for bfe.
 func extract(in *inst, a, pos, length uint64) (d uint64) {
 	msb := uint64(in.types[0].bits - 1)
 	sign := uint64(0)

@@ -2,7 +2,7 @@ package reference
 
 import "math/big"
 
-// mode is the rounding mode of an instruction.
+// mode returns the rounding mode of an instruction.
 func (in *inst) mode() string {
 	for _, m := range []string{"rz", "rm", "rp"} {
 		if in.mods[m] {
@@ -60,7 +60,7 @@ func (f format) modified(in *inst, a, b, c uint64) uint64 {
 	return r
 }
 
-// widened is a value of one format in another that has all of its values.
+// widened returns a value of one format in another that has all of its values.
 func widened(from, to format, v uint64) uint64 {
 	switch {
 	case from.isNaN(v):
@@ -111,7 +111,7 @@ func (f format) compute(in *inst, a, b, c uint64) uint64 {
 	return 0
 }
 
-// sumZero is a zero from a sum of numbers that are zero or cancel: that of
+// sumZero returns a zero from a sum of numbers that are zero or cancel: that of
 // both, if both are zeroes of one sign, else -0 only when rounding down.
 func (f format) sumZero(aZero, bZero, aNegative, bNegative bool, mode string) uint64 {
 	if aZero && bZero && aNegative == bNegative {
@@ -393,7 +393,7 @@ func finish(in *inst, v uint64) uint64 {
 	return v
 }
 
-// source is a float operand of cvt, flushed if that is asked for.
+// source returns a float operand of cvt, flushed if that is asked for.
 func source(in *inst, v uint64) (format, uint64) {
 	f := formatOf(in.types[1])
 	if in.mods["ftz"] && f == single {

@@ -9,7 +9,7 @@ const (
 	localWindow  = 0xb << 60
 )
 
-// spaceOf is the state space of a generic address.
+// spaceOf returns the state space of a generic address.
 func spaceOf(addr uint64) string {
 	switch addr >> 60 {
 	case sharedWindow >> 60:
@@ -45,7 +45,7 @@ func (w *warp) generic(in *inst, t *thread) {
 	w.write(t, &in.args[0], v)
 }
 
-// memory is the n bytes at an address.
+// memory returns the n bytes at an address.
 func (w *warp) memory(in *inst, t *thread, o *operand, n int) (mem []byte, space string) {
 	at := uint64(o.add)
 	for _, s := range []string{"global", "shared", "local", "param", "const"} {
@@ -95,7 +95,7 @@ func setLittle(mem []byte, v uint64) {
 	}
 }
 
-// elements are the registers of a vector, or the only one.
+// elements returns the registers of a vector, or the only one.
 func elements(o *operand) []operand {
 	if o.kind == vector {
 		return o.list

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// read is the bits of an operand taken as a value of type t.
+// read returns the bits of an operand taken as a value of type t.
 func (w *warp) read(t *thread, o *operand, as typ) uint64 {
 	switch o.kind {
 	case register:
@@ -26,7 +26,7 @@ func (w *warp) read(t *thread, o *operand, as typ) uint64 {
 	return 0
 }
 
-// holds is a predicate operand.
+// holds returns a predicate operand.
 func (w *warp) holds(t *thread, o *operand) bool {
 	if o.kind == literal {
 		return o.text != "0"
@@ -67,7 +67,7 @@ func literalBits(s string, as typ) uint64 {
 	return cut(v, as.bits)
 }
 
-// whole is the integer that the bits mean in type t.
+// whole returns the integer that the bits mean in type t.
 func whole(v uint64, t typ) *big.Int {
 	z := new(big.Int).SetUint64(cut(v, t.bits))
 	if t.kind == 's' && z.Bit(t.bits-1) == 1 {
@@ -78,12 +78,12 @@ func whole(v uint64, t typ) *big.Int {
 
 func power(n int) *big.Int { return new(big.Int).Lsh(big.NewInt(1), uint(n)) }
 
-// wrap is a number modulo 2^bits.
+// wrap returns a number modulo 2^bits.
 func wrap(z *big.Int, bits int) uint64 {
 	return new(big.Int).Mod(z, power(bits)).Uint64()
 }
 
-// clamp is the nearest number that a type has.
+// clamp returns the nearest number that a type has.
 func clamp(z *big.Int, t typ) *big.Int {
 	low, high := new(big.Int), power(t.bits)
 	if t.kind == 's' {
@@ -130,7 +130,7 @@ func formatOf(t typ) format {
 func (f format) infinity() uint64 { return (1<<(f.bits-f.precision) - 1) << (f.precision - 1) }
 func (f format) sign() uint64     { return 1 << (f.bits - 1) }
 
-// nan is the NaN that an instruction gives. That of f64 is open: programs make
+// nan returns the NaN that an instruction gives. That of f64 is open: programs make
 // all of them this one.
 func (f format) nan() uint64 {
 	if f == double {
@@ -161,7 +161,7 @@ func (f format) flush(v uint64) uint64 {
 	return v
 }
 
-// number is the value of finite bits.
+// number returns the value of finite bits.
 func (f format) number(v uint64) *big.Float {
 	mantissa := v & (1<<(f.precision-1) - 1)
 	exponent := int(v &^ f.sign() >> (f.precision - 1))
@@ -176,7 +176,7 @@ func (f format) number(v uint64) *big.Float {
 	return z
 }
 
-// exact is a number with so many bits that sums and products of any f64 values are exact.
+// exact returns a number with so many bits that sums and products of any f64 values are exact.
 func exact() *big.Float { return new(big.Float).SetPrec(4500) }
 
 // round returns the bits of the number in the format that z rounds to by the mode. z is not zero.
@@ -196,7 +196,7 @@ func (f format) round(z *big.Float, mode string) uint64 {
 	return v.Uint64() | f.zero(negative)
 }
 
-// magnitudeMode is where a mode moves the magnitude of a number.
+// magnitudeMode returns where a mode moves the magnitude of a number.
 func magnitudeMode(mode string, negative bool) string {
 	switch {
 	case mode == "rz", mode == "rm" && !negative, mode == "rp" && negative:

@@ -133,7 +133,7 @@ func (w *warp) scalarVideo(in *inst, t *thread, name string, to, ta, tb typ) uin
 	return wrap(reduce(in, r, whole(c, to)), 32)
 }
 
-// videoMad is a product and a sum, shifted. A negative product or addend is a
+// videoMad returns a product and a sum, shifted. A negative product or addend is a
 // complement and one more.
 func (w *warp) videoMad(in *inst, t *thread, a, b *big.Int) uint64 {
 	negative, c := in.args[1].minus != in.args[2].minus, &in.args[3]
