@@ -99,7 +99,7 @@ type Module interface {
 
 // Stream is a queue of work that runs in order.
 type Stream interface {
-	// Query is cuda.Success when all its work has ended, else cuda.ErrorNotReady.
+	// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady.
 	Query() cuda.Result
 	// Synchronize calls done when everything submitted to the stream so far has ended.
 	Synchronize(done func(cuda.Result))
@@ -111,8 +111,8 @@ type Stream interface {
 type Event interface {
 	// Synchronize calls done when the latest record has completed, at once if there was none.
 	Synchronize(done func(cuda.Result))
-	// Time returns when the latest record completed (CLOCK_MONOTONIC ns): cuda.ErrorNotReady while
-	// pending, cuda.ErrorInvalidHandle if never recorded.
+	// Time returns when the latest record completed (CLOCK_MONOTONIC ns); the result is cuda.ErrorNotReady while the
+	// record is pending, cuda.ErrorInvalidHandle if there was none.
 	Time() (int64, cuda.Result)
 	Destroy()
 }
@@ -171,8 +171,7 @@ type End struct {
 	Pitch, Height uint64 // bytes a row, rows a slice
 }
 
-// Copy moves a box of Width bytes × Height rows × Depth slices. Host memory
-// must stay mapped until done.
+// Copy copies a box of Width bytes × Height rows × Depth slices. Host memory must stay mapped until done.
 type Copy struct {
 	Dst, Src             End
 	Width, Height, Depth uint64
@@ -194,8 +193,8 @@ type Record struct{ Event Event }
 // WaitEvent holds back later work of the stream until the event's latest record has completed.
 type WaitEvent struct{ Event Event }
 
-// HostFunc holds back later work of the stream: Due is called (not blocking)
-// when the work before it has ended, and the stream goes on when finished is called.
+// HostFunc holds back later work of the stream: Due is called, and must not block, when the work before it has ended;
+// the stream continues when finished is called.
 type HostFunc struct {
 	Due func(status cuda.Result, finished func())
 }

@@ -6,7 +6,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Access is what work may do with mapped memory (CUmemAccess_flags).
+// Access is the permitted access of work to mapped memory (CUmemAccess_flags).
 type Access uint32
 
 const (
@@ -39,7 +39,7 @@ type Mapper interface {
 	SetAccess(addr, bytes uint64, a Access) cuda.Result
 }
 
-// Memory is memory without an address.
+// Memory is physical memory without an address.
 type Memory interface {
 	// Release drops the caller's reference, once. The memory is freed when it is mapped nowhere.
 	Release()

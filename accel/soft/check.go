@@ -6,7 +6,7 @@ import (
 	"pegasus/accel"
 )
 
-// checks are checks of kernels that no device makes.
+// checks are checks of kernels that no device performs.
 type checks struct {
 	seed     atomic.Uint64 // of the order of warps; 0: the usual order
 	launches atomic.Uint64 // in a random order
@@ -14,7 +14,7 @@ type checks struct {
 
 var _ accel.Checker = (*Device)(nil)
 
-// Check begins with checks, for later allocations and launches.
+// Check enables checks, for later allocations and launches.
 func (d *Device) Check(c accel.Checks) {
 	if c.Bounds {
 		d.space.Strict()

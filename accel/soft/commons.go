@@ -36,7 +36,7 @@ func (c *Context) Attach(file *os.File, offset, bytes uint64) (uint64, cuda.Resu
 	return addr, cuda.Success
 }
 
-// Detach ends that once all work submitted before has ended, then calls done.
+// Detach removes an attachment once all work submitted earlier has ended, then calls done.
 func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()

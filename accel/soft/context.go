@@ -179,7 +179,7 @@ func (c *Context) Destroy(done func()) {
 	}
 }
 
-// dissolve frees all that the context had. Nothing of it runs any more.
+// dissolve frees all objects of the context. None of its work runs any more.
 func (c *Context) dissolve() {
 	d := c.dev
 	d.mu.Lock()
@@ -204,8 +204,8 @@ func (c *Context) dissolve() {
 	done()
 }
 
-// Alloc returns the address of zeroed device memory. If there is none left, but frees wait for
-// work that is on its way, it waits for them.
+// Alloc returns the address of zeroed device memory. If there is no memory, but frees wait for pending work, it waits
+// for them.
 func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return 0, r
@@ -253,7 +253,7 @@ func (c *Context) take(size uint64, of sort) (uint64, cuda.Result) {
 	}
 }
 
-// keep notes an allocation, or gives it back if the context is gone meanwhile.
+// keep records an allocation, or frees it if the context was destroyed meanwhile.
 func (c *Context) keep(addr, n uint64) cuda.Result {
 	c.dev.mu.Lock()
 	gone := c.destroyed != nil
@@ -294,8 +294,8 @@ func (d *Device) tryTake(size uint64, of sort) (uint64, cuda.Result) {
 	return 0, cuda.ErrorOutOfMemory
 }
 
-// awaitFree waits for one of the frees that are on their way. It returns false if there is none, or if
-// it could depend on the guest, which in turn may be waiting for us.
+// awaitFree blocks until one of the pending frees completes. It returns false if there is none, or if that could depend
+// on the guest, which in turn may be waiting for the caller.
 func (c *Context) awaitFree() bool {
 	d := c.dev
 	d.mu.Lock()
@@ -351,8 +351,7 @@ func (c *Context) drop(addr uint64, done func()) {
 	c.afterAll(p.due)
 }
 
-// dropping is memory that is to be freed. They are used again: programs allocate
-// and free all the time.
+// dropping is memory that is to be freed. The structs are reused: programs allocate and free frequently.
 type dropping struct {
 	c    *Context
 	addr uint64

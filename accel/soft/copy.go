@@ -14,7 +14,7 @@ const (
 	copyStep    = 256 << 10 // the Go scheduler and a cancellation get in between steps
 )
 
-// plane is one end of a box: its memory from the first byte on, with rows and slices so far apart.
+// plane is one end of a box: its memory from the first byte on, and the distances of rows and slices.
 type plane struct {
 	mem          []byte
 	pitch, slice uint64
@@ -65,7 +65,7 @@ const (
 	rowBytes  = 64        // are copied in the time that a row takes however short it is
 )
 
-// did counts a stretch of n bytes. It reports whether the work is over for now, and whether it is so for good.
+// did counts a stretch of n bytes. It reports whether the work is over for now, and whether it is cancelled.
 func (w *work) did(n uint64) (over, cancelled bool) {
 	if w.bytes += n + rowBytes; w.bytes < lookBytes {
 		return false, false
@@ -97,7 +97,7 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// checkCopy resolves a copy of something.
+// checkCopy resolves a non-empty copy.
 func (c *Context) checkCopy(w *accel.Copy) (b boxCopy, class accel.Class, token engine.Token, r cuda.Result) {
 	dst, dstHost, ok := c.plane(&w.Dst, w)
 	src, srcHost, ok2 := c.plane(&w.Src, w)
@@ -123,7 +123,7 @@ func copyClass(dstHost, srcHost bool) (accel.Class, engine.Token) {
 	return accel.CopyDevice, engine.Compute
 }
 
-// nothing queues work that has nothing to do, but keeps its place in the stream.
+// nothing queues empty work, which keeps its place in the stream.
 func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
@@ -139,8 +139,7 @@ func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// plane resolves one end of a copy to memory that may be touched. ok is false
-// if the box is not inside it.
+// plane resolves one end of a copy to accessible memory. ok is false if the box is not inside it.
 func (c *Context) plane(e *accel.End, w *accel.Copy) (p plane, host, ok bool) {
 	if e.Array != nil {
 		a, isOurs := e.Array.(*Array)

@@ -5,7 +5,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Event marks a place in a stream.
+// Event marks a position in a stream.
 type Event struct {
 	ctx      *Context
 	timed    bool
@@ -16,7 +16,7 @@ type Event struct {
 
 var _ accel.Event = (*Event)(nil)
 
-// completed notes that record n completed; an older record than the latest doesn't count. d.mu is held.
+// completed records that record n completed; a record before the latest is ignored. d.mu is held.
 func (e *Event) completed(n *node, at int64) {
 	if e.pending == n {
 		e.pending, e.at = nil, at
@@ -65,7 +65,7 @@ func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// ended reports work that needed no engine and had nothing to wait for.
+// ended reports work that needed no engine and had no dependencies.
 func ended(done accel.Done) {
 	if done != nil {
 		done(cuda.Success, accel.Usage{})

@@ -10,8 +10,9 @@ import (
 	"pegasus/cuda"
 )
 
-// executor does the work of one engine: one piece after the other, but a crew of kernels at the same time. Its members execute;
-// each piece of work either leads, when no member executes, and acquires the engine, or joins the kernels that hold it.
+// executor executes the work of one engine: one piece after the other, but a crew of kernels at the same time. Its
+// members execute; each piece of work either leads, when no member executes, and acquires the engine, or joins the
+// kernels that hold it.
 type executor struct {
 	dev    *Device
 	token  engine.Token
@@ -105,7 +106,7 @@ func (e *executor) head() *nodeQueue {
 	return &e.queue
 }
 
-// rouse has a member look into the queue if the next node can begin and no member is about to look. d.mu is held.
+// rouse wakes a member to check the queue if the next node can begin and no member is about to check. d.mu is held.
 func (e *executor) rouse() {
 	n := e.head().head
 	if n == nil || e.awake > 0 || e.active > 0 && !e.joinable(n) {
@@ -121,7 +122,7 @@ func (e *executor) rouse() {
 	}
 }
 
-// take gives the next node to a member if it can begin, as the leader or in the crew. d.mu is held.
+// take returns the next node for a member if it can begin, as the leader or in the crew. d.mu is held.
 func (e *executor) take(m *member) *node {
 	q := e.head()
 	n := q.head
@@ -190,14 +191,14 @@ func (e *executor) next(m *member) *node {
 	}
 }
 
-// close has all members look whether the device is closed. d.mu is held.
+// close makes all members check whether the device is closed. d.mu is held.
 func (e *executor) close() {
 	e.awake += e.idle
 	e.idle = 0
 	e.work.Broadcast()
 }
 
-// ended notes that a member has no node any more. d.mu is held.
+// ended records that a member has no node any more. d.mu is held.
 func (e *executor) ended(m *member) {
 	m.node = nil
 	e.active--
@@ -229,7 +230,7 @@ func (e *executor) inline(n *node) bool {
 	return true
 }
 
-// execute does n, which has joined the crew or leads it, unless its context has failed.
+// execute runs n, which has joined the crew or leads it, unless its context has failed.
 func (e *executor) execute(m *member, n *node) cuda.Result {
 	if !n.joined {
 		if r := n.ctx.Err(); r != cuda.Success {
@@ -248,8 +249,8 @@ func (e *executor) execute(m *member, n *node) cuda.Result {
 	return r
 }
 
-// perform does n, or a part of it. A fault of the machine (memory of another context that was
-// freed meanwhile, no memory left) is the context's error, like a kernel's.
+// perform executes n, or a part of it. A fault of the machine (memory of another context that was freed meanwhile, no
+// memory left) becomes the context's error, like a kernel's.
 func (e *executor) perform(m *member, n *node) (r cuda.Result) {
 	defer func() {
 		if p := recover(); p != nil {

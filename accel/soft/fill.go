@@ -39,7 +39,7 @@ func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// checkFill resolves a fill; of nothing, to no memory.
+// checkFill resolves a fill; an empty one resolves to no memory.
 func (c *Context) checkFill(w *accel.Fill) (b boxFill, r cuda.Result) {
 	size := uint64(w.ElementSize)
 	if size != 1 && size != 2 && size != 4 || w.Address%size != 0 {
@@ -68,10 +68,10 @@ func (c *Context) checkFill(w *accel.Fill) (b boxFill, r cuda.Result) {
 	return b, cuda.Success
 }
 
-// tileBytes is how much of its pattern a fill writes at a time.
+// tileBytes is the size of the pattern that a fill writes at a time.
 const tileBytes = 64 << 10
 
-// run fills the memory that b's now is. It returns as boxCopy.run does. tile has room for tileBytes.
+// run fills the current memory of b. It returns as boxCopy.run does. tile has room for tileBytes.
 func (b *boxFill) run(mem, tile []byte, cancel *atomic.Bool, due func() bool) (done bool) {
 	width, rows := b.width, b.rows
 	if width == b.pitch {

@@ -33,7 +33,7 @@ type graphNode struct {
 
 var _ accel.Grapher = (*Context)(nil)
 
-// NewGraph takes a graph.
+// NewGraph creates a graph.
 func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
 	g := &Graph{ctx: c, nodes: make([]graphNode, len(nodes)), class: accel.CopyDevice, last: &Event{ctx: c}}
 	followed := make([]bool, len(nodes))
@@ -68,7 +68,7 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 	return g, c.Err()
 }
 
-// Destroy releases the graph. Queued replays have all that they need.
+// Destroy releases the graph. Queued replays have all data that they need.
 func (g *Graph) Destroy() { g.destroyed, g.nodes = true, nil }
 
 // check resolves all work again: an object that it uses may have been destroyed since.
@@ -129,7 +129,7 @@ func (p *replaying) end(r cuda.Result, _ accel.Usage) {
 	}
 }
 
-// replay queues a graph: as one node if it is brief, and else as many.
+// replay queues a graph: as one node if it is brief, else as one node for each piece.
 func (c *Context) replay(s *Stream, g *Graph, spent accel.Spent, done accel.Done) cuda.Result {
 	if r := g.check(); r != cuda.Success {
 		return r

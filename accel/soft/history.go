@@ -16,7 +16,7 @@ type shape struct {
 	shared      uint32
 }
 
-// key returns the same for the same shape. Three of each launch are needed, so it takes a few multiplications.
+// key returns the same value for equal shapes. Each launch computes three, so it takes a few multiplications only.
 func (s shape) key() uint64 {
 	k := s.function.number
 	for _, w := range [...]uint64{

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// sliceNs is after how long a copy or fill gives the engine back before it goes on.
+	// sliceNs is after how long, in ns, a copy or fill releases the engine before it continues.
 	sliceNs = 2_000_000
 	// spendEvery is the interval, in ns, at which the time of a running kernel is charged.
 	spendEvery = 2_000_000
@@ -58,7 +58,7 @@ func (e *executor) lead(m *member, n *node) bool {
 	return ok
 }
 
-// form makes a member the crew that has held the engine since then.
+// form makes a member the crew that has held the engine since the given time.
 func (e *executor) form(m *member, n *node, since int64) {
 	m.began, m.has, m.stands = since, e.coresOf(n), false
 	e.crew, e.leader = append(e.crew[:0], m), m
@@ -68,7 +68,7 @@ func (e *executor) form(m *member, n *node, since int64) {
 	}
 }
 
-// coresOf returns how many cores a node has use for.
+// coresOf returns the number of cores that a node can use.
 func (e *executor) coresOf(n *node) int {
 	if n.kind != kernelNode {
 		return 1
@@ -77,8 +77,8 @@ func (e *executor) coresOf(n *node) int {
 	return int(min(uint64(e.dev.config.Cores), uint64(g[0])*uint64(g[1])*uint64(g[2])))
 }
 
-// acquire waits for n's turn and for the engine, and returns from when on that was held. It returns false when the device closes,
-// or the page of the domain is damaged; a member that resumes, also when it is to end.
+// acquire waits for n's turn and for the engine, and returns since when that has been held. It returns false when the
+// device closes, or the page of the domain is damaged; for a member that resumes, also when the member is to end.
 func (e *executor) acquire(m *member, n *node, resumes bool) (since int64, ok bool) {
 	turn, w := e.dev.config.Turn, e.dev.worker
 	if turn != nil {
@@ -95,7 +95,7 @@ func (e *executor) acquire(m *member, n *node, resumes bool) (since int64, ok bo
 		if since, ok = w.Acquire(e.token, &e.dev.closing); !ok {
 			return 0, false
 		}
-		// The turn may have ended while others of the domain had the engine.
+		// The turn may have ended while other workers of the domain had the engine.
 		if turn == nil || turn.Held(n.class) || m.stopped() {
 			return since, true
 		}
@@ -103,14 +103,14 @@ func (e *executor) acquire(m *member, n *node, resumes bool) (since int64, ok bo
 	}
 }
 
-// giveBack releases an engine that has been held since then for nothing but to find that out, and charges n for it.
+// giveBack releases an engine that was acquired in vain, and charges the time since then to n.
 func (e *executor) giveBack(n *node, since int64) {
 	end := max(e.dev.clock(), since+1)
 	n.tell(accel.Usage{Class: n.class, Start: since, End: end})
 	e.dev.worker.ReleaseAt(e.token, end)
 }
 
-// tryAcquire takes the engine for the submitter, which has just passed the gate, if nothing has to be waited for.
+// tryAcquire acquires the engine for the submitter, which has just passed the gate, if it need not wait.
 func (e *executor) tryAcquire(m *member, n *node) bool {
 	since, ok := e.dev.worker.TryAcquire(e.token)
 	if !ok {
@@ -133,7 +133,7 @@ func (e *executor) admit(n *node) {
 	e.recruit()
 }
 
-// recruit has a member look into the queue, if anything has waited there for kernels to be able to join, and spreads cores.
+// recruit wakes a member to check the queue, if a kernel has waited there to join, and spreads cores.
 func (e *executor) recruit() {
 	if e.waited.Load() || e.open.Load() == shared {
 		e.dev.mu.Lock()
@@ -144,7 +144,8 @@ func (e *executor) recruit() {
 	}
 }
 
-// spread gives cores that no kernel has, and none that waits can get, to the kernels that joined with too few. d.mu is held.
+// spread assigns cores that no kernel has, and that no waiting one can get, to the kernels that joined with too few.
+// d.mu is held.
 func (e *executor) spread() {
 	if e.awake > 0 || e.open.Load() != shared {
 		return
@@ -162,7 +163,7 @@ func (e *executor) spread() {
 	}
 }
 
-// free returns how many cores no kernel of the crew has, 0 while no kernel may join. mu is held.
+// free returns the number of cores that no kernel of the crew has, 0 while no kernel may join. mu is held.
 func (e *executor) free() int {
 	if e.open.Load() != shared || e.due.Load() {
 		return 0
@@ -268,7 +269,8 @@ func (e *executor) pay(now int64, part bool) {
 	e.since = now
 }
 
-// release charges the use of the engine, up to end if that is known (else 0), and gives the engine back. It returns when.
+// release charges the use of the engine, up to end if that is known (else 0), and releases the engine. It returns the
+// time.
 func (e *executor) release(end int64, part bool) int64 {
 	e.exit(e.crew[0].node)
 	if end <= e.since { // or another member has paid up to later
@@ -316,8 +318,8 @@ func (m *member) yield() bool {
 	return false
 }
 
-// resume blocks a member, of whose kernel no core runs now, until all kernels of the crew have stopped and it is their turn again,
-// or until the kernel is to end.
+// resume blocks a member, none of whose kernel's cores runs now, until all kernels of the crew have stopped and it is
+// their turn again, or until the kernel is to end.
 func (m *member) resume() {
 	from := m.e.dev.clock()
 	m.stand()
@@ -325,7 +327,7 @@ func (m *member) resume() {
 	m.e.recruit()
 }
 
-// stand is resume. One of the members that stand gives the engine back and acquires it again.
+// stand is resume. One of the waiting members releases the engine and acquires it again.
 func (m *member) stand() {
 	e := m.e
 	e.mu.Lock()
@@ -359,8 +361,9 @@ func (e *executor) allStand() bool {
 	return true
 }
 
-// handOn gives the engine to others, if the crew still has it, until it is the crew's turn again. It returns false if m is to end,
-// which it also is if the engine, or room for the memory of kernels, is not to be had any more. mu is held, but not meanwhile.
+// handOn releases the engine, if the crew still has it, until it is the crew's turn again. It returns false if m is to
+// end, also because the engine, or room for the memory of kernels, is not available any more. mu is held, but not
+// meanwhile.
 func (e *executor) handOn(m *member) bool {
 	n, d := m.node, e.dev
 	if e.held {
@@ -398,7 +401,7 @@ func (e *executor) unlocked(f func()) {
 	f()
 }
 
-// moveIn brings the memory of kernels back to the device, if there is memory that leaves it.
+// moveIn restores evicted memory of kernels to the device.
 func (e *executor) moveIn(m *member) error {
 	d := e.dev
 	if d.residence == nil {
@@ -414,7 +417,7 @@ func (e *executor) moveIn(m *member) error {
 	return err
 }
 
-// move does a part of a copy or fill, for as long as sliceNs. The parts may take as long as a kernel may.
+// move executes a part of a copy or fill, for sliceNs. The parts may take as long as a kernel may.
 func (e *executor) move(m *member, n *node, since int64) {
 	d := e.dev
 	e.sliceEnd = since + sliceNs

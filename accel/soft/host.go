@@ -39,13 +39,13 @@ func (d *Device) callHost(n *node, r cuda.Result) bool {
 	return false
 }
 
-// hostCall is a host function that is due and has not finished.
+// hostCall is a host function that was reported to the guest and has not finished.
 type hostCall struct {
 	n    *node
 	over atomic.Bool
 }
 
-// returned ends a host function's node, the first time.
+// returned ends a host function's node, in the first call only.
 func (c *Context) returned(call *hostCall, r cuda.Result) {
 	if call.over.Swap(true) {
 		return

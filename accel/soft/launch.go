@@ -30,18 +30,18 @@ const (
 
 // code is a kernel that can be run.
 type code interface {
-	// prepare compiles it, unless that was done.
+	// prepare compiles the kernel, unless that was done.
 	prepare() error
-	// prepared reports whether that was done.
+	// prepared reports whether the kernel is compiled.
 	prepared() bool
-	// mostThreads returns how many a block may have, once it is compiled.
+	// mostThreads returns the maximum number of threads of a block, once the kernel is compiled.
 	mostThreads() int
 	run(*run) *fault
 	// independent reports whether a launch waits for no other work.
 	independent() bool
 }
 
-// run is one execution of a kernel. It must end soon after Cancel is set.
+// run is one execution of a kernel. It ends soon after Cancel is set.
 type run struct{ lane.Launch }
 
 // fault is the reason why a kernel ended early.
@@ -163,7 +163,7 @@ func (d *Device) newKernel(c *Context, f *function, w *accel.Launch) *node {
 	return n
 }
 
-// becomeKernel makes a node of a context a launch's.
+// becomeKernel makes a node that of a launch.
 func (n *node) becomeKernel(f *function, w *accel.Launch) {
 	n.kind = kernelNode
 	l := &n.launch
@@ -174,8 +174,8 @@ func (n *node) becomeKernel(f *function, w *accel.Launch) {
 	l.key = l.shape().key()
 }
 
-// briefNs is up to when the submitter runs a kernel itself if the engine is
-// idle: to wake the executor, and other cores for a part of the blocks, takes longer.
+// briefNs is the predicted time, in ns, up to which the submitter runs a kernel itself if the engine is idle: waking
+// the executor, and other cores for a part of the blocks, takes longer.
 const briefNs = 25_000
 
 // brief reports whether a launch is expected to take less than briefNs, and ends without other work.
@@ -209,7 +209,7 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 	return cuda.Success
 }
 
-// kernel runs a node's kernel, which has had its cores since then.
+// kernel runs a node's kernel, which has had its cores since the given time.
 func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	d, l := e.dev, &n.launch
 	d.watchdog.begin(&m.watched, since)
@@ -260,7 +260,8 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	return n.ctx.Err()
 }
 
-// tellFault reports a kernel's fault to the configuration's OnFault: where it is first, since the text may be cut.
+// tellFault reports a kernel's fault to the configuration's OnFault: the position comes first, since the text may be
+// truncated.
 func (d *Device) tellFault(kernel string, f *fault) {
 	if d.config.OnFault == nil {
 		return

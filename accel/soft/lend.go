@@ -42,8 +42,8 @@ func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) 
 // stillLook is the polling interval of still. It has no notification, since it is rarely called.
 const stillLook = 100 * time.Microsecond
 
-// still waits until nothing uses memory: all that was submitted has ended, and nothing is being freed. The caller submits nothing
-// meanwhile. It returns false if that may depend on the guest.
+// still blocks until no work uses memory: all submitted work has ended, and no memory is being freed. The caller
+// submits nothing meanwhile. It returns false if that may depend on the guest.
 func (d *Device) still() bool {
 	for {
 		d.mu.Lock()

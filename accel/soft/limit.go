@@ -18,18 +18,18 @@ var defaultLimits = limits{
 	0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 }
 
-// greatest are the values that a limit is cut to.
+// greatest are the values that limits are clamped to.
 var greatest = limits{512 << 10, 1 << 30, 1 << 30, 24, 1 << 20, 128, 0}
 
-// The limits that make a difference. All are accepted and reported.
+// The limits that have an effect. All are accepted and reported.
 const (
 	limitStack = 0
 	limitPrint = 1
 	limitHeap  = 2
 )
 
-// SetLimit sets a CUlimit and returns the value in force. The sizes of the heap
-// and of the printed text are fixed once a kernel was launched that uses them.
+// SetLimit sets a CUlimit and returns the value in force. The sizes of the heap and of the printf buffer are fixed once
+// a kernel that uses them was launched.
 func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	if limit >= uint32(len(c.limits)) {
 		return 0, cuda.ErrorUnsupportedLimit
@@ -41,7 +41,7 @@ func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	return c.limits[limit], cuda.Success
 }
 
-// makeHeap allocates the memory that kernels allocate from, unless that was done.
+// makeHeap allocates the heap of the kernels, unless that was done.
 func (c *Context) makeHeap() cuda.Result {
 	if c.heap.Load() != nil {
 		return cuda.Success

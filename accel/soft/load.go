@@ -88,7 +88,7 @@ func looksLikeText(image []byte) bool {
 	return len(image) > 0
 }
 
-// compile makes the objects' kernels ready to run and places their variables, if that is the purpose.
+// compile prepares the objects' kernels and places their variables, if that is the purpose.
 func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r cuda.Result) {
 	if p == linked.ToCompile {
 		return failure(ptx.Check(objects, m.ctx.dev.config.RefusePTX), cuda.ErrorInvalidPTX)
@@ -138,7 +138,7 @@ func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r 
 	return log, cuda.Success
 }
 
-// tryKernel compiles a kernel and completes its layout. It returns why the kernel can't be launched, or nil.
+// tryKernel compiles a kernel and completes its layout. It returns the reason why the kernel can't be launched, or nil.
 func (m *Module) tryKernel(k *lane.Kernel, l *cuda.FunctionLayout) *ptx.Error {
 	err := k.Compile()
 	if err == nil {
@@ -174,7 +174,7 @@ func failure(err error, otherwise cuda.Result) (log string, r cuda.Result) {
 	return err.Error(), otherwise
 }
 
-// noMemory is why a variable could not be placed.
+// noMemory is the error of a variable that could not be placed.
 type noMemory cuda.Result
 
 func (n noMemory) Error() string { return cuda.Result(n).Name() }
@@ -192,7 +192,7 @@ func (m *Module) place(size, align uint64) (uint64, []byte, error) {
 	return addr, m.ctx.dev.space.Raw(addr, size), nil
 }
 
-// loosen lets the variables leave the device from now on: they have their values.
+// loosen allows the variables to be evicted: their initial values are in place.
 func (m *Module) loosen() {
 	if r := m.ctx.dev.residence; r != nil {
 		for _, addr := range m.memory {

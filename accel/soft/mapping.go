@@ -18,7 +18,7 @@ var (
 	_ accel.Importer = (*Device)(nil)
 )
 
-// mappedMemory is memory without an address. It stays on the device: it has none by which its home could be found.
+// mappedMemory is memory without an address. It is never evicted: residence tracks memory by address.
 type mappedMemory struct {
 	d    *Device
 	p    *memory.Physical
@@ -79,7 +79,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	return &mappedMemory{d: d, p: p}, cuda.Success
 }
 
-// AwaitFree waits for one of the frees that are on their way in any context.
+// AwaitFree blocks until one of the pending frees of any context completes.
 func (d *Device) AwaitFree() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +90,7 @@ func (d *Device) AwaitFree() bool {
 	return d.freeing() < before
 }
 
-// freeing returns how many frees wait for work. d.mu is held.
+// freeing returns the number of frees that wait for work. d.mu is held.
 func (d *Device) freeing() (n int) {
 	for c := range d.contexts {
 		n += c.freeing
@@ -104,7 +104,7 @@ func (d *Device) unquota(n uint64) {
 	}
 }
 
-// ImportMemory makes a part of a file such memory.
+// ImportMemory wraps a part of a file as such memory.
 func (d *Device) ImportMemory(file *os.File, offset, n uint64, gone func()) (accel.Memory, cuda.Result) {
 	p, err := d.space.Import(int(file.Fd()), offset, n, gone)
 	if err != nil {
@@ -114,21 +114,21 @@ func (d *Device) ImportMemory(file *os.File, offset, n uint64, gone func()) (acc
 	return &mappedMemory{d: d, p: p}, cuda.Success
 }
 
-// Release gives the memory up. It goes when it is mapped nowhere.
+// Release drops the owner's reference. The memory is freed when it is mapped nowhere.
 func (m *mappedMemory) Release() { m.once.Do(func() { m.d.space.Release(m.p) }) }
 
-// ReserveRange keeps addresses free.
+// ReserveRange reserves an address range.
 func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
 	at, err := d.space.Reserve(n, alignment, wish)
 	return at, d.rangeResult("reserve addresses", err)
 }
 
-// FreeRange ends that.
+// FreeRange releases a reserved range.
 func (d *Device) FreeRange(at uint64) cuda.Result {
 	return d.rangeResult("free addresses", d.space.Unreserve(at))
 }
 
-// Map puts a part of such memory at an address.
+// Map maps a part of such memory at an address.
 func (d *Device) Map(at, n, offset uint64, m accel.Memory) cuda.Result {
 	mem, ok := m.(*mappedMemory)
 	if !ok || mem.d != d {
@@ -137,7 +137,7 @@ func (d *Device) Map(at, n, offset uint64, m accel.Memory) cuda.Result {
 	return d.rangeResult("map device memory", d.space.Map(at, n, offset, mem.p))
 }
 
-// Unmap ends whole mappings.
+// Unmap removes whole mappings.
 func (d *Device) Unmap(at, n uint64) cuda.Result {
 	return d.rangeResult("unmap device memory", d.space.Unmap(at, n))
 }

@@ -2,5 +2,5 @@
 
 package soft
 
-// move copies src to dst, which are of one length.
+// move copies src to dst, which have the same length.
 func move(dst, src []byte) { copy(dst, src) }

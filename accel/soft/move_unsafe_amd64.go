@@ -11,7 +11,7 @@ import (
 //go:noescape
 func movsb(dst, src *byte, n uint64)
 
-// movsbLeast is from where on movsb is at least as fast as copy.
+// movsbLeast is the size from which movsb is at least as fast as copy.
 const movsbLeast = 4 << 10
 
 // move copies src to dst, which have the same length. From 1 MiB on the runtime's copy uses non-temporal stores, which
@@ -32,7 +32,7 @@ func move(dst, src []byte) {
 	}
 }
 
-// aliasPiece is how much copy moves in a loop of vectors, within the caches.
+// aliasPiece is the size that copy moves in a loop of vectors, within the caches.
 const aliasPiece = 2 << 10
 
 // aliases reports whether dst is less than 32 bytes ahead of src within a page: AMD's

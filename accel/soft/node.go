@@ -22,9 +22,8 @@ const (
 	actionNode // calls then
 )
 
-// node is one piece of work, from its submission until it has ended. Its
-// followers wait for it; when waits is zero it goes to its engine's queue, or
-// ends at once if it needs no engine. Ended nodes are used again.
+// node is one piece of work, from its submission until it has ended. Its followers wait for it; when waits is zero it
+// goes to its engine's queue, or ends at once if it needs no engine. Ended nodes are reused.
 type node struct {
 	kind   kind
 	class  accel.Class
@@ -80,7 +79,7 @@ const (
 	keptParams    = 1024
 )
 
-// recycle takes back a node that has ended. d.mu is held.
+// recycle keeps a node that has ended for reuse. d.mu is held.
 func (d *Device) recycle(n *node) {
 	followers, params := n.followers[:0], n.launch.params[:0]
 	if cap(followers) > keptFollowers {
@@ -94,7 +93,7 @@ func (d *Device) recycle(n *node) {
 	d.spare = n
 }
 
-// add notes that an engine was held for a part of the node.
+// add records that an engine was held for a part of the node.
 func (n *node) add(u accel.Usage) {
 	if n.begun == 0 {
 		n.begun = u.Start
@@ -162,7 +161,7 @@ func (d *Device) submit(n *node) {
 	}
 }
 
-// ready sends a node that waits for nothing on its way: to its engine, or to ready. d.mu is held.
+// ready dispatches a node that waits for nothing: to its engine, or to ready. d.mu is held.
 func (d *Device) ready(n *node, ready *nodeQueue) {
 	if n.kind <= batchNode {
 		d.executors[n.engine].enqueue(n)
@@ -171,7 +170,7 @@ func (d *Device) ready(n *node, ready *nodeQueue) {
 	ready.push(n)
 }
 
-// settle ends n, which needs no engine, and everything that this makes ready and needs none.
+// settle ends n, which needs no engine, and all nodes that thereby become ready and need none.
 func (d *Device) settle(n *node, ready *nodeQueue) {
 	for n != nil {
 		r := n.ctx.Err()
@@ -184,7 +183,7 @@ func (d *Device) settle(n *node, ready *nodeQueue) {
 	}
 }
 
-// finish ends a node that a member of an executor (or, with nil, a host function) has done.
+// finish ends a node that a member of an executor (or, with nil, a host function) has executed.
 func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, m *member) {
 	var ready nodeQueue
 	d.end(n, r, u, m, &ready)

@@ -106,7 +106,7 @@ func (k *kernelProfile) gather() *lane.Profile {
 	return &k.lines
 }
 
-// launched adds a launch that took so long.
+// launched adds a launch of the given time.
 func (p *profile) launched(k *kernelProfile, ns int64) {
 	if k == nil {
 		return
@@ -173,7 +173,7 @@ func percent(part, of time.Duration) float64 {
 	return 100 * float64(part) / float64(of)
 }
 
-// brief returns a time with three digits or so.
+// brief rounds a time to three digits or so.
 func brief(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

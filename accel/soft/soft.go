@@ -36,10 +36,10 @@ type Config struct {
 	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
 	Swap   uint64 // how much more may be allocated; of a private accelerator only
 
-	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
-	// LimitKernels changes it.
+	// KernelTimeout is the time, in ns, after which a kernel is ended; 0: never. LimitKernels changes it.
 	KernelTimeout int64
-	// OnTimeout is called when a kernel was ended that ran for too long, or when it doesn't end. It must not block.
+	// OnTimeout is called when a kernel was ended that ran for too long, or when such a kernel doesn't end. It must not
+	// block.
 	OnTimeout func()
 	// OnFault is called with a description of a kernel's fault, before any call returns its error. It must not block.
 	OnFault func(r cuda.Result, text string)
@@ -57,8 +57,8 @@ type Config struct {
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 
-	// Arena is host memory that kernels may address at ArenaBase, where it must
-	// lie in this process too; 0 if the guest could not map it at the same address.
+	// Arena is host memory that kernels may address at ArenaBase, where it must lie in this process too; 0 if the guest
+	// could not map it at the same address.
 	Arena     []byte
 	ArenaBase uint64
 
@@ -152,7 +152,7 @@ func Open(c Config) (*Device, error) {
 	return d, nil
 }
 
-// attach joins the pages and reserves the addresses.
+// attach maps the pages and reserves the addresses.
 func (d *Device) attach() (err error) {
 	c := &d.config
 	if err := d.makePages(); err != nil {
@@ -178,7 +178,7 @@ func (d *Device) attach() (err error) {
 	return nil
 }
 
-// makePages makes the pages that are not shared.
+// makePages creates the pages that are not shared.
 func (d *Device) makePages() (err error) {
 	c := &d.config
 	if d.shared == nil {
@@ -214,7 +214,7 @@ func (d *Device) detach() error {
 	return errors.Join(errs...)
 }
 
-// Close cancels all work, waits until nothing runs any more, and frees everything. No other call may be in progress.
+// Close cancels all work, waits until no work runs any more, and frees everything. No other call may be in progress.
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shut() error {
@@ -267,13 +267,13 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// MemoryUsed returns the device memory in use by all workers of the accelerator.
+// MemoryUsed returns the bytes of device memory in use by all workers of the accelerator.
 func (d *Device) MemoryUsed() uint64 { return d.shared.Used() }
 
-// MemoryFree returns how much this process may still allocate, if its domain's quota allows it.
+// MemoryFree returns the bytes that this process may still allocate, if its domain's quota allows it.
 func (d *Device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 
-// Queued returns how many pieces of work have not ended, and how many waits for them there are.
+// Queued returns the number of pieces of work that have not ended, plus the waits for them.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
 // TrySpin reports whether the caller got one of the host's seats for spinning threads; if so, it must call EndSpin.

@@ -5,8 +5,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Stream is a queue of work in order. Only its last unfinished node is known;
-// the order of the earlier ones lies in their dependencies.
+// Stream is a queue of work in order. It refers to its last unfinished node only; dependencies order the earlier ones.
 type Stream struct {
 	ctx       *Context
 	blocking  bool // keeps order with the legacy default stream

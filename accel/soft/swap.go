@@ -20,8 +20,7 @@ func (d *Device) SetShare(s Share) {
 	d.worker.SetShare(engine.DomainNumber(s.Domain), s.Guarantee, s.Priority)
 }
 
-// startSwapping lets allocations leave the device, if the accelerator may have
-// more of them than it holds.
+// startSwapping enables eviction, if the accelerator may have more allocations than fit.
 func (d *Device) startSwapping() error {
 	if d.shared.Swap() == 0 {
 		return nil
@@ -44,7 +43,7 @@ func (d *Device) stopSwapping() {
 	}
 }
 
-// enter makes sure that the memory that n uses is where n will look for it, until the crew that n leads is gone, or pauses.
+// enter makes the memory that n uses resident, until the crew that n leads is gone, or pauses.
 func (e *executor) enter(m *member, n *node) cuda.Result {
 	r := e.dev.residence
 	switch {
@@ -66,7 +65,7 @@ func (e *executor) enter(m *member, n *node) cuda.Result {
 	return cuda.Success
 }
 
-// exit ends that. mu is held.
+// exit ends the effect of enter. mu is held.
 func (e *executor) exit(n *node) {
 	if e.entered {
 		e.entered = false
@@ -74,14 +73,14 @@ func (e *executor) exit(n *node) {
 	}
 }
 
-// mayEnter is enter for work that is done by its submitter, if nothing has to be waited for. mu is held.
+// mayEnter is enter for work that its submitter executes, if it need not wait. mu is held.
 func (e *executor) mayEnter(n *node) bool {
 	r := e.dev.residence
 	e.entered = r != nil && r.TryBegin(n.runsKernels())
 	return r == nil || e.entered
 }
 
-// home returns where memory of an allocation is now. The caller has entered.
+// home returns the current memory of an allocation. The caller has entered.
 func (d *Device) home(mem []byte) []byte {
 	if d.residence == nil {
 		return mem
@@ -93,7 +92,7 @@ func (d *Device) home(mem []byte) []byte {
 	return d.space.Evicted(addr, uint64(len(mem)))
 }
 
-// Evicted returns how much of the process's memory is not on the device, in bytes.
+// Evicted returns the bytes of the process's memory that are not on the device.
 func (d *Device) Evicted() uint64 {
 	if d.residence == nil {
 		return 0

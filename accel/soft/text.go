@@ -27,7 +27,7 @@ const (
 	recordLength = 1<<24 - 1
 )
 
-// textFile is the end of a text that kernels write to.
+// textFile is the writing end of a text, for kernels.
 type textFile struct {
 	t  *text
 	of accel.File
@@ -68,7 +68,7 @@ func (c *Context) makeText() {
 	}
 }
 
-// close drops the text: its memory is about to go.
+// close drops the text: its memory is about to be freed.
 func (t *text) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +98,8 @@ func (f *textFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ReadText takes the oldest text: as many records as fit and belong to one file. Of one that is begun, the rest may have to make
-// room before it is read; so that is only done with one for which there is too little space anyway.
+// ReadText removes the oldest text: as many records as fit and belong to one file. The rest of a partly read record may
+// be overwritten before it is read; so a record is split only if it is larger than the buffer.
 func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	t := &c.text
 	t.mu.Lock()
@@ -145,7 +145,7 @@ func (t *text) header(at uint64, length int, of accel.File) {
 // skip drops n bytes from the ring's beginning.
 func (t *text) skip(n uint64) { t.first, t.used = t.first+n, t.used-n }
 
-// put and get copy to and from the ring, round its end.
+// put and get copy to and from the ring, wrapping at its end.
 func (t *text) put(at uint64, b []byte) {
 	at %= uint64(len(t.mem))
 	copy(t.mem, b[copy(t.mem[at:], b):])

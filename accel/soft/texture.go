@@ -20,7 +20,7 @@ type Texture struct {
 	size   uint64 // bytes of an element
 }
 
-// NewTexture makes handle a texture. Whether its memory still is there is looked at when a kernel starts to use it.
+// NewTexture binds handle to a texture. Whether its memory still exists is checked when a kernel starts to use it.
 func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, r
@@ -48,7 +48,7 @@ func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture,
 	return t, cuda.Success
 }
 
-// check refuses descriptions that make no sense, so that sizes can be multiplied later.
+// check refuses invalid descriptions, so that sizes can be multiplied later without overflow.
 func (t *Texture) check() cuda.Result {
 	d := &t.desc
 	if d.Surface && t.array == nil {
@@ -123,7 +123,7 @@ func (t *Texture) lane() *lane.Texture {
 	return l
 }
 
-// texture finds a texture by its handle, for a kernel. It is nil if there is none.
+// texture returns the texture of a handle, for a kernel. It is nil if there is none.
 func (c *Context) texture(handle uint64) *lane.Texture {
 	c.textureMu.RLock()
 	t := c.textures[handle]
@@ -134,7 +134,7 @@ func (c *Context) texture(handle uint64) *lane.Texture {
 	return t.lane()
 }
 
-// Bind makes a reference of the module stand for a texture or surface, or for nothing.
+// Bind binds a reference of the module to a texture or surface, or to none.
 func (m *Module) Bind(reference uint64, to accel.Texture) cuda.Result {
 	if r := m.ctx.Err(); r != cuda.Success {
 		return r
@@ -154,7 +154,7 @@ func (m *Module) Bind(reference uint64, to accel.Texture) cuda.Result {
 	return cuda.Success
 }
 
-// textures finds textures for a launch: those that its module's references stood for, and the context's.
+// textures returns a lookup for a launch: of the textures bound to its module's references, and of the context's.
 func (l *launch) textures(c *Context) func(handle uint64) *lane.Texture {
 	if len(l.bound) == 0 {
 		return c.textureOf

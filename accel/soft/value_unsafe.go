@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// loadWord reads a word of 4 or 8 bytes at once. Device memory is aligned as addresses are.
+// loadWord reads a word of 4 or 8 bytes in one load. Device memory is aligned as addresses are.
 func loadWord(mem []byte) uint64 {
 	p := unsafe.Pointer(unsafe.SliceData(mem))
 	if len(mem) == 4 {

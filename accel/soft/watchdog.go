@@ -68,8 +68,9 @@ func (w *watchdog) arm() {
 	}
 }
 
-// sleep sets the timer, while as much has been measured of a kernel as of no other: to a part of the limit while nothing is, then
-// to when the kernel will have had its time at the earliest. It returns true if the kernel has had its time.
+// sleep sets the timer by the processor time measured so far of the kernel with the most: to a part of the limit while
+// none is measured, then to the earliest time at which the kernel can exceed the limit. It returns true if the kernel
+// has exceeded it.
 func (w *watchdog) sleep(computed int64) (late bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +97,7 @@ func (w *watchdog) look() {
 	}
 }
 
-// measure begins to measure kernels that have been there for a while. It returns the most that one has computed, and whether
+// measure starts measuring kernels that have run for a while. It returns the most that one has computed, and whether
 // there is any.
 func (w *watchdog) measure() (most int64, any bool) {
 	d := w.dev

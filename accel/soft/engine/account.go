@@ -5,7 +5,7 @@ import "sync"
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
 
-// account is the daemon's own record of a page's times, since any worker of the domain can write over the page.
+// account is the daemon's own record of a page's times, since any worker of the domain can overwrite the page.
 type account struct {
 	mu     sync.Mutex
 	opened int64 // when the page was made
@@ -16,7 +16,7 @@ type account struct {
 	forged bool  // the page had an impossible value
 }
 
-// open takes up the charges of the daemon before.
+// open takes over the charges of the previous daemon.
 func (a *account) open(l *enginesLayout) {
 	now := Now()
 	a.opened = min(max(l.opened, 0), now)
@@ -31,8 +31,8 @@ func (a *account) open(l *enginesLayout) {
 // Opened returns the time at which the page was made, which distinguishes it from other pages.
 func (e *Engines) Opened() int64 { return e.account.opened }
 
-// Total returns for how long the domain has held each token since the page was made. A token that is held now counts when it is
-// charged, or released.
+// Total returns for how long the domain has held each token since the page was made. A token that is held now is
+// counted when it is charged, or released.
 func (e *Engines) Total() Times {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,8 +50,9 @@ func (a *account) believe(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
 }
 
-// Charge returns the time that no call has returned before, neither in this process nor in an earlier daemon. A token that
-// is held counts up to now: a kernel may go on for long. No engine was held for longer than burst, in ns, without being charged.
+// Charge returns the time that no earlier call has returned, in this process or in an earlier daemon. A token that is
+// held counts up to now: a kernel may run for long. No engine was held for longer than burst, in ns, without being
+// charged.
 func (e *Engines) Charge(burst int64) (t Times) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,14 +82,14 @@ func (e *Engines) unforge() (was bool) {
 	return was
 }
 
-// Charged returns the time that Charge has returned so far, to daemons before this one, too.
+// Charged returns the time that Charge has returned so far, in earlier daemons, too.
 func (e *Engines) Charged() Times {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.past
 }
 
-// heldUpTo returns for how long a token was held up to now, by its present holder, too.
+// heldUpTo returns for how long a token was held up to now, including by its present holder.
 func (e *Engines) heldUpTo(k Token, now int64) int64 {
 	t := &e.l.tokens[k]
 	sum, tickets := t.held.load()

@@ -56,10 +56,11 @@ const (
 	// lendAfter is for how long, in ns, a domain without the turn waits before it gets an engine that is idle during
 	// the turn of another domain: for work that must not wait, such as moving memory that the other domain needs.
 	lendAfter = 5e6
-	// More than rushLooks rings in rushTime (ns) come from a hostile worker: the arbiter then pauses, lest it keep a processor busy.
+	// More than rushLooks rings in rushTime (ns) come from a hostile worker: the arbiter then pauses, so as not to
+	// occupy a processor.
 	rushLooks = 200
 	rushTime  = 10e6
-	// tolerance is how much less than was seen may be charged.
+	// tolerance is the difference, in ns, by which the charge may be less than the observed time.
 	tolerance = 1e6
 )
 
@@ -93,7 +94,7 @@ func (a *Arbiter) Add(e *Engines, name string) *Party {
 	return d
 }
 
-// Remove takes a domain out that has no worker any more.
+// Remove removes a domain that has no workers left.
 func (a *Arbiter) Remove(d *Party) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

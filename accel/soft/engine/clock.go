@@ -18,5 +18,5 @@ func readBase() (time.Time, int64) {
 	return t, ts.Nano()
 }
 
-// Now is CLOCK_MONOTONIC in nanoseconds, the same in every process of the host within about a microsecond.
+// Now returns CLOCK_MONOTONIC in nanoseconds, the same in every process of the host within about a microsecond.
 func Now() int64 { return baseNs + int64(time.Since(base)) }

@@ -45,7 +45,7 @@ type kind struct {
 	_       [4]byte
 }
 
-// enginesLayout is a domain's page. Words that different processes write are on lines of their own.
+// enginesLayout is a domain's page. Words that different processes write are in separate cache lines.
 type enginesLayout struct {
 	kind
 	_        [48]byte
@@ -106,7 +106,7 @@ func newEngines(fd int, err error) (*Engines, error) {
 	return e, nil
 }
 
-// OpenEngines maps the page that fd refers to and takes the descriptor over.
+// OpenEngines maps the page that fd refers to and takes ownership of the descriptor.
 func OpenEngines(fd int) (*Engines, error) {
 	if err := checkFile(fd, enginesSize); err != nil {
 		unix.Close(fd)
@@ -141,10 +141,10 @@ func (e *Engines) LockIn(m *Memory) error {
 	return nil
 }
 
-// FD returns the page's descriptor, to be passed to workers. It stays the page's.
+// FD returns the page's descriptor, to be passed to workers. The page keeps ownership.
 func (e *Engines) FD() int { return e.fd }
 
-// File makes a file of the page's descriptor, which is the caller's from then on.
+// File returns a file with a copy of the page's descriptor, which the caller owns.
 func (e *Engines) File() *os.File {
 	f := os.NewFile(uintptr(e.fd), "engines")
 	e.fd = -1

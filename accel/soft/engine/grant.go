@@ -61,8 +61,8 @@ func (g *grant) expired(now int64) bool { return now-g.wantedAt.Load() >= quantu
 // free reports whether the holder of a ticket could enter at once.
 func (g *grant) free() bool { w := g.load(); return w.mode() == present && w&wanted == 0 }
 
-// enter waits, as the holder of the ticket that is served, until the engine is the domain's. It returns false when stop was
-// set; the ticket has ended then.
+// enter blocks, as the holder of the ticket that is served, until the domain has the engine. It returns false when stop
+// was set; the ticket has ended then.
 func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 	g := &w.engines.l.grants[k]
 	for {
@@ -84,7 +84,7 @@ func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 	}
 }
 
-// await waits for a grant. While no daemon grants, domains take engines as they like, as gates are open then.
+// await waits for a grant. While no daemon grants, domains take engines by themselves, as gates are open then.
 func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 	g := &w.engines.l.grants[k]
 	for g.load().mode() != present {
@@ -159,8 +159,8 @@ func (e *Engines) giveBack(k Token, ticket uint64, now int64) bool {
 	return g.change(w, absent)
 }
 
-// entered returns from when on the time of a ticket that is served is its own: not before the engine was granted, and not yet
-// if it is not.
+// entered returns the time from which a served ticket is charged: not before the engine was granted, and not yet if it
+// is not.
 func (e *Engines) entered(k Token, now int64) int64 {
 	g := &e.l.grants[k]
 	if g.load().mode() == absent {

@@ -17,7 +17,7 @@ type Ledger struct {
 
 var _ residence.Ledger = (*Ledger)(nil)
 
-// NewLedger makes the ledger of a worker, which takes a second place in the page of its domain.
+// NewLedger returns the ledger of a worker, which takes a second place in the page of its domain.
 func NewLedger(w *Worker) (*Ledger, error) {
 	mover, err := queueIn(w.engines, w.memory, w.clock) // moving is its domain's, too
 	if err != nil {
@@ -26,7 +26,7 @@ func NewLedger(w *Worker) (*Ledger, error) {
 	return &Ledger{Worker: w, mover: mover}, nil
 }
 
-// Close gives the second place back. No method may be in progress.
+// Close releases the second place. No method may be in progress.
 func (l *Ledger) Close() { l.mover.engines.leave(l.mover.place) }
 
 // areaPart is the divisor that gives the part of the device reserved for evicted memory.
@@ -48,7 +48,7 @@ func (m *Memory) resident() uint64 {
 	return m.sum(func(s *reserver) *counted { return &s.resident }) + m.Commons()
 }
 
-// Settle takes n bytes of the device if there are so many.
+// Settle reserves n bytes of the device, if as many are free.
 func (l *Ledger) Settle(n uint64) bool {
 	for range 2 {
 		l.reserver().resident.Add(n) // first counted, then checked: dying in between loses nothing
@@ -61,13 +61,13 @@ func (l *Ledger) Settle(n uint64) bool {
 	return false
 }
 
-// Force takes n bytes of the device in any case.
+// Force reserves n bytes of the device in any case.
 func (l *Ledger) Force(n uint64) { l.reserver().resident.Add(n) }
 
-// Unsettle gives n bytes of the device back.
+// Unsettle releases n bytes of the device.
 func (l *Ledger) Unsettle(n uint64) { l.reserver().resident.Add(-n) }
 
-// Stash makes n settled bytes some of the area, if there is room in it.
+// Stash moves n settled bytes to the area for evicted memory, if there is room in it.
 func (l *Ledger) Stash(n uint64) bool {
 	l.reserver().stashed.Add(n)
 	if l.memory.sum(func(s *reserver) *counted { return &s.stashed }) > l.memory.Area() {
@@ -78,7 +78,7 @@ func (l *Ledger) Stash(n uint64) bool {
 	return true
 }
 
-// Unstash gives n bytes of the area back.
+// Unstash releases n bytes of the area.
 func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 
 // Free returns the bytes of the device that allocations may still use. It is less than 0 if domains' own memory was
@@ -117,7 +117,7 @@ func (m *Memory) owners(to []residence.Owner, which func(int) bool) []residence.
 	return to
 }
 
-// Touch notes that the worker has used its memory.
+// Touch records that the worker has used its memory.
 func (l *Ledger) Touch() { l.reserver().used.Store(l.clock()) }
 
 const pressing = 1 << 47
@@ -150,7 +150,7 @@ func (l *Ledger) Withdraw(i int) { l.memory.l.workers[i].asked.Store(0) }
 // missed bounds the delay of an answer that came between the caller's check and its sleep.
 const missed = time.Millisecond
 
-// AwaitAnswer waits until a worker has answered, at most for d.
+// AwaitAnswer blocks until a worker has answered, at most for d.
 func (l *Ledger) AwaitAnswer(d time.Duration) {
 	w := &l.memory.l.answered
 	w.Store(1)
@@ -172,7 +172,7 @@ func (l *Ledger) Answer() {
 	wakeParked(&l.memory.l.answered)
 }
 
-// AwaitAsk waits until this worker is asked for something, or woken, at most for d.
+// AwaitAsk blocks until there is a request to this worker, or Wake is called, at most for d.
 func (l *Ledger) AwaitAsk(d time.Duration) {
 	s := l.reserver()
 	s.parked.Store(1)
@@ -199,10 +199,10 @@ func (l *Ledger) Turn(stop *atomic.Bool) (over func()) {
 	return func() { l.Release(Compute) }
 }
 
-// Hurry has a Turn that waits look whether it is to stop.
+// Hurry makes a waiting Turn check stop.
 func (l *Ledger) Hurry() { l.Nudge(Compute) }
 
-// Carry runs f with the engine for copies to the host held.
+// Carry runs f while it holds the engine for copies to the host.
 func (l *Ledger) Carry(f func()) {
 	if _, ok := l.mover.Acquire(CopyOut, &l.closing); ok {
 		f()

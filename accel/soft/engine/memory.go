@@ -29,7 +29,7 @@ type Options struct {
 	Spinners int    // threads that may spin at once, 0 for half of the host's cores
 }
 
-// fixed is the parameters of a page.
+// fixed contains the parameters of a page.
 type fixed struct {
 	kind
 	memory   uint64
@@ -38,7 +38,7 @@ type fixed struct {
 	allCores uint32
 }
 
-// memoryLayout is an accelerator's page. Words that different processes write are on lines of their own.
+// memoryLayout is an accelerator's page. Words that different processes write are in separate cache lines.
 type memoryLayout struct {
 	fixed
 	answered atomic.Uint32 // futex: 1 while a worker sleeps until any other worker has answered its request
@@ -47,7 +47,7 @@ type memoryLayout struct {
 	retired  atomic.Int64 // for how long domains that are gone held engines; the daemon alone writes it
 	high     atomic.Uint32
 	_        [60]byte
-	// When a kernel that goes on was last heard of, by whichever worker runs it; 0: it has ended.
+	// The time of the last sign of a running kernel, of any worker; 0: it has ended.
 	computing atomic.Int64
 	_         [56]byte
 	seat      [maxSeats]atomic.Uint64 // owner word of the spinning worker, 0 = free
@@ -62,7 +62,7 @@ type reserver struct {
 	pinned counted // the part that never leaves the device, where there is swapping
 	_      [40]byte
 
-	// Where there is swapping: see Ledger.
+	// Used if memory can be evicted: see Ledger.
 	resident, stashed counted
 	asked             atomic.Uint64 // epoch<<48 | pressing<<47 | bytes; 0: nothing
 	used              atomic.Int64
@@ -73,7 +73,7 @@ type reserver struct {
 	_                 [8]byte
 }
 
-// start makes a place that of a new owner without any memory.
+// start initializes a place for a new owner without any memory.
 func (s *reserver) start(epoch uint16) {
 	none := uint64(epoch) << 48
 	s.memory.Store(none)
@@ -87,7 +87,7 @@ func (s *reserver) start(epoch uint16) {
 	s.priority.Store(0)
 }
 
-// counted is epoch<<48 | bytes.
+// counted is a number of bytes with its owner's epoch: epoch<<48 | bytes.
 type counted struct{ atomic.Uint64 }
 
 const memoryMask = 1<<48 - 1
@@ -109,7 +109,7 @@ type Memory struct {
 	l     *memoryLayout
 }
 
-// Create makes the page of an accelerator.
+// Create creates the page of an accelerator.
 func Create(o Options) (*Memory, error) {
 	if o.Spinners == 0 {
 		o.Spinners = runtime.NumCPU() / 2
@@ -133,7 +133,7 @@ func Create(o Options) (*Memory, error) {
 	return m, nil
 }
 
-// Open maps the page of an accelerator that fd refers to and takes the descriptor over.
+// Open maps the page of an accelerator that fd refers to and takes ownership of the descriptor.
 func Open(fd int) (*Memory, error) {
 	if err := checkMemfd(fd, memorySize); err != nil {
 		unix.Close(fd)
@@ -180,7 +180,7 @@ func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
 	return m, e, nil
 }
 
-// onlyMap keeps no descriptor of the page by which its file can be changed.
+// onlyMap replaces the descriptor of the page by one that can't change its file.
 func (e *Engines) onlyMap(m *Memory, file **os.File) error {
 	if err := e.LockIn(m); err != nil {
 		return err
@@ -208,13 +208,13 @@ func (m *Memory) release(i int, owner uint64) {
 	m.l.workers[i].owner.CompareAndSwap(owner, ownerWord(ownerEpoch(owner)+1, 0))
 }
 
-// FD returns the page's descriptor, to be passed to workers. It stays the page's.
+// FD returns the page's descriptor, to be passed to workers. The page keeps ownership.
 func (m *Memory) FD() int { return m.fd }
 
 // Size returns the size of the device memory.
 func (m *Memory) Size() uint64 { return m.fixed.memory }
 
-// Swap returns how much more than that all workers together may reserve.
+// Swap returns the bytes beyond Size that all workers together may reserve.
 func (m *Memory) Swap() uint64 { return m.fixed.swap }
 
 // Reserved returns the bytes that all workers and domains have reserved, on the device or off it.
@@ -235,10 +235,10 @@ func (m *Memory) Used() uint64 {
 	return m.resident() + m.sum(func(s *reserver) *counted { return &s.stashed })
 }
 
-// Retire notes for how long a domain that is gone held engines.
+// Retire adds the time for which a removed domain held engines, in ns.
 func (m *Memory) Retire(ns int64) { m.l.retired.Add(ns) }
 
-// Retired returns for how long domains that are gone held engines, in ns.
+// Retired returns for how long removed domains held engines, in ns.
 func (m *Memory) Retired() int64 { return m.l.retired.Load() }
 
 // Mend repairs damage that a worker has done to the page, as far as it can be detected. The daemon calls it several times a second.
@@ -249,7 +249,7 @@ func (m *Memory) Mend() {
 	m.mendHigh()
 }
 
-// DomainNumber returns a domain's number in the pages of an accelerator.
+// DomainNumber returns the number of a domain in the pages of an accelerator.
 func DomainNumber(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -259,8 +259,8 @@ func DomainNumber(name string) uint64 {
 // maxCommons bounds the domains that have memory of their own on an accelerator.
 const maxCommons = 256
 
-// common is memory that belongs to a domain and not to a worker of it. The caller
-// that changes it excludes other callers of the domain.
+// common is memory that belongs to a domain and not to a worker of it. A caller that changes it excludes other callers
+// of the domain.
 type common struct{ domain, bytes atomic.Uint64 }
 
 // Commons returns the bytes of all domains' own memory.
@@ -286,8 +286,7 @@ func (m *Memory) commonOf(domain uint64) *common {
 	return nil
 }
 
-// SetCommons sets how many bytes a domain has of its own, beside its workers'
-// memory; 0 is always possible.
+// SetCommons sets the bytes that a domain has of its own, beside its workers' memory; 0 is always possible.
 func (m *Memory) SetCommons(domain, bytes uint64) {
 	if c := m.commonOf(domain); c != nil {
 		c.bytes.Store(bytes)

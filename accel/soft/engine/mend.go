@@ -1,10 +1,10 @@
 package engine
 
-// All workers of a domain can write all of its page. A worker that hostile code has taken over can so damage the queues of
-// the others of its domain; the daemon finds queues that can't be true and makes them anew, and honest workers claim tickets
-// again that they have lost.
+// All workers of a domain can write all of its page. A worker that hostile code has taken over can so damage the queues
+// of the others of its domain; the daemon detects inconsistent queues and resets them, and honest workers claim the
+// tickets again that they have lost.
 
-// mendAfter is for how long a queue must have been damaged in the same way, in ns, until it is made anew: while workers
+// mendAfter is for how long a queue must have been damaged in the same way, in ns, before it is reset: while workers
 // change it, its words need not agree.
 const mendAfter = 50e6
 
@@ -15,11 +15,11 @@ type damage struct {
 	most   uint64 // the latest ticket that was served in a queue without damage; 0: none was seen
 }
 
-// mostAhead is more than the tickets that can be served between two calls of Mend.
+// mostAhead is an upper bound of the tickets that can be served between two calls of Mend.
 const mostAhead = 1 << 24
 
-// Mend makes queues anew that have been damaged for a while, cuts times of the future, and returns how often it found damage, with accounts that can't be. It is for
-// one goroutine of the daemon, which calls it several times a second.
+// Mend resets queues that have been damaged for a while, clamps times that are in the future, and returns the number of
+// damages it found, inconsistent accounts included. One goroutine of the daemon calls it, several times a second.
 func (e *Engines) Mend() (mended int) {
 	now := Now()
 	if e.unforge() {
@@ -29,7 +29,7 @@ func (e *Engines) Mend() (mended int) {
 	for k := range NumTokens {
 		t, d := &e.l.tokens[k], &e.damage[k]
 		n := t.serving.Load()
-		// Where the counters can't be true, workers that look for a dead holder may move them on and on.
+		// With inconsistent counters, workers that search for a dead holder may advance them without end.
 		absurd := t.tail.Load()-n > slotsPerToken || d.most != 0 && n-d.most > mostAhead
 		switch {
 		case !absurd && t.intact(n):
@@ -46,7 +46,7 @@ func (e *Engines) Mend() (mended int) {
 	return mended
 }
 
-// intact reports whether a queue can be true in which ticket n is served.
+// intact reports whether a queue in which ticket n is served is consistent.
 func (t *tokenWords) intact(n uint64) bool {
 	tail := t.tail.Load()
 	if tail-n > slotsPerToken {
@@ -84,8 +84,8 @@ func (e *Engines) renew(k Token, most uint64, now int64) {
 	}
 }
 
-// mendTimes cuts times that are in the future, and marks of tickets that were not served yet: no time would be charged
-// until they come.
+// mendTimes clamps times that are in the future, and marks of tickets that were not served yet: no time would be
+// charged until they come.
 func (e *Engines) mendTimes(k Token, serving uint64, now int64) {
 	t := &e.l.tokens[k]
 	for i := range t.slots {

@@ -30,7 +30,8 @@ func newMemfd(name string, size int) (int, error) {
 	return fd, nil
 }
 
-// newFile makes a zeroed file with all of its blocks: a process that touches a missing block of a full file system is ended.
+// newFile creates a zeroed file with all of its blocks allocated: a process that touches a missing block of a full file
+// system is killed.
 func newFile(path string, size int) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -44,7 +45,7 @@ func newFile(path string, size int) (int, error) {
 	return fd, nil
 }
 
-// checkFile makes sure that size bytes of fd are there.
+// checkFile checks that fd has size bytes.
 func checkFile(fd, size int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -56,7 +57,7 @@ func checkFile(fd, size int) error {
 	return nil
 }
 
-// checkMemfd makes sure that touching size bytes of fd can't fault later.
+// checkMemfd checks that an access to size bytes of fd can't fault later.
 func checkMemfd(fd, size int) error {
 	if err := checkFile(fd, size); err != nil {
 		return err

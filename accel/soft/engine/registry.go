@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull is returned when all places of a page are taken by live processes.
+// ErrFull is returned when live processes have all places of a page.
 var ErrFull = errors.New("engine page: all places are taken")
 
-// An owner word is epoch<<32 | pid, and pid 0 means free. The epoch changes when a place is freed; words that carry an older
-// epoch count for nothing, so that freeing a dead process's place is one compare-and-swap, and doing it twice does no harm.
+// An owner word is epoch<<32 | pid; pid 0 means free. The epoch changes when a place is freed; words with an older
+// epoch are ignored, so that freeing a dead process's place is one compare-and-swap, and doing it twice does no harm.
 func ownerWord(epoch uint16, pid int) uint64 { return uint64(epoch)<<32 | uint64(uint32(pid)) }
 func ownerPid(o uint64) int                  { return int(uint32(o)) }
 func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 
-// A process has its place in a page as long as it holds a lock on the byte of a file that bears the place's number. The
-// lock belongs to an open file description of its own, which the kernel closes when the process ends, however it ends, even if its
-// parent never notices; asking for it needs neither /proc nor a pid, which both a confined worker may not have.
+// A process has its place in a page as long as it holds a lock on the byte of a file at the place's number. The lock
+// belongs to an open file description of its own, which the kernel closes when the process ends in any way, even if its
+// parent never notices; the check needs neither /proc nor a pid, which a confined worker may lack.
 
-// registry is the owners of the places of a page.
+// registry contains the owners of the places of a page.
 type registry struct {
 	fd      int   // of the page's file; -1: it is only mapped
 	locks   int   // file descriptor of the file on whose bytes the locks lie
@@ -66,7 +66,7 @@ func (r *registry) take(start func(at place)) (place, error) {
 	return place{}, ErrFull
 }
 
-// leave gives a place of this process back.
+// leave releases a place of this process.
 func (r *registry) leave(at place) {
 	r.release(at.index, at.me)
 	unix.Close(at.lock)
@@ -101,8 +101,9 @@ func (r *registry) alive(i int) bool {
 	return l.Type != unix.F_UNLCK
 }
 
-// Reap frees all that a dead process has in the page. The daemon calls it when it has seen the process end. The lock of a place
-// is asked, too: any process that maps the page could have written the number into another one's place.
+// Reap frees all resources of a dead process in the page. The daemon calls it when it has detected the end of the
+// process. Reap checks the lock of a place, too: any process that maps the page could have written the number into
+// another one's place.
 func (r *registry) Reap(pid int) {
 	for i := range r.used() {
 		if o := r.owner(i).Load(); ownerPid(o) == pid && pid != 0 && !r.alive(i) {

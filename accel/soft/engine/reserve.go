@@ -3,8 +3,7 @@ package engine
 // reserver returns the worker's place in the accelerator's page.
 func (w *Worker) reserver() *reserver { return &w.memory.l.workers[w.at.index] }
 
-// Reserve adds n bytes to this process's part of the accelerator's memory,
-// unless there is not that much left for it.
+// Reserve adds n bytes to this process's part of the accelerator's memory, unless fewer are available to it.
 func (w *Worker) Reserve(n uint64) bool {
 	if n > memoryMask/2 || n > w.memory.Capacity() {
 		return false
@@ -39,7 +38,7 @@ func (w *Worker) ReserveCommons(bytes uint64) bool {
 	return false
 }
 
-// largest returns the most that one worker has reserved beside memory that never leaves the device.
+// largest returns the most bytes that one worker has reserved, memory that never leaves the device excluded.
 func (m *Memory) largest() (most uint64) {
 	for i := range m.used() {
 		s := &m.l.workers[i]
@@ -50,7 +49,7 @@ func (m *Memory) largest() (most uint64) {
 	return most
 }
 
-// Pin keeps n bytes that this process has reserved on the device for good, if all processes still fit beside the
+// Pin marks n bytes that this process has reserved as never leaving the device, if all processes still fit beside the
 // memory that stays there: a kernel needs all memory of its process.
 func (w *Worker) Pin(n uint64) bool {
 	m, s := w.memory, w.reserver()
@@ -65,14 +64,14 @@ func (w *Worker) Pin(n uint64) bool {
 	return false
 }
 
-// Unpin ends that.
+// Unpin reverts Pin.
 func (w *Worker) Unpin(n uint64) {
 	if w.memory.fixed.swap != 0 {
 		w.reserver().pinned.Add(-n)
 	}
 }
 
-// Room returns how much more this process may reserve, in bytes; less than 0: it has too much.
+// Room returns the bytes that this process may still reserve; less than 0: it has too many.
 func (w *Worker) Room() int64 {
 	m, s := w.memory, w.reserver()
 	me := s.domain.Load()
@@ -127,7 +126,7 @@ func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
 	s.priority.Store(int32(priority))
 }
 
-// Unreserve gives back n bytes.
+// Unreserve releases n bytes.
 func (w *Worker) Unreserve(n uint64) { w.reserver().memory.Add(-n) }
 
 // TrySpin reports whether the caller got one of the host's seats for spinning threads. A thread that got a seat returns
@@ -142,7 +141,7 @@ func (w *Worker) TrySpin() bool {
 	return false
 }
 
-// EndSpin gives one seat of this process back.
+// EndSpin returns one seat of this process.
 func (w *Worker) EndSpin() {
 	for i := range w.memory.fixed.seats {
 		if w.memory.l.seat[i%maxSeats].CompareAndSwap(w.at.me, 0) {

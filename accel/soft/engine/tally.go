@@ -14,7 +14,7 @@ type tally struct {
 	ns   [2]atomic.Int64
 }
 
-// add adds the duration of a ticket, which is more than 0, unless that is done already.
+// add adds the duration of a ticket, which is more than 0, unless it was added already.
 func (y *tally) add(ticket uint64, ns int64) {
 	mark := y.mark.Load()
 	if mark>>1 > ticket {
@@ -31,7 +31,7 @@ func (y *tally) add(ticket uint64, ns int64) {
 	y.mark.CompareAndSwap(mark, (ticket+1)<<1|mark&1^1)
 }
 
-// load returns the sum and how many tickets were served up to the latest one that was added.
+// load returns the sum and the number of tickets served up to the latest one that was added.
 func (y *tally) load() (sum int64, tickets uint64) {
 	for range loadTries {
 		mark := y.mark.Load()
@@ -43,8 +43,8 @@ func (y *tally) load() (sum int64, tickets uint64) {
 	return sum, tickets
 }
 
-// loadTries bounds how often a sum is read that changes meanwhile; tickets last longer than to read it, unless a worker
-// writes over the page.
+// loadTries bounds how often load reads a sum that changes meanwhile; a ticket lasts longer than the read, unless a
+// worker overwrites the page.
 const loadTries = 1000
 
 // passed is nil except in tests, which end or delay a process in it: between a read of the page and each write that

@@ -64,8 +64,7 @@ func (t *tokenWords) taken() bool { return t.serving.Load() != t.tail.Load() }
 // then Acquire fails instead of waiting for ever.
 func (t *tokenWords) sane() bool { return t.tail.Load()-t.serving.Load() <= slotsPerToken }
 
-// claim takes the next ticket. With onlyIfFree it takes one only if that gives
-// the token at once.
+// claim takes the next ticket. With onlyIfFree it does so only if the token is free.
 func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket uint64, ok bool) {
 	for {
 		n := t.tail.Load()
@@ -87,9 +86,9 @@ func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket ui
 	}
 }
 
-// A token is held without a gap while tickets follow each other: a ticket is served from the end of the ticket before it,
-// or from the time at which its worker asked for the token, if that was later. So the time from the hand-over to the
-// moment at which the next holder notices its turn belongs to the next holder.
+// A token is held without a gap while tickets follow each other: a ticket is served from the end of the ticket before
+// it, or from the time at which its worker requested the token, if that was later. So the time from the hand-over to
+// the moment at which the next holder notices its turn is charged to the next holder.
 
 // since returns the time from which a ticket is served. w is its slot's word, and now the present or, if the ticket has
 // ended, the last nanosecond of it. The result holds only if the ticket is still served afterwards.
@@ -118,9 +117,9 @@ func (e *Engines) end(k Token, ticket uint64, now int64) (gaveBack bool) {
 	return gaveBack
 }
 
-// endOne ends the ticket that is being served: it charges the time for which the token was held; advance hands the token on.
-// Of several processes that do so at once, or one after the death of another, the first decides when the ticket ended,
-// and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
+// endOne ends the ticket that is being served: it charges the time for which the token was held; advance passes the
+// token on. If several processes do so at once, or one after the death of another, the first determines when the ticket
+// ended, and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
 func (e *Engines) endOne(k Token, ticket uint64, now int64) {
 	t := &e.l.tokens[k]
 	s := t.slot(ticket)
@@ -144,10 +143,10 @@ func (e *Engines) endOne(k Token, ticket uint64, now int64) {
 	s.free(ticket)
 }
 
-// freeTries bounds how often free finds that a claimant has abandoned its ticket meanwhile, which happens once.
+// freeTries bounds how often free retries because a claimant has abandoned its ticket meanwhile, which happens once.
 const freeTries = 8
 
-// free makes the place of a ticket that has ended that of a later one.
+// free frees the slot of a ticket that has ended, for a later one.
 func (s *waitSlot) free(ticket uint64) {
 	for range freeTries {
 		w := s.word.Load()
@@ -159,8 +158,8 @@ func (s *waitSlot) free(ticket uint64) {
 	}
 }
 
-// advance serves the ticket after one that has ended. It reports whether that was abandoned, so that it is to be ended
-// too, and when the one before it ended.
+// advance serves the ticket after one that has ended. It returns whether that one was abandoned, so that it has to be
+// ended too, and when the one before it ended.
 func (e *Engines) advance(k Token, ticket uint64) (ended int64, skip bool) {
 	t := &e.l.tokens[k]
 	ended = t.slot(ticket).end.Load()

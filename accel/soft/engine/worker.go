@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// slice is how long a waiter sleeps before it looks whether the holder still lives.
+// slice is how long a waiter sleeps, in ns, before it checks whether the holder still lives.
 const slice = 50e6
 
-// spinTurns bounds how often a waiter looks before it sleeps, if it may spin at all.
+// spinTurns bounds how often a waiter polls before it sleeps, if it may spin at all.
 const spinTurns = 2000
 
 // Worker is this process's place in the page of its domain, where it queues for the engines, and in the page of the
@@ -38,7 +38,7 @@ func (m *Memory) Register(e *Engines, clock func() int64) (*Worker, error) {
 	return w, nil
 }
 
-// queueIn takes a place for this process in the page of a domain only.
+// queueIn registers this process in the page of a domain only.
 func queueIn(e *Engines, m *Memory, clock func() int64) (w *Worker, err error) {
 	if clock == nil {
 		clock = Now
@@ -52,7 +52,7 @@ func queueIn(e *Engines, m *Memory, clock func() int64) (w *Worker, err error) {
 	return w, err
 }
 
-// Close gives the places back with all that was reserved. No token may be held.
+// Close releases the places with all reserved memory. No token may be held.
 func (w *Worker) Close() {
 	w.engines.leave(w.place)
 	w.memory.leave(w.at)
@@ -64,10 +64,10 @@ func (w *Worker) Memory() *Memory { return w.memory }
 // user returns the worker's place in the page of its domain.
 func (w *Worker) user() *user { return &w.engines.l.users[w.index] }
 
-// Acquire waits for a token and returns when it was got: at once, or when the holder before released it, though
-// this process may not have noticed that for a while. It returns false when stop is set (Nudge makes it look at
-// once), or when the page is damaged and the daemon has not mended it in damageTime. A ticket that was lost with the
-// damage is claimed again.
+// Acquire blocks until the worker has a token and returns the time since when: now, or the time at which the previous
+// holder released it, which this process may have noticed later. It returns false when stop is set (Nudge makes it
+// check stop at once), or when the page is damaged and the daemon has not mended it in damageTime. A ticket that was
+// lost with the damage is claimed again.
 func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 	t := &w.engines.l.tokens[k]
 	now := w.ask(k)
@@ -86,7 +86,7 @@ func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 	}
 }
 
-// damageTime is how long a worker claims tickets of a damaged page again.
+// damageTime is for how long a worker claims tickets of a damaged page again, in ns.
 const damageTime = 1e9
 
 // TryAcquire acquires a token that no worker holds or waits for. If no worker of the domain has the engine, it waits
@@ -121,16 +121,16 @@ func (w *Worker) ask(k Token) int64 {
 	return now
 }
 
-// got returns since when ticket n, which was asked for at a time, is served.
+// got returns since when ticket n, which was requested at the time asked, is served.
 func (w *Worker) got(k Token, n uint64, asked int64) int64 {
 	return max(w.engines.l.tokens[k].slot(n-1).end.Load(), asked, w.engines.l.grants[k].since.Load())
 }
 
-// Release hands a token on and returns when.
+// Release passes a token on and returns the time.
 func (w *Worker) Release(k Token) int64 { return w.ReleaseAt(k, w.clock()) }
 
-// ReleaseAt hands a token on and has it count as held until end, which is not in the future. It returns that time, or
-// a later one if the token was got after it: a token counts as held for a nanosecond at least.
+// ReleaseAt passes a token on and counts it as held until end, which is not in the future. It returns that time, or a
+// later one if the token was acquired after it: a token counts as held for a nanosecond at least.
 func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 	n := w.ticket[k]
 	if k == Compute && w.tells {
@@ -149,8 +149,8 @@ func (w *Worker) Awaited(k Token) bool {
 	return t.tail.Load()-t.serving.Load() > 1 || w.engines.l.grants[k].load().wanted()
 }
 
-// wait returns true when ticket n is served, false when it was given up because
-// stop was set, or lost because the page is damaged.
+// wait returns true when ticket n is served, false when it was given up because stop was set, or lost because the page
+// is damaged.
 func (w *Worker) wait(k Token, n uint64, stop *atomic.Bool) bool {
 	t := &w.engines.l.tokens[k]
 	s := t.slot(n)
@@ -203,7 +203,7 @@ func (w *Worker) abandon(k Token, n uint64) {
 	}
 }
 
-// Nudge makes an Acquire of this worker that is asleep look at its stop flag.
+// Nudge makes a sleeping Acquire of this worker check its stop flag.
 func (w *Worker) Nudge(k Token) {
 	t := &w.engines.l.tokens[k]
 	for n, tail := t.serving.Load(), t.tail.Load(); n < tail && tail-n <= slotsPerToken; n++ {
@@ -226,7 +226,7 @@ func (w *Worker) Saturated() bool {
 	return at != 0 && w.clock()-at < computingFor
 }
 
-// computingFor is for how long a kernel counts as going on that was not heard of, in ns.
+// computingFor is for how long, in ns, a kernel counts as running after its last sign.
 const computingFor = 10e6
 
 // Computes announces to other domains, called at intervals, that a kernel of this worker is still running.
@@ -235,9 +235,9 @@ func (w *Worker) Computes(now int64) {
 	w.memory.l.computing.Store(now)
 }
 
-// Charge books time of an engine that is not held by its token.
+// Charge adds time of an engine that is held without its token.
 func (w *Worker) Charge(k Token, ns int64) { w.engines.l.added[k].Add(ns) }
 
-// Executes notes since when an engine that is not held by its token does something for this worker that is not charged
-// yet; 0: it does nothing. If the worker dies, it is charged from then on until it is reaped.
+// Executes records since when an engine that is held without its token has been executing uncharged work of this
+// worker; 0: none. If the worker dies, it is charged from then on until it is reaped.
 func (w *Worker) Executes(k Token, since int64) { w.user().executes[k].Store(since) }

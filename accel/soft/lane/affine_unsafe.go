@@ -61,8 +61,7 @@ func (g *group) known(p place) *affine {
 	return nil
 }
 
-// progression returns an operand as an affine one, if it is: a single value, or a
-// register that is known to be.
+// progression returns an operand as an affine one, if it is: a single value, or a register that is known to be.
 func (g *group) progression(p place) (a affine, ok bool) {
 	switch {
 	case p.kind == single:
@@ -130,7 +129,7 @@ func (g *group) everyAddress(in *instr) (p unsafe.Pointer, step int) {
 	return g.scratch, 8
 }
 
-// runFill writes the row of a register for those that don't know of affine ones.
+// runFill writes the row of a register for instructions that don't support affine ones.
 func runFill(g *group, in *instr) { g.fill(in.a) }
 
 // affineFunc computes on progressions; last is the number of the last lane. It returns false if the result is not a
@@ -216,7 +215,7 @@ func runSpecialAffine(g *group, in *instr) {
 	d.form = inRow
 }
 
-// affineThreads finds out which of the thread's indices are affine.
+// affineThreads determines which of the thread's indices are affine.
 func (g *group) affineThreads() {
 	for k := range g.tid {
 		row := g.tid[k][:g.threads]
@@ -348,7 +347,7 @@ func affineOr(width int) affineFunc {
 	}
 }
 
-// affineExtend makes 64 bits of 32, signed with a bias of half their range.
+// affineExtend extends 32 bits to 64, signed with a bias of half their range.
 func affineExtend(bias uint64) affineFunc {
 	return func(a, _, _ affine, last int64) (affine, bool) {
 		a = a.narrow()

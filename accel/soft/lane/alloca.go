@@ -49,7 +49,7 @@ func runAlloca(g *group, in *instr) {
 	}
 }
 
-// stacksave lowers stacksave: where in local memory that begins which was allocated.
+// stacksave lowers stacksave: it returns the position in local memory where the allocated part begins.
 func (l *lowerer) stacksave(in *ptx.Inst) {
 	l.emit(instr{exec: runStacksave, d: l.dst(&in.Args[0], in.Type.Size() == 8), b: l.prog.taken})
 }

@@ -6,10 +6,10 @@ import "math"
 // ulp, where the manual allows 2 and more. The vector kernels are compiled from
 // them, so they have no branches but for choices.
 
-// roundMagic makes a sum's lowest bits those of the nearest integer.
+// roundMagic, when added, makes the lowest bits of the sum those of the nearest integer.
 const roundMagic = 0x1.8p52
 
-// ex2 is 2 to the power of x.
+// ex2 returns 2 to the power of x.
 func ex2(x float32) float32 {
 	r := float32(power2(float64(x)))
 	if x != x {
@@ -18,7 +18,7 @@ func ex2(x float32) float32 {
 	return r
 }
 
-// power2 is 2 to the power of v, or of the nearest number in [-151, 129].
+// power2 returns 2 to the power of v, clamped to [-151, 129].
 func power2(v float64) float64 {
 	if !(v > -151) { // 0 as a float32
 		v = -151
@@ -53,7 +53,7 @@ func tanh32(x float32) float32 {
 	return r
 }
 
-// rsqrt is 1/√x, by two steps from an estimate that is off by less than 4 %.
+// rsqrt returns 1/√x, by two steps from an estimate with an error of less than 4 %.
 func rsqrt(x float32) float32 {
 	v := float64(x)
 	y := math.Float64frombits(0x5fe6eb50c7b537a9 - math.Float64bits(v)>>1)
@@ -73,7 +73,7 @@ func rsqrt(x float32) float32 {
 	return r
 }
 
-// quotientApprox multiplies by a reciprocal that is lost if it is subnormal.
+// quotientApprox multiplies by a reciprocal that is flushed if it is subnormal.
 func quotientApprox(x, y float32) float32 {
 	r := x / y
 	b := math.Float32bits(y)

@@ -10,7 +10,7 @@ import (
 // bulkUnit is the granularity of sizes and addresses of bulk copies, in bytes.
 const bulkUnit = 16
 
-// bytesAsOne is how many bytes are copied or cleared in the time of a common instruction.
+// bytesAsOne is the number of bytes that are copied or cleared in the time of a common instruction.
 const bytesAsOne = 512
 
 // bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is executed at once; a thread that waits for it at an mbarrier
@@ -101,7 +101,7 @@ func runBulk(g *group, in *instr) {
 	}
 }
 
-// copyMasked copies of each 16 bytes those that have a bit in the mask.
+// copyMasked copies, of each 16 bytes, those whose bit is set in the mask.
 func copyMasked(to, from []byte, m uint32) {
 	for i := range to {
 		if m>>(i%bulkUnit)&1 != 0 {
@@ -142,7 +142,7 @@ func (g *group) stretch(view *instr, n uint64, lane int) []byte {
 	return unsafe.Slice((*byte)(p), n)
 }
 
-// combine does the operation to each element, one after the other. Both have as many bytes.
+// combine applies the operation to each element, one after the other. Both slices have the same length.
 func (a *atomicOp) combine(to, from []byte, share bool) {
 	for i := 0; i < len(to); i += a.size {
 		p, b := unsafe.Pointer(&to[i]), loadBytes(unsafe.Pointer(&from[i]), a.size)

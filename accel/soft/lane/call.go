@@ -108,7 +108,7 @@ func runVprintf(g *group, in *instr) {
 	}
 }
 
-// print hands out text, one piece at a time.
+// print writes text in one call at a time.
 func (r *run) print(to io.Writer, text []byte) {
 	if to == nil || len(text) == 0 {
 		return

@@ -25,7 +25,7 @@ func (g *group) arriveCluster(f *fragment, b *block) (gone bool) {
 	return true
 }
 
-// meetCluster lets everything go that waits if all threads that haven't ended have arrived.
+// meetCluster releases the waiting threads if all threads that haven't ended have arrived.
 func (w *worker) meetCluster() {
 	for _, g := range w.groups {
 		if late := g.live.without(&g.came); !late.empty() {

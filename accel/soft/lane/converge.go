@@ -20,8 +20,7 @@ const (
 	parked   int32 = -2
 )
 
-// parking stands for a fault where an instruction is to be executed again, once
-// more threads are there.
+// parking is returned instead of a fault where an instruction is to be executed again, once more threads are there.
 var parking = new(Fault)
 
 // alike returns the part of rest whose threads have the same mask as the first of them, and that mask.
@@ -65,8 +64,7 @@ func (g *group) awaits(member place) bool {
 	return false
 }
 
-// stop sets the fragment aside, unless there is a fault, that was to execute
-// instruction at of its block.
+// stop parks the fragment before instruction at of its block, unless there is a fault.
 func (g *group) stop(f *fragment, at int) {
 	if g.fault == yielding {
 		g.fault = nil
@@ -86,7 +84,7 @@ func (g *group) stop(f *fragment, at int) {
 	g.parked++
 }
 
-// settle lets parked fragments go on whose threads have all come.
+// settle resumes parked fragments whose threads have all come.
 func (g *group) settle() {
 	for i := 0; i < len(g.frags) && g.parked > 0; i++ {
 		if g.frags[i].bar == parked && g.together(i) {
@@ -153,7 +151,7 @@ func (g *group) together(i int) bool {
 	return true
 }
 
-// rejoin makes a fragment part of one that is at the same place, or one of its own.
+// rejoin merges a fragment into one at the same instruction, or appends it.
 func (g *group) rejoin(f fragment) {
 	for k := range g.frags {
 		if o := &g.frags[k]; o.bar == runnable && o.pc == f.pc && o.at == f.at && o.join == f.join && o.sp == f.sp {

@@ -140,9 +140,8 @@ func (l *lowerer) wholeRows(in *ptx.Inst, d, s place, regTo int) bool {
 	return true
 }
 
-// floatRows converts between f32 and f64, or rounds to whole numbers. The processor's
-// conversion between the two keeps the sign of a NaN and the upper bits of its payload, and
-// makes it quiet, as a GPU's does.
+// floatRows converts between f32 and f64, or rounds to whole numbers. The processor's conversion between the two keeps
+// the sign of a NaN and the upper bits of its payload, and makes it quiet, as a GPU's does.
 func (l *lowerer) floatRows(in *ptx.Inst, d, s place) {
 	to, from := in.Type, in.Type2
 	flushed := in.Mods.Has(ptx.FTZ)

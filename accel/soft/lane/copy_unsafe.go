@@ -77,7 +77,7 @@ func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) ins
 	return c
 }
 
-// asyncCopy is cp.async. It is done at once, so nothing is left to wait for.
+// asyncCopy is cp.async. It is executed at once, so there is nothing left to wait for.
 type asyncCopy struct {
 	size  int
 	from  instr // reads all bytes

@@ -74,7 +74,7 @@ func (a *arguments) directive(f []byte) (d directive, rest []byte) {
 	return d, f[1:]
 }
 
-// amount reads a width or a precision.
+// amount parses a width or a precision.
 func (a *arguments) amount(f []byte) (n int, rest []byte) {
 	if len(f) > 0 && f[0] == '*' {
 		return max(min(int(int32(a.next(false))), maxWidth), -maxWidth), f[1:]
@@ -134,7 +134,7 @@ func (a *arguments) integer(d directive) uint64 {
 
 func (d *directive) has(flag string) bool { return strings.Contains(d.flags, flag) }
 
-// pad brings a text up to the width, in bytes: with spaces around it, or zeros behind its prefix.
+// pad pads a text to the width, in bytes: with spaces around it, or zeros after its prefix.
 func (d *directive) pad(prefix, body string, zeros bool) string {
 	n := max(d.width-len(prefix)-len(body), 0)
 	switch {
@@ -167,7 +167,8 @@ func (d *directive) signed(v int64) string {
 	return d.pad(d.sign(v < 0), d.digits(magnitude, 10), d.precision < 0)
 }
 
-// unsigned has the prefix, if that is asked for, where the number isn't zero. That of octal numbers is one more digit.
+// unsigned formats an unsigned number, with the prefix if it is requested and the number isn't zero. That of octal
+// numbers is one more digit.
 func (d *directive) unsigned(v uint64, base int, prefix string) string {
 	digits := d.digits(v, base)
 	if !d.has("#") || v == 0 {
@@ -210,8 +211,8 @@ func (d *directive) float(v float64) string {
 	return d.pad(sign, fmt.Sprintf(form+string(d.verb), precision, v), true)
 }
 
-// hexadecimal returns the number with these bits, which is positive, behind its prefix:
-// as many digits as it needs, or rounded to the precision.
+// hexadecimal formats the positive number with these bits, after its prefix: with as many digits as it needs, or
+// rounded to the precision.
 func (d *directive) hexadecimal(bits uint64) string {
 	const digits = 13 // 52 bits
 	exponent, m := int(bits>>52)-1023, bits&(1<<52-1)|1<<52

@@ -46,7 +46,7 @@ func (im *Image) functionAddress(f *ptx.Func) uint64 {
 	return im.code + codeStep*uint64(i)
 }
 
-// valueOf returns an address in an initialiser.
+// valueOf returns the address that an initialiser refers to.
 func (im *Image) valueOf(r *ptx.Ref) uint64 {
 	if r.Func != nil {
 		return im.functionAddress(r.Func)
@@ -54,7 +54,7 @@ func (im *Image) valueOf(r *ptx.Ref) uint64 {
 	return im.address[r.Var] + uint64(r.Add)
 }
 
-// start is where a function begins, and the bytes of its frame.
+// start is the first block of a function, and the bytes of its frame.
 type start struct{ block, frame int }
 
 // callOp is a call that is executed.
@@ -74,7 +74,7 @@ type callOp struct {
 // move copies bytes between the frames of caller and callee.
 type move struct{ caller, callee, size int }
 
-// saved is a place that the frame keeps during a call.
+// saved is a place whose value the frame keeps during a call.
 type saved struct {
 	place place
 	at    int
@@ -99,7 +99,7 @@ func newFrames(b *ptx.Body) frames {
 	return f
 }
 
-// enter notes to which unit the block belongs that is lowered now.
+// enter records the unit of the block that is lowered now.
 func (f *frames) enter(b *ptx.Block) {
 	for f.unit+1 < len(f.units) && f.units[f.unit+1].First <= b.First {
 		f.unit++
@@ -133,7 +133,7 @@ func (l *lowerer) transfer(in *ptx.Inst) *callOp {
 	return op
 }
 
-// resume begins the block where the call returns to that the block before ends with.
+// resume begins the block that a call returns to; the block before ends with the call.
 func (l *lowerer) resume(index int) {
 	if index == 0 || l.prog.blocks[index-1].ending != calls {
 		return
@@ -161,7 +161,7 @@ func (l *lowerer) resume(index int) {
 	l.emit(instr{exec: runResume, aux: op})
 }
 
-// place gives frames their sizes and finds where functions begin.
+// place determines the sizes of frames and the first blocks of functions.
 func (l *lowerer) place(blocks []ptx.Block) {
 	f := &l.frames
 	if len(f.calls) == 0 {
@@ -209,7 +209,7 @@ func (l *lowerer) place(blocks []ptx.Block) {
 	l.prog.stacked = l.prog.stacked || d.loops
 }
 
-// depths finds how much local memory calls need, recursion apart.
+// depths computes the local memory that calls need, recursion apart.
 type depths struct {
 	callees [][]int
 	starts  []start
@@ -247,7 +247,7 @@ func (l *lowerer) variableAddress(o *ptx.Operand) place {
 // runFrame computes an address within the frame.
 func runFrame(g *group, in *instr) { g.uniform[in.d.slot] = uint64(g.sp) + in.imm }
 
-// depth returns how much local memory a thread of a launch has.
+// depth returns the bytes of local memory of a thread of a launch.
 func (p *program) depth(l *Launch) int {
 	if !p.stacked {
 		return p.local
@@ -258,7 +258,7 @@ func (p *program) depth(l *Launch) int {
 	return max(((n/frameUnit-1)|1)*frameUnit, p.local)
 }
 
-// function finds a function by how far its address is from the first one's.
+// function returns the function at an offset from the first one's address.
 func (p *program) function(off uint64) (start, bool) {
 	i := off / codeStep
 	if off%codeStep != 0 || i >= uint64(len(p.starts)) {
@@ -270,8 +270,7 @@ func (p *program) function(off uint64) (start, bool) {
 // at reports whether a fragment that comes to a block has come to the join.
 func (j *join) at(pc int32) bool { return j.pc == pc && !j.call }
 
-// call brings a fragment into a function, or parts it by the functions that its
-// threads call, or fails.
+// call moves a fragment into a function, or splits it by the functions that its threads call, or fails.
 func (g *group) call(f *fragment, b *block) (gone bool) {
 	op := b.call
 	in := fragment{m: f.m, bar: runnable, sp: f.sp + op.frame}

@@ -54,7 +54,7 @@ type group struct {
 	held            int  // fragments that have, in this step
 }
 
-// fragment is a set of threads at the same place.
+// fragment is a set of threads at the same instruction.
 type fragment struct {
 	m    mask
 	pc   int32 // block
@@ -172,7 +172,7 @@ func (g *group) step() (ran bool) {
 	return ran
 }
 
-// runnables returns how many fragments can go on.
+// runnables returns the number of fragments that can go on.
 func (g *group) runnables() (n int) {
 	for i := range g.frags {
 		if g.frags[i].bar == runnable {
@@ -303,7 +303,7 @@ func (g *group) watch() bool {
 	return false
 }
 
-// stoppedAt completes the fault of a launch that was cancelled before the instruction at, of a block, by where that is.
+// stoppedAt adds the position to the fault of a launch that was cancelled before the instruction at, of a block.
 func (g *group) stoppedAt(f *fragment, b *block, at int) {
 	g.fault.Line = b.lineAt(at)
 	if l := first(&f.m); l < g.threads {
@@ -367,7 +367,7 @@ func (g *group) meet(f *fragment) {
 	g.complete(f.join)
 }
 
-// complete lets go the threads of a join at which all have arrived.
+// complete releases the threads of a join at which all have arrived.
 func (g *group) complete(i int32) {
 	j := &g.joins[i]
 	if j.arrived != j.expected {
@@ -379,7 +379,7 @@ func (g *group) complete(i int32) {
 	g.drop(i)
 }
 
-// drop makes a join free for another use.
+// drop frees a join for another use.
 func (g *group) drop(i int32) {
 	g.joins[i] = join{pc: -1}
 	g.spare = append(g.spare, i)
@@ -424,8 +424,8 @@ func (g *group) postpone(f fragment) {
 	g.frags[0] = f
 }
 
-// impatient counts turns. The threads that go on may be waiting for others
-// that wait for them at a join: after a while it lets those go.
+// impatient counts turns. The running threads may be waiting for others that wait for them at a join: after a while it
+// releases those.
 func (g *group) impatient(n int) {
 	if g.spun {
 		n *= spinWeight

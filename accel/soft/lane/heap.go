@@ -37,7 +37,7 @@ const (
 	heapPage = 4096
 )
 
-// objectSizes are those of small objects, chosen so that little of a page is lost.
+// objectSizes are those of small objects, chosen to waste little of a page.
 var objectSizes = [...]uint64{16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 400, 512, 672, 816, 1024, 1360, 2048}
 
 const numSizes = 18
@@ -48,7 +48,7 @@ const (
 	largePage
 )
 
-// NewHeap makes a heap of the size bytes at base, which is a multiple of 16.
+// NewHeap returns a heap of the size bytes at base, which is a multiple of 16.
 func NewHeap(base, size uint64) *Heap {
 	n := int(size / heapPage)
 	h := &Heap{base: base, size: uint64(n) * heapPage, pages: make([]page, n), free: make([]uint64, (n+63)/64)}
@@ -59,7 +59,7 @@ func NewHeap(base, size uint64) *Heap {
 	return h
 }
 
-// Alloc returns the address of size bytes, or 0 if there is no room, or nothing was asked for.
+// Alloc returns the address of size bytes, or 0 if there is no room, or size is 0.
 func (h *Heap) Alloc(size uint64) uint64 {
 	if h == nil || size == 0 || size > h.size {
 		return 0
@@ -191,7 +191,7 @@ func (h *Heap) take(first, n int) {
 	eachWord(first, n, func(i int, bits uint64) { h.free[i] &^= bits })
 }
 
-// release makes pages free that were taken together.
+// release frees pages that were taken together.
 func (h *Heap) release(first, n int) {
 	h.pages[first] = page{kind: freePage}
 	eachWord(first, n, func(i int, bits uint64) { h.free[i] |= bits })
@@ -222,7 +222,7 @@ func runMalloc(g *group, in *instr) {
 	}
 }
 
-// runFree executes free. To free nothing is no error.
+// runFree executes free. Freeing a null pointer is no error.
 func runFree(g *group, in *instr) {
 	row, step := g.row(in.a)
 	for _, l := range g.lanes() {

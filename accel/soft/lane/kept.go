@@ -22,8 +22,8 @@ func (p *program) bytes() int {
 	return n * instrBytes
 }
 
-// keeper drops programs when all together take too much, the oldest first. Kernels launched since their turn came last are
-// passed over once. A launch that executes a dropped program goes on; the next one compiles it again.
+// keeper drops programs when their total size is too large, the oldest first. Kernels launched since their last turn
+// are passed over once. A launch that executes a dropped program continues; the next one compiles it again.
 type keeper struct {
 	mu    sync.Mutex
 	most  int
@@ -31,7 +31,7 @@ type keeper struct {
 	kept  []kept // in the order in which they were compiled, or passed over
 }
 
-// kept is a program that is kept.
+// kept is a program in the cache.
 type kept struct {
 	kernel weak.Pointer[Kernel] // its module may have been unloaded
 	bytes  int
@@ -39,7 +39,7 @@ type kept struct {
 
 var compiledNow = keeper{most: maxKept}
 
-// keep adds the program that a kernel was just compiled to.
+// keep adds the program just compiled for a kernel.
 func (c *keeper) keep(k *Kernel, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

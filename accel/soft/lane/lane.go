@@ -1,11 +1,8 @@
-// Package lane runs PTX kernels on the CPU. Each instruction works on up to
-// 256 threads of a block in lockstep, a register being a row of lanes;
-// threads that part meet again at the immediate post-dominator; blocks run in
-// parallel.
+// Package lane runs PTX kernels on the CPU. Each instruction works on up to 256 threads of a block in lockstep, with a
+// row of lanes per register; threads that part meet again at the immediate post-dominator; blocks run in parallel.
 //
-// The software accelerator calls it. Kernels and their arguments are hostile:
-// every memory access is checked against the launch's Memory, and a kernel can
-// always be cancelled.
+// The software accelerator calls it. Kernels and their arguments are hostile: every memory access is checked against
+// the launch's Memory, and a kernel can always be cancelled.
 package lane
 
 import (
@@ -18,14 +15,13 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// Memory is the device memory that a launch may touch.
+// Memory is the device memory that a launch may access.
 type Memory interface {
-	// Region returns the live allocation that holds addr: its base address and its
-	// bytes, nil if there is none. The bytes stay valid during the launch.
-	// It may be called from several goroutines.
+	// Region returns the live allocation that contains addr: its base address and its bytes, nil if there is none. The
+	// bytes stay valid during the launch. It may be called from several goroutines.
 	Region(addr uint64) (base uint64, mem []byte)
-	// Beside returns the memory of an access of n bytes at an address that is in no
-	// allocation, nil if the access is a fault. It counts for this access alone.
+	// Beside returns the memory for an access of n bytes at an address outside all allocations, nil if the access is a
+	// fault. The result is valid for this access alone.
 	Beside(addr, n uint64) []byte
 }
 
@@ -41,8 +37,9 @@ type Launch struct {
 	MostCores   int    // to how many of them Growth may add
 	Growth      *Growth
 	Cancel      *atomic.Bool
-	// Yield reports whether the launch is to stop for now. Its cores ask at least once in a millisecond or so, at the same time.
-	// When all have stopped, one of them calls Resume, which returns when they are to go on. nil: the launch is never interrupted.
+	// Yield reports whether the launch is to stop for now. Its cores call it at least once in a millisecond or so,
+	// concurrently. When all have stopped, one of them calls Resume, which blocks until they are to continue. nil: the
+	// launch is never interrupted.
 	Yield   func() bool
 	Resume  func()
 	Meter   *Meter // of the processor time that the cores take; nil: none
@@ -158,7 +155,7 @@ func (im *Image) Compiled() bool { return im.compiled }
 // launches need not. Of a larger module few kernels may ever be launched.
 const compiledAtOnce = 1 << 13
 
-// Global returns where a variable of the module lies.
+// Global returns the address and size of a variable of the module.
 func (im *Image) Global(name string) (addr, size uint64, ok bool) {
 	v := im.named[name]
 	if v == nil {
@@ -190,8 +187,8 @@ type Kernel struct {
 	local  int  // bytes of local memory a thread
 	awaits bool // see program
 
-	// idle has workers for later launches. As a pool it lets those of kernels
-	// that aren't launched any more be collected: each may hold megabytes.
+	// idle has workers for later launches. A pool lets those of kernels that aren't launched any more be collected:
+	// each may hold megabytes.
 	idle sync.Pool
 }
 
@@ -326,8 +323,8 @@ func (k *Kernel) runOn(r *run, cores, most int) *Fault {
 	return r.fault
 }
 
-// guarded is work. A fault of the machine stops the other cores as well, and
-// then becomes a panic of Run, for its caller to recover.
+// guarded is work with a recover. A fault of the machine stops the other cores as well, and then becomes a panic of
+// Run, for its caller to recover.
 func (k *Kernel) guarded(r *run) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -400,7 +397,8 @@ func (r *run) cancelled() bool {
 	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
 }
 
-// look is cancelled for cores that have computed for a while: it also finds out whether the launch is to pause, and measures.
+// look is cancelled for cores that have computed for a while: it also checks whether the launch is to pause, and
+// measures.
 func (r *run) look(s *stopwatch) (cancelled bool) {
 	l := r.launch
 	if m := l.Meter; m != nil && m.On() {

@@ -136,10 +136,10 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	return l.err
 }
 
-// runWatch looks round in the middle of a long block.
+// runWatch checks for cancellation in the middle of a long block.
 func runWatch(g *group, _ *instr) { g.watch() }
 
-// target turns labels, which are instructions, into blocks.
+// target converts labels, which are instruction indices, to blocks.
 func (l *lowerer) target(blocks []ptx.Block) {
 	index := map[int]int32{}
 	for i := range blocks {
@@ -204,7 +204,7 @@ func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
 	return op
 }
 
-// guard makes instructions apply to the threads whose predicate holds.
+// guard restricts instructions to the threads whose predicate holds.
 func (l *lowerer) guard(in *ptx.Inst, code []instr) {
 	for i := range code {
 		c := &code[i]
@@ -279,8 +279,8 @@ func (l *lowerer) affine(r int32) uint16 {
 	return uint16(n)
 }
 
-// knowsAffine are instructions of which add sees all operands. For others the rows of affine
-// registers are written before.
+// knowsAffine are instructions all of whose operands add receives. For others the rows of affine registers are written
+// before.
 var knowsAffine = func() (set [256]bool) {
 	for _, name := range fields("mov add sub mul mad fma shl shr and or xor not neg min max abs div rem cvt cvta setp set selp slct bfe ld ldu st atom red") {
 		set[ptx.OpOf(name)] = true
@@ -297,8 +297,8 @@ func (l *lowerer) fill(in *ptx.Inst) {
 	})
 }
 
-// add appends an instruction. If its result is an affine register it computes on
-// progressions, by f, or as on a single value, where it can.
+// add appends an instruction. If its result is an affine register, it computes on progressions, by f, or as on a single
+// value, if possible.
 func (l *lowerer) add(in instr, f affineFunc, single rowFunc) {
 	switch {
 	case in.aware:
@@ -399,7 +399,7 @@ func (l *lowerer) address(v *ptx.Var) uint64 {
 	return uint64(v.Offset)
 }
 
-// signed is src, with values of 16 bits sign-extended if t is signed.
+// signed returns src, with values of 16 bits sign-extended if t is signed.
 func (l *lowerer) signed(o *ptx.Operand, t ptx.Type, d place) place {
 	if t != ptx.S16 {
 		return l.src(o, t)
@@ -472,7 +472,7 @@ func (l *lowerer) trim(d place, t ptx.Type) {
 	}
 }
 
-// emit appends an instruction with its own way to execute.
+// emit appends an instruction with an exec function of its own.
 func (l *lowerer) emit(in instr) {
 	in.line, in.guard = l.line, -1
 	l.add(in, nil, nil)

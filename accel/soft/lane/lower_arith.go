@@ -55,7 +55,7 @@ func kindOf(t ptx.Type) string {
 	return "U" + n
 }
 
-// plainOf is kindOf for operations that don't care about signs.
+// plainOf is kindOf for operations that are independent of signs.
 func plainOf(t ptx.Type) string {
 	if t.Float() {
 		return kindOf(t)
@@ -78,7 +78,7 @@ func ftz(in *ptx.Inst) string {
 	return ""
 }
 
-// float emits a floating-point operation, by row kernels if they know its modifiers.
+// float emits a floating-point operation, with row kernels if they support its modifiers.
 func (l *lowerer) float(in *ptx.Inst, d place, src ...place) {
 	name := in.Op.String()
 	switch {
@@ -402,7 +402,7 @@ func (l *lowerer) quaternary(in *ptx.Inst) {
 		l.lop3Pair(in, d)
 		return
 	}
-	// bfi: position and length travel in one operand.
+	// bfi: position and length share one operand.
 	k := l.temp(d, false)
 	l.op("packU16", k, l.src(&in.Args[3], ptx.U32), l.src(&in.Args[4], ptx.U32))
 	l.op("bfi"+plainOf(t), d, a, b, k)

@@ -131,8 +131,8 @@ func (l *lowerer) forget(in *ptx.Inst) {
 	})
 }
 
-// baseAddress returns the register of an address. If the instruction writes it before it has
-// read it for the last time, a copy; a single value has 64 bits.
+// baseAddress returns the register of an address. If the instruction writes it before its last read, the result is a
+// copy; a single value has 64 bits.
 func (l *lowerer) baseAddress(in *ptx.Inst, o *ptx.Operand) place {
 	a := l.reg(o.Reg)
 	if a.kind == single && l.body.Regs[o.Reg].Size() == 4 {
@@ -150,7 +150,7 @@ func (l *lowerer) baseAddress(in *ptx.Inst, o *ptx.Operand) place {
 	return a
 }
 
-// widened returns an address of 32 bits as one of 64.
+// widened returns an address of 32 bits extended to 64.
 func (l *lowerer) widened(a place) place {
 	k := l.temp(a, true)
 	l.op("cvtU64U32", k, a)

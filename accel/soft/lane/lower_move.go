@@ -123,7 +123,7 @@ func (l *lowerer) slct(in *ptx.Inst) {
 	l.op(name+kindOf(in.Type2), l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
 }
 
-// testp and isspacep compute 0 or 1, which is then compared.
+// test lowers testp and isspacep, which compute 0 or 1, which is then compared.
 func (l *lowerer) test(d *ptx.Operand, f laneFunc, a place, wide bool) {
 	if d.Kind == ptx.Sink {
 		return
@@ -213,8 +213,7 @@ func (l *lowerer) mov(in *ptx.Inst) {
 	}
 }
 
-// movVector moves elements one by one, by way of temporaries: all are read
-// before any is written.
+// movVector moves elements one by one, through temporaries: all are read before any is written.
 func (l *lowerer) movVector(in *ptx.Inst) {
 	t := in.Type
 	var to, from []place
@@ -240,7 +239,7 @@ func plainBits(t ptx.Type) string {
 	return "U32"
 }
 
-// pack emits d = the elements one beside the other, the first lowest.
+// pack emits d = the elements side by side, the first lowest.
 func (l *lowerer) pack(in *ptx.Inst, d, s *ptx.Operand) {
 	size := in.Type.Size()
 	wide := size == 8

@@ -26,8 +26,8 @@ func init() {
 	}
 }
 
-// createpolicy lowers createpolicy: there is no cache that could have a policy, so each is 0. The
-// form cvt returns its operand, as a GPU does.
+// createpolicy lowers createpolicy: no cache here has policies, so each is 0. The form cvt returns its operand, as a
+// GPU does.
 func (l *lowerer) createpolicy(in *ptx.Inst) {
 	s := l.constant(0)
 	if in.Mods.Has(ptx.ConvertPolicy) {
@@ -61,7 +61,7 @@ func (l *lowerer) pairs(in *ptx.Inst) {
 	l.lanes(pairwise(floatFunc(&one), 32), l.dst(&in.Args[0], true), same(in.Type), src...)
 }
 
-// mixed lowers sums and products of smaller formats that are f32.
+// mixed lowers f32 sums and products of smaller formats.
 func (l *lowerer) mixed(in *ptx.Inst) {
 	d := l.dst(&in.Args[0], false)
 	last, f := len(in.Args)-1, smallFloats[in.Type2]

@@ -81,7 +81,7 @@ func videoFunc(in *ptx.Inst) func(a, b int64) int64 {
 	}
 }
 
-// compareFunc returns the comparison of vset: 1 or 0.
+// compareFunc returns the comparison of vset, with the result 1 or 0.
 func compareFunc(in *ptx.Inst) func(a, b int64) int64 {
 	mode := in.Mods.First(ptx.EQ, ptx.NE, ptx.LT, ptx.LE, ptx.GT, ptx.GE)
 	return func(a, b int64) int64 {
@@ -123,7 +123,7 @@ func (l *lowerer) video(in *ptx.Inst) {
 	l.lanes(videoLane(in), l.dst(&in.Args[0], false), [4]bool{}, src...)
 }
 
-// videoLane returns a scalar video instruction.
+// videoLane returns the function of a scalar video instruction.
 func videoLane(in *ptx.Inst) laneFunc {
 	td, ta, tb := videoTypes(in)
 	f := videoFunc(in)
@@ -164,8 +164,7 @@ func (l *lowerer) videoSIMD(in *ptx.Inst) {
 		l.src(&in.Args[1], ptx.U32), l.src(&in.Args[2], ptx.U32), l.src(&in.Args[3], ptx.U32))
 }
 
-// simdLane returns a video instruction on two halves or four bytes. Selectors pick
-// from the pair b:a.
+// simdLane returns the function of a video instruction on two halves or four bytes. Selectors pick from the pair b:a.
 func simdLane(in *ptx.Inst) laneFunc {
 	name := in.Op.String()
 	n := int(name[len(name)-1] - '0')

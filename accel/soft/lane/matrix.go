@@ -16,7 +16,7 @@ type tile struct {
 	at [warpLanes][]uint16
 }
 
-// bitsOf returns the size of an element: a bit is one of a word of them.
+// bitsOf returns the size of an element in bits.
 func (t *tile) bitsOf() int {
 	switch t.Type {
 	case ptx.U4, ptx.S4:
@@ -62,9 +62,8 @@ func (t *tile) number(row, col int) int {
 	return row*t.Cols + col
 }
 
-// warpLayout returns where element k of a thread stands for mma: the manual's
-// figures follow one rule. Four threads have a row of A or a column of B; each
-// of them has the elements of a register side by side.
+// warpLayout returns the position of element k of a thread for mma: the manual's figures follow one rule. Four threads
+// have a row of A or a column of B; each of them has the elements of a register side by side.
 func warpLayout(t *tile, lane, k int) int {
 	group, member := lane>>2, lane&3
 	each := max(32/t.bitsOf(), 1) // elements of a register
@@ -82,8 +81,8 @@ func warpLayout(t *tile, lane, k int) int {
 	return t.number(group+8*(k>>1), 2*member+k&1)
 }
 
-// quadLayout is that of m8n8k4 with f16, where each four threads of the lower
-// half of the warp and four of the upper multiply matrices of their own.
+// quadLayout returns the layout of m8n8k4 with f16, where each four threads of the lower half of the warp and four of
+// the upper multiply matrices of their own.
 func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 	return func(t *tile, lane, k int) int {
 		own, upper := lane&3, lane>>4*4
@@ -128,8 +127,8 @@ func (l *lowerer) mma(in *ptx.Inst) {
 	l.multiply(in, where)
 }
 
-// matrices are the operands of a product as numbers; all but f64 and f32 have
-// so few bits that sums of products are exact, or nearly so.
+// matrices are the operands of a product as numbers; all types but f64 and f32 have so few bits that sums of products
+// are exact, or nearly so.
 type matrices struct{ a, b, c [1024]float64 }
 
 func runMultiply(g *group, in *instr) {
@@ -174,8 +173,8 @@ func (op *matrixOp) product(a, b, c []float64, rows, cols, k int) {
 	}
 }
 
-// addProducts adds a row times each column. Four sums at a time need not wait
-// for each other; there are always as many columns.
+// addProducts adds a row times each column. Four sums at a time are independent of each other; there are always as many
+// columns.
 func addProducts(sums, row, b []float64) {
 	k := len(row)
 	for j := 0; j+4 <= len(sums); j += 4 {
@@ -203,7 +202,7 @@ func addFused(sums, row, b []float64) {
 	}
 }
 
-// addDifferences counts the bits that differ, addCommon those that both have.
+// addDifferences counts the bits that differ, addCommon the bits set in both.
 func addDifferences(sums, row, b []float64) {
 	for j := range sums {
 		for n, x := range row {
@@ -241,7 +240,7 @@ func (g *group) gather(t *tile, warp int, to *[1024]float64) {
 	}
 }
 
-// elementOf returns the number that the lower bits of a register stand for.
+// elementOf returns the function that converts the lower bits of a register to a number.
 func elementOf(t ptx.Type) func(x uint64) float64 {
 	if f := smallFloats[t]; f != nil {
 		return f.value
@@ -288,7 +287,7 @@ func (g *group) scatter(t *tile, warp int, part uint32, from *[1024]float64, sat
 	}
 }
 
-// resultOf returns a number as an element of D.
+// resultOf returns the function that converts a number to an element of D.
 func resultOf(t ptx.Type, sat bool) func(v float64) uint32 {
 	switch t {
 	case ptx.F16:

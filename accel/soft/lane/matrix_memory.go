@@ -44,7 +44,7 @@ func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
 // spaceMod returns the modifier that names the space, or RN.
 func spaceMod(in *ptx.Inst) ptx.Mod { return in.Mods.First(ptx.RN, ptx.ModGlobal, ptx.ModShared) }
 
-// offset returns where in memory an element of a matrix is, in bytes.
+// offset returns the position in memory of an element of a matrix, in bytes.
 func (m *tileMove) offset(number int, stride uint64) uint64 {
 	long := m.Cols // of the contiguous dimension in the numbering
 	if m.Role == ptx.RoleB {

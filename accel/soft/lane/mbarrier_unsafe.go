@@ -22,8 +22,8 @@ func (m mbarrier) parity() uint64   { return uint64(m >> parityShift) }
 func (m mbarrier) expected() uint64 { return uint64(m & mbarrierCount) }
 func (m mbarrier) pending() uint64  { return uint64(m >> pendingShift & mbarrierCount) }
 
-// bytes are those that were announced and haven't been copied; less than zero if
-// they were copied before.
+// bytes returns the announced bytes that haven't been copied; less than zero if they were copied before the
+// announcement.
 func (m mbarrier) bytes() int64 { return int64(m<<(64-21-bytesShift)) >> (64 - 21) }
 
 func (m mbarrier) with(expected, pending uint64, bytes int64) mbarrier {
@@ -98,9 +98,8 @@ func (l *lowerer) mbarrier(in *ptx.Inst) {
 	l.emit(c)
 }
 
-// asyncArrive lowers cp.async.mbarrier.arrive. The copies are done, so that the
-// arrival, which follows them, comes now. One that the barrier doesn't expect is added to
-// those that it waits for, and makes no difference.
+// asyncArrive lowers cp.async.mbarrier.arrive. The copies are complete, so that the arrival, which follows them, is
+// executed now. One that the barrier doesn't expect is added to those that it waits for, and makes no difference.
 func (l *lowerer) asyncArrive(in *ptx.Inst) {
 	op := &mbarrierOp{}
 	if !in.Mods.Has(ptx.NoInc) {

@@ -14,10 +14,10 @@ import (
 // heldStores is the number of stores after a barrier that are held back.
 const heldStores = 8
 
-// yielding stands for a fault where a fragment is to go on behind the others.
+// yielding is returned instead of a fault where a fragment is to go on behind the others.
 var yielding = new(Fault)
 
-// begun notes that threads of the group have left a barrier, or begin.
+// begun records that threads of the group have left a barrier, or begin.
 func (g *group) begun() {
 	g.fresh = heldStores
 	if g.w.order.random {
@@ -110,7 +110,7 @@ func (g *group) pickAny() int {
 	return -1
 }
 
-// partWarps makes fragments of single warps of those that can go on.
+// partWarps splits the fragments that can go on into fragments of single warps.
 func (g *group) partWarps() {
 	for i := range g.frags {
 		if g.frags[i].bar != runnable {

@@ -34,7 +34,7 @@ func packedFunc(in *ptx.Inst) laneFunc {
 	}
 }
 
-// halves are functions that extract the lower and the upper half of a word.
+// halves returns functions that extract the lower and the upper half of a word.
 func halves(signed bool) (lo, hi func(x uint64) int64) {
 	if signed {
 		return func(x uint64) int64 { return int64(int16(x)) }, func(x uint64) int64 { return int64(int16(x >> 16)) }

@@ -1,7 +1,7 @@
 package lane
 
-// between returns where a coordinate lies between the centres of a texture's first
-// element and its last one, in 256ths; last is where that is.
+// between returns the position of a coordinate between the centres of a texture's first element and its last one, in
+// 256ths; last is the position of the latter.
 func between(x float32, last uint32) uint32 {
 	v := pick(x > 0, 0, x*512)
 	v = pick(v < 1<<30, 1<<30, v)

@@ -131,7 +131,7 @@ func (s *profiler) flush(to *Profile, p *program) {
 	}
 }
 
-// flush counts a line once a run, however many instructions were made of it.
+// flush counts a line once a run, however many instructions it was lowered to.
 func (s *blockProfile) flush(to *Profile, b *block) {
 	last := 0
 	for i := range s.times {

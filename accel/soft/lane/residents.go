@@ -112,7 +112,7 @@ func (s *residents) worker() *worker {
 	return w
 }
 
-// end gives all workers back, however far their blocks are.
+// end returns all workers to the pool, with their blocks in any state.
 func (s *residents) end() {
 	for w := s.resume(); w != nil; w = s.resume() {
 		s.release(w)

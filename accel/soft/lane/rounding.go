@@ -42,7 +42,7 @@ func round64(s, e float64, mode ptx.Mod) float64 {
 	return s
 }
 
-// zeroSum gives an exact zero sum of x and y its sign: minus only when rounding down.
+// zeroSum returns an exact zero sum of x and y with its sign: minus only when rounding down.
 func zeroSum(x, y float64, mode ptx.Mod) float64 {
 	if mode == ptx.RM && (math.Signbit(x) || math.Signbit(y)) {
 		return math.Copysign(0, -1)

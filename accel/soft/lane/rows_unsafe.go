@@ -27,14 +27,14 @@ func rowNamed(name string) rowFunc {
 	return plainRows[name]
 }
 
-// commonRows are kernels that others use.
+// commonRows are row kernels that other code uses.
 type commonRows struct{ move32, move64, select32, select64, mad32, mad64, madWide, madWideU rowFunc }
 
 func newCommonRows() commonRows {
 	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64"), rowNamed("madU32"), rowNamed("madU64"), rowNamed("madWideS"), rowNamed("madWideU")}
 }
 
-// stepOf returns how far the lanes of an operand are apart.
+// stepOf returns the distance between the lanes of an operand, in bytes.
 func stepOf(scalars, operand, size int) int {
 	if scalars>>operand&1 != 0 {
 		return 0
@@ -42,13 +42,13 @@ func stepOf(scalars, operand, size int) int {
 	return size
 }
 
-// bitAt is bit i of a row of bits.
+// bitAt returns bit i of a row of bits.
 func bitAt(p unsafe.Pointer, i int) bool {
 	return *(*uint64)(unsafe.Add(p, i>>6*8))>>(i&63)&1 != 0
 }
 
-// partly runs a vector kernel of one f32 operand that stops at lanes that it
-// can't do, and returns how many are left. The plain one does these.
+// partly runs a vector kernel of one f32 operand that stops at lanes that it doesn't support, and returns how many are
+// left. The plain kernel computes these.
 func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plain rowFunc, d, a unsafe.Pointer, n int, scalars int) {
 	for n > 0 {
 		left := vector(d, a, nil, nil, n, scalars)
@@ -62,7 +62,7 @@ func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plai
 	}
 }
 
-// place is where an operand lives.
+// place is the location of an operand.
 type place struct {
 	slot   int32
 	kind   placeKind
@@ -80,7 +80,7 @@ const (
 	placeKinds
 )
 
-// rowFile is where the operands of one kind are: how far it is from slot to slot, and from lane to lane.
+// rowFile is the location of the operands of one kind: the distances from slot to slot, and from lane to lane.
 type rowFile struct {
 	base       unsafe.Pointer
 	slot, lane int
@@ -108,7 +108,7 @@ func runSingle(g *group, in *instr) {
 	in.row(g.at(in.d, 0), g.at(in.a, 0), g.at(in.b, 0), g.at(in.c, 0), 1, 0)
 }
 
-// runRow executes one for all active lanes.
+// runRow executes an arithmetic instruction for all active lanes.
 func runRow(g *group, in *instr) {
 	lo, n := g.act.from, g.act.to-g.act.from
 	a, b, c := g.at(in.a, lo), g.at(in.b, lo), g.at(in.c, lo)
@@ -142,7 +142,7 @@ func (g *group) take(d place, row *[maxLanes]uint32) {
 	g.common.select32(to, from, to, unsafe.Add(unsafe.Pointer(&g.act.m), lo/8), n, 0)
 }
 
-// spread gives a row of at least n copies of a single value, until the next result.
+// spread returns a row of at least n copies of a single value, valid until the next result.
 func (g *group) spread(from unsafe.Pointer, wide bool, n int) unsafe.Pointer {
 	move := g.common.move32
 	if wide {
@@ -210,7 +210,7 @@ func runSelect(g *group, in *instr) {
 // laneFunc computes one lane. Operands and result are zero-extended bits.
 type laneFunc func(a, b, c uint64) uint64
 
-// rowOf makes a row kernel of a function of single lanes, for operands of the given sizes.
+// rowOf returns a row kernel of a function of single lanes, for operands of the given sizes.
 func rowOf(f laneFunc, wideD, wideA, wideB, wideC bool) rowFunc {
 	load := func(p unsafe.Pointer, wide bool, step, i int) uint64 {
 		switch {

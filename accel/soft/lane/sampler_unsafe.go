@@ -120,7 +120,7 @@ func (s *sampler) around(g *group, in *instr, t *Texture, n int) {
 	}
 }
 
-// element gives channel k of the nearest elements.
+// element computes channel k of the nearest elements.
 func (s *sampler) element(to unsafe.Pointer, t *Texture, k, n int) {
 	got, at := unsafe.Slice((*uint32)(to), n), s.at[:n]
 	switch bytes := t.Format.bytes(); bytes {
@@ -144,7 +144,7 @@ func singles[T uint8 | uint16 | uint32](got, at []uint32, data unsafe.Pointer) {
 	}
 }
 
-// filtered gives channel k of the elements around each place, blended.
+// filtered computes channel k of the elements around each place, blended.
 func (s *sampler) filtered(to unsafe.Pointer, t *Texture, k, n int) {
 	c := &s.corners
 	if t.Channels > 1 {

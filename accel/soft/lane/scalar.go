@@ -12,7 +12,7 @@ func pick[T any](second bool, a, b T) T {
 	return a
 }
 
-// canonF32 gives a result its canonical NaN.
+// canonF32 replaces a NaN by the canonical one.
 func canonF32(x float32) float32 {
 	if x != x {
 		return math.Float32frombits(nan32)
@@ -68,7 +68,7 @@ func saturate32(x float32) float32 {
 	return r
 }
 
-// quotientU64 divides; by zero it gives all ones, as devices do.
+// quotientU64 returns a quotient; a division by zero gives all ones, as on devices.
 func quotientU64(x, y uint64) uint64 {
 	if y == 0 {
 		return math.MaxUint64
@@ -83,7 +83,7 @@ func remainderU64(x, y uint64) uint64 {
 	return x % y
 }
 
-// quotientS64 divides; the most negative number by -1 wraps.
+// quotientS64 returns a quotient; the most negative number divided by -1 wraps.
 func quotientS64(x, y int64) int64 {
 	if y == 0 {
 		return -1
@@ -98,8 +98,8 @@ func remainderS64(x, y int64) int64 {
 	return x % y
 }
 
-// quotientU32, remainderU32, … go by way of float64, which is
-// exact enough: quotients that are no whole numbers are further from one than its rounding.
+// quotientU32, remainderU32, … compute in float64, which is exact enough: a fractional quotient is further from an
+// integer than its rounding error.
 func quotientU32(x, y uint32) uint32 {
 	q := uint32(float64(x) / float64(y))
 	if y == 0 {
@@ -181,7 +181,7 @@ func greater64(x, y float64) float64 {
 	return r
 }
 
-// strict32 is r, but not a number if x or y is none.
+// strict32 returns r, but NaN if x or y is NaN.
 func strict32(x, y, r float32) float32 {
 	if x != x || y != y {
 		r = math.Float32frombits(nan32)
@@ -232,8 +232,8 @@ func twoSum(a, b, s float64) float64 {
 	return (a - (s - t)) + (b - t)
 }
 
-// odd rounds s+e, where e is below an ulp of s, to odd: rounding the result
-// again to fewer bits is then as if done once.
+// odd rounds s+e, where e is below an ulp of s, to odd: rounding the result again to fewer bits is then equivalent to
+// one rounding.
 func odd(s, e float64) float64 {
 	b := math.Float64bits(s)
 	switch {

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// chunk is how many lanes are moved at a time if their addresses are regular.
+// chunk is the number of lanes that are moved at a time if their addresses are regular.
 const chunk = 16
 
-// irregular is the step of a chunk whose addresses don't follow each other at one distance.
+// irregular is the step of a chunk whose addresses don't differ by a constant.
 const irregular = math.MinInt64
 
 // shape describes the addresses of consecutive lanes. Assembly depends on the offsets of its fields.
@@ -36,7 +36,7 @@ func address(p unsafe.Pointer, step, lane int) uint64 {
 	return get64(p, step, lane)
 }
 
-// look looks at n addresses, the first of them at p. Those of 32 bits are multiplied by scale.
+// look determines the shape of n addresses, the first of them at p. Those of 32 bits are multiplied by scale.
 func (s *shape) look(p unsafe.Pointer, step, n int, scale uint64) {
 	s.low, s.high, s.bits, s.differ, s.line, s.spelled = math.MaxUint64, 0, 0, false, false, false
 	chunks := n / chunk
@@ -53,7 +53,7 @@ func (s *shape) look(p unsafe.Pointer, step, n int, scale uint64) {
 	s.lookPlain(chunks, p, step, n, scale)
 }
 
-// spell writes down all runs.
+// spell fills in all runs.
 func (s *shape) spell() {
 	if !s.line || s.spelled {
 		return
@@ -104,8 +104,8 @@ func (s *shape) repeats(n int) bool {
 	return false
 }
 
-// together is an access of dense lanes to memory that was checked: that of an
-// address a is at unsafe.Add(mem, a·scale+off).
+// together is an access of dense lanes to memory that was checked: the memory of an address a is at unsafe.Add(mem,
+// a·scale+off).
 type together struct {
 	*shape
 	addresses unsafe.Pointer // of the first lane, or indices

@@ -37,7 +37,7 @@ var smallFloats = func() map[ptx.Type]*smallFloat {
 
 func (f *smallFloat) sign() uint64 { return 1 << (f.width - 1) }
 
-// value returns the number that bits stand for. Other bits of x don't count.
+// value returns the number that the bits represent. Higher bits of x are ignored.
 func (f *smallFloat) value(x uint64) float64 {
 	mag := x & (f.sign() - 1)
 	v := math.Float64frombits(mag<<(52-f.fraction)) * f.scale

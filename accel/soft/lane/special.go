@@ -74,7 +74,7 @@ func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
 	return ^(bit - 1)
 }
 
-// smemUnit is in which units shared memory is given to blocks.
+// smemUnit is the allocation granularity of shared memory, in bytes.
 const smemUnit = 256
 
 var started = time.Now()

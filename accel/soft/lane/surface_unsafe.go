@@ -96,7 +96,7 @@ func eachElement(g *group, in *instr, do func(op *surfOp, t *Texture, lane int, 
 	}
 }
 
-// element finds the bytes that an access touches: none if it is to be dropped, or why it faults.
+// element returns the bytes that an access touches: none if it is to be dropped, or a fault.
 func (op *surfOp) element(t *Texture, at [3]int32, layer int32) (raw []byte, fault int32) {
 	size, n := t.elementBytes(), op.size*len(op.values)
 	x := int(at[0])
@@ -256,7 +256,7 @@ func runReduceSurface(g *group, in *instr) {
 			return
 		}
 		from, step := g.row(op.values[0])
-		// Other workers may be at the same place.
+		// Other workers may access the same element.
 		if a.size == 8 {
 			update64(p, a, get64(from, step, lane), 0, true)
 		} else {

@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// Format is the type of a texture's channels, as CUarray_format has it.
+// Format is the type of a texture's channels, numbered as CUarray_format.
 type Format uint32
 
 // Channel formats.
@@ -43,7 +43,7 @@ const (
 	Border
 )
 
-// Texture is memory seen as a texture, or as a surface: rows of elements, slices of rows. Without a Height it is 1D,
+// Texture is memory used as a texture, or as a surface: rows of elements, slices of rows. Without a Height it is 1D,
 // without a Depth it is 2D; if it is layered or a cube, Depth counts layers or faces.
 type Texture struct {
 	Data                   []byte
@@ -60,7 +60,7 @@ type Texture struct {
 	Border                 [4]float32
 }
 
-// sampling is how a texture is read.
+// sampling has the sampling parameters of a texture.
 type sampling struct {
 	linear, normalized bool
 	address            [3]AddressMode
@@ -90,7 +90,7 @@ func (t *Texture) valid() bool {
 	return (slices-1)*t.SliceBytes+(rows-1)*t.PitchBytes+t.Width*t.elementBytes() <= n
 }
 
-// extent returns how many elements there are along each dimension of a layer.
+// extent returns the number of elements along each dimension of a layer.
 func (t *Texture) extent() [3]int {
 	if t.Layered || t.Cube {
 		return [3]int{t.Width, max(t.Height, 1), 1}
@@ -101,7 +101,7 @@ func (t *Texture) extent() [3]int {
 // float reports whether reads return f32.
 func (t *Texture) float() bool { return t.ReadFloat || t.Format == F32 || t.Format == F16 }
 
-// view is a layer of a texture, and how it is read.
+// view is a layer of a texture, with its sampling.
 type view struct {
 	*Texture
 	sampling
@@ -152,7 +152,7 @@ func (t *Texture) sample(s sampling, at [3]uint32, layer uint32, op *texOp, out 
 	}
 }
 
-// enter goes to a layer, the nearest there is.
+// enter selects a layer, clamped to the existing ones.
 func (v *view) enter(shape ptx.Geometry, layer uint32) {
 	if !shape.Layered {
 		return
@@ -168,8 +168,8 @@ func (v *view) enter(shape ptx.Geometry, layer uint32) {
 	v.base = n * v.SliceBytes
 }
 
-// turn goes to the face of a cube that a direction points to, and returns where on it: see “Cubemap Textures” in the
-// CUDA programming guide.
+// turn selects the face of a cube that a direction points to, and returns the position on it: see “Cubemap Textures” in
+// the CUDA programming guide.
 func (v *view) turn(p [3]float64) [3]float64 {
 	x, y, z := p[0], p[1], p[2]
 	ax, ay, az := math.Abs(x), math.Abs(y), math.Abs(z)
@@ -393,8 +393,7 @@ func (v *view) add(sum *[4]float64, i [3]int, share float64) {
 	}
 }
 
-// weight splits a coordinate into the index of the element before it and how
-// near the next one is.
+// weight splits a coordinate into the index of the element before it and the weight of the next one.
 func weight(v float64) (int, float64) {
 	v -= 0.5
 	if !(math.Abs(v) < 1<<30) {
@@ -453,7 +452,7 @@ func (t *Texture) query(what ptx.Mod) uint32 {
 // addressNumbers are txq's: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border.
 var addressNumbers = [4]uint32{Wrap: 0, Clamp: 3, Mirror: 1, Border: 4}
 
-// querySampler answers txq of a .samplerref.
+// querySampler returns the result of txq of a .samplerref.
 func querySampler(s *ptx.Sampler, what ptx.Mod) uint32 {
 	switch {
 	case what >= ptx.QAddress0:

@@ -76,7 +76,8 @@ func (r *rows) get(lane int) (v [3]uint32) {
 	return v
 }
 
-// runPlainTex is runTex for one or two f32 coordinates and nothing else, which scalers and filters use most.
+// runPlainTex is runTex for one or two f32 coordinates and no other operands, the form that scalers and filters use
+// most.
 func runPlainTex(g *group, in *instr) {
 	op := in.aux.(*texOp)
 	h, same := g.sameHandle(in.a)
@@ -169,7 +170,7 @@ type binding struct {
 	words bool // may be read by Texture.word
 }
 
-// bind makes a texture or surface the one that is read next.
+// bind selects the texture or surface of a handle for the next reads.
 func (g *group) bind(handle uint64, surface bool) bool {
 	w := g.w
 	b, known := w.bound[handle]

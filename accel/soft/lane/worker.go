@@ -7,8 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// worker runs blocks, one after the other. It is used by one goroutine at a time and
-// kept for later launches.
+// worker runs blocks, one after the other. It is used by one goroutine at a time and kept for later launches.
 type worker struct {
 	prog   *program
 	run    *run
@@ -85,7 +84,7 @@ func (w *worker) begin(r *run, watch *stopwatch) {
 // groupBytes is about the memory of a group beside its registers.
 const groupBytes = 16 << 10
 
-// bytes is about how much memory the worker holds.
+// bytes returns roughly the memory that the worker holds.
 func (w *worker) bytes() int {
 	n := cap(w.shared) + len(w.local)
 	for _, g := range w.groups {
@@ -163,8 +162,7 @@ func (w *worker) proceed() (over bool, f *Fault) {
 	return true, nil
 }
 
-// unstick lets threads go on that wait for threads at barriers: in warp instructions,
-// or else at joins.
+// unstick releases threads that wait for threads at barriers: in warp instructions, or else at joins.
 func (w *worker) unstick() bool {
 	for _, g := range w.groups {
 		if g.unpark() {
@@ -207,7 +205,7 @@ func (w *worker) timeout() *Fault {
 	return f
 }
 
-// ended takes threads off those that barriers wait for.
+// ended removes threads from those that barriers wait for.
 func (w *worker) ended(n int) {
 	w.live -= n
 	if w.clustered {
@@ -324,8 +322,8 @@ func (g *group) arriving(m *mask, warps bool) int {
 	return n
 }
 
-// open lets everything go that waits at a barrier. Threads of a group that
-// go on from the same place go on together.
+// open releases all fragments that wait at a barrier. Threads of a group that continue at the same instruction form one
+// fragment.
 func (w *worker) open(id int32) {
 	bar := w.bars[id]
 	w.bars[id] = barrier{}

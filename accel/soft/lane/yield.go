@@ -27,7 +27,7 @@ func (p *pause) begin(cores, most int) {
 	p.single, p.cores = most == 1, cores
 }
 
-// tryEnter adds a core to the launch, unless that has to be waited for.
+// tryEnter adds a core to the launch, unless it would have to wait.
 func (p *pause) tryEnter() bool {
 	if !p.mu.TryLock() {
 		return false
@@ -62,7 +62,7 @@ func (p *pause) stop(resume func()) {
 	resume()
 }
 
-// leave takes a core off the launch.
+// leave removes a core from the launch.
 func (p *pause) leave() {
 	if p.single { // no other core waits for it
 		return
@@ -87,7 +87,7 @@ func (m *Meter) Reset() {
 	}
 }
 
-// Start switches the meter on: each core measures from its next look on, within about a millisecond.
+// Start switches the meter on: each core measures from its next check on, within about a millisecond.
 func (m *Meter) Start() { m.on.Store(true) }
 
 // On reports whether the meter was started for this launch.

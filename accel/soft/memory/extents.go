@@ -36,7 +36,7 @@ func newExtents(start, size, granule uint64) *extents {
 	return e
 }
 
-// bin returns where an extent of n granules hangs.
+// bin returns the bin of an extent of n granules.
 func bin(n uint64) (class, step int) {
 	if n < steps {
 		return 0, int(n)
@@ -45,7 +45,7 @@ func bin(n uint64) (class, step int) {
 	return class, int(n>>(class-1)) & (steps - 1)
 }
 
-// alloc takes size bytes, a multiple of the granule.
+// alloc returns an extent of size bytes, a multiple of the granule.
 func (e *extents) alloc(size uint64) *extent {
 	n := size / e.granule
 	x := e.find(n)
@@ -71,7 +71,7 @@ func (e *extents) use(x *extent, size uint64) *extent {
 	return x
 }
 
-// allocAt takes size bytes at an address, if they are free: it looks at all that is.
+// allocAt takes size bytes at an address, if they are free: it searches all free extents.
 func (e *extents) allocAt(start, size uint64) *extent {
 	for c := range e.bins {
 		for s := range e.bins[c] {
@@ -100,8 +100,8 @@ func (e *extents) cut(x *extent, start, size uint64) *extent {
 	return e.use(x, size)
 }
 
-// find returns a free extent of at least n granules: from the smallest bin in
-// which everything fits, else one that happens to fit from n's own bin.
+// find returns a free extent of at least n granules: from the smallest bin in which everything fits, else a large
+// enough one from n's own bin.
 func (e *extents) find(n uint64) *extent {
 	up := n
 	if n >= steps {
@@ -126,7 +126,7 @@ func (e *extents) find(n uint64) *extent {
 	return nil
 }
 
-// release gives a used extent back.
+// release frees a used extent.
 func (e *extents) release(x *extent) {
 	delete(e.used, x.start)
 	if a := x.above; a != nil && a.free {

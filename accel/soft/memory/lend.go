@@ -42,7 +42,7 @@ func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *L
 	return l.lent, addr - l.run.start, RoundUp(x.bytes), nil
 }
 
-// move puts a slab's bytes elsewhere, where its addresses then lead.
+// move copies a slab's bytes to another file, and maps that at its addresses.
 func (l *slab) move(to *Loan) error {
 	own, err := unix.FcntlInt(uintptr(to.FD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

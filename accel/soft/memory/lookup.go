@@ -29,8 +29,8 @@ func (s *Space) Find(addr uint64) (Span, bool) {
 	return l.unpacked(w), w != 0
 }
 
-// packed returns a span of the slab in one word, so that it can be replaced at once:
-// where it begins and how long it is, in granules.
+// packed returns a span of the slab in one word, so that it can be replaced atomically: its position and its length, in
+// granules.
 func (l *slab) packed(sp Span) uint64 {
 	return (sp.Start-l.run.start)/Granule<<32 | (sp.End-sp.Start)/Granule
 }
@@ -40,9 +40,8 @@ func (l *slab) unpacked(w uint64) Span {
 	return Span{start, start + uint64(uint32(w))*Granule}
 }
 
-// Region returns the visible allocation that contains addr: its address and its
-// memory, nil if there is none. With Strict the memory has no byte more than the
-// allocation was made with. Any goroutine may call it.
+// Region returns the visible allocation that contains addr: its address and its memory, nil if there is none. With
+// Strict the memory ends at the allocation's requested size. Any goroutine may call it.
 func (s *Space) Region(addr uint64) (base uint64, mem []byte) {
 	sp, ok := s.Find(addr)
 	if ok && s.strict.Load() {
@@ -79,7 +78,7 @@ func (s *Space) raw(addr, n uint64) []byte {
 	return s.hostMem[off : off+n : off+n]
 }
 
-// show enters an allocation into the table, hide takes it out.
+// show enters an allocation into the table, hide removes it.
 func (l *slab) show(sp Span) { l.enter(sp, l.packed(sp)) }
 func (l *slab) hide(sp Span) { l.enter(sp, 0) }
 

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// Margin is how far from an allocation kernels' accesses reach memory all the same.
+	// Margin is the distance from an allocation, in bytes, within which kernels' accesses succeed all the same.
 	Margin = 64 << 10
 
 	marginBytes = 4 << 20  // of the memory that all margins have together
 	zone        = 64 << 10 // with Strict, free addresses behind an allocation
 
-	// described is how far from an allocation an address is still described by it.
+	// described is the distance from an allocation up to which an address is described by it.
 	described = 1 << 20
 )
 
-// Strict ends the margins, for kernels from then on, and leaves room between allocations that are made from then on.
+// Strict ends the margins, for kernels from then on, and leaves gaps between allocations that are made from then on.
 func (s *Space) Strict() { s.strict.Store(true) }
 
 // Beside returns memory for a kernel's access of n bytes at an address that no visible allocation contains, or nil if the access
@@ -55,7 +55,7 @@ func (s *Space) usable(addr uint64) bool {
 	return ok
 }
 
-// exact returns how many bytes the allocation of a span was made with.
+// exact returns the requested size of the allocation of a span.
 func (s *Space) exact(sp Span) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,8 @@ func (s *Space) exact(sp Span) uint64 {
 	return sp.End - sp.Start
 }
 
-// Describe returns where an address lies that a kernel may not access, by the visible allocation that is nearest: "" if none is near.
+// Describe returns the position of an address that a kernel may not access, relative to the nearest visible allocation:
+// "" if none is near.
 func (s *Space) Describe(addr uint64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Space) Describe(addr uint64) string {
 	return fmt.Sprintf("offset %d of the allocation of %d bytes at %#x", int64(addr-start), bytes, start)
 }
 
-// mapMargin maps the memory of the margins, which exists once it is touched.
+// mapMargin maps the memory of the margins, whose pages exist once they are touched.
 func mapMargin() ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, marginBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {

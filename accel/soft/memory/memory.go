@@ -103,14 +103,14 @@ func New(base, size uint64, reserved bool) (*Space, error) {
 	}, nil
 }
 
-// SetHost makes host memory that lies at the address base findable, as one
-// allocation. It must be called before anything looks an address up.
+// SetHost makes host memory at the address base visible to lookups, as one allocation. It must be called before any
+// lookup.
 func (s *Space) SetHost(base uint64, mem []byte) {
 	s.host, s.hostMem = Span{base, base + uint64(len(mem))}, mem
 }
 
-// Alloc returns the address of n bytes of zeroed memory. Only Raw reaches memory
-// that is not visible: neither kernels nor the guest's copies do.
+// Alloc returns the address of n bytes of zeroed memory. Only Raw returns memory that is not visible: neither kernels
+// nor the guest's copies can access it.
 func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
 	if n == 0 || n > s.size || n > maxBytes {
 		return 0, unix.ENOMEM
@@ -139,7 +139,7 @@ func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
 // RoundUp returns the size that an allocation of n bytes is accounted with.
 func RoundUp(n uint64) uint64 { return (n + Granule - 1) &^ (Granule - 1) }
 
-// took accounts a new extent of the slab, for an allocation of n bytes.
+// took accounts for a new extent of the slab, for an allocation of n bytes.
 func (l *slab) took(s *Space, x *extent, n uint64, visible bool) {
 	if l.count == 0 && l.run.size == SlabSize {
 		s.empty--
@@ -232,8 +232,8 @@ func (s *Space) emptied(l *slab) {
 // wipe makes n bytes at offset off read as zero.
 func (l *slab) wipe(off, n uint64) error { return wipe(l.fd, l.mem, l.offset, off, n) }
 
-// wipe makes mem[at:at+n] read as zero, where mem is file fd from offset off on: whole
-// pages are given back, the rest is cleared.
+// wipe makes mem[at:at+n] read as zero, where mem is file fd from offset off on: whole pages are released to the
+// kernel, the rest is cleared.
 func wipe(fd int, mem []byte, off, at, n uint64) error {
 	if n < punchSize {
 		clear(mem[at : at+n])

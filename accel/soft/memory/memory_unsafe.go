@@ -24,7 +24,7 @@ func mapAt(addr, size uint64, prot, flags, fd int, offset uint64) error {
 	return nil
 }
 
-// reserve makes [base, base+size) inaccessible and ours.
+// reserve maps [base, base+size) without access.
 func reserve(base, size uint64, reserved bool) error {
 	fixed := mapFixedNoReplace
 	if reserved {
@@ -41,7 +41,8 @@ func unreserve(base, size uint64) error {
 	return nil
 }
 
-// newFile makes a file of size bytes, which keeps that size. A confined worker can't set the size of a file, but write to its end.
+// newFile creates a file of size bytes, which keeps that size. A confined worker can't set the size of a file, but
+// write to its end.
 func newFile(name string, size uint64) (fd int, err error) {
 	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -68,7 +69,7 @@ func protect(addr, size uint64, prot int) error {
 	return nil
 }
 
-// mapSlab makes a memfd of size bytes and maps it over a reserved range.
+// mapSlab creates a memfd of size bytes and maps it over a reserved range.
 func mapSlab(addr, size uint64) (fd int, mem []byte, err error) {
 	if fd, err = newFile("pegasus-device-memory", size); err != nil {
 		return -1, nil, err
@@ -98,7 +99,7 @@ func bytesAt(addr, size uint64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size)
 }
 
-// unmapSlab makes the slab's range inaccessible again and lets its memory go.
+// unmapSlab makes the slab's range inaccessible again and releases its memory.
 func unmapSlab(l *slab) error {
 	return errors.Join(reserve(l.run.start, l.run.size, true), unix.Close(l.fd))
 }

@@ -14,7 +14,7 @@ type mirror struct {
 	mem []byte
 }
 
-// Mirror makes host memory that Evict can move allocations to.
+// Mirror creates the host memory that Evict moves allocations to.
 func (s *Space) Mirror() error {
 	fd, err := newFile("pegasus-swap", s.size)
 	if err != nil {
@@ -44,14 +44,14 @@ func (s *Space) Evict(addr, n uint64) error {
 	return move(s.mirror.mem[addr-s.base:][:n], l.mem[off:off+n], l.fd, off)
 }
 
-// Retrieve returns the reverse of Evict.
+// Retrieve moves evicted bytes back: the reverse of Evict.
 func (s *Space) Retrieve(addr, n uint64) error {
 	l := s.at(addr)
 	off := addr - l.run.start
 	return move(l.mem[off:off+n], s.mirror.mem[addr-s.base:][:n], s.mirror.fd, addr-s.base)
 }
 
-// Evicted returns where the bytes of [addr, addr+n) lie after Evict.
+// Evicted returns the memory that the bytes of [addr, addr+n) lie in after Evict.
 func (s *Space) Evicted(addr, n uint64) []byte {
 	return s.mirror.mem[addr-s.base:][:n:n]
 }
@@ -65,7 +65,7 @@ func (s *Space) forget(addr, n uint64) error {
 	return wipe(s.mirror.fd, s.mirror.mem, 0, off, n)
 }
 
-// moveStep is how much is in both places while memory is moved.
+// moveStep is the size that is in both places while memory is moved.
 const moveStep = 4 << 20
 
 // move copies from, which is at offset off of file fd, to to, which holds zeros, and leaves zeros behind. Pages that

@@ -10,11 +10,10 @@ import (
 	"pegasus/accel/ranges"
 )
 
-// MapGranule is the unit of mappings. The kernel's pages would do; programs expect that of a GPU.
+// MapGranule is the unit of mappings, in bytes. The kernel's page size would do, but programs expect this of a GPU.
 const MapGranule = 2 << 20
 
-// ErrRange is returned for addresses that are not as they have to be: reserved and
-// free, or whole mappings.
+// ErrRange is returned for invalid addresses: neither reserved and free, nor whole mappings, as required.
 var ErrRange = errors.New("no such range of addresses, or not of whole mappings")
 
 // Physical is memory without an address: a file, or a part of one.
@@ -25,8 +24,8 @@ type Physical struct {
 	gone          func() // called when there are no users left
 }
 
-// NewPhysical makes n bytes of zeroed memory without an address, multiple of MapGranule.
-// gone is called when it was released and is mapped nowhere.
+// NewPhysical creates n bytes of zeroed memory without an address, multiple of MapGranule. gone is called when it was
+// released and is mapped nowhere.
 func (s *Space) NewPhysical(n uint64, gone func()) (*Physical, error) {
 	fd, err := newFile("pegasus-device-memory", n)
 	if err != nil {
@@ -35,7 +34,7 @@ func (s *Space) NewPhysical(n uint64, gone func()) (*Physical, error) {
 	return s.keep(&Physical{fd: fd, bytes: n, users: 1, gone: gone}), nil
 }
 
-// Import makes a part of a file such memory. The file stays the caller's.
+// Import wraps a part of a file as such memory. The caller keeps ownership of the file.
 func (s *Space) Import(fd int, offset, n uint64, gone func()) (*Physical, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *Space) keep(p *Physical) *Physical {
 	return p
 }
 
-// Release gives memory without an address up.
+// Release drops the owner's reference to memory without an address.
 func (s *Space) Release(p *Physical) {
 	s.mu.Lock()
 	gone := s.let(p)
@@ -72,7 +71,7 @@ func (s *Space) let(p *Physical) func() {
 	return p.gone
 }
 
-// Reserve keeps n addresses free, multiple of MapGranule, at wish if that can be had.
+// Reserve reserves n addresses, multiple of MapGranule, at wish if that is free.
 func (s *Space) Reserve(n, alignment, wish uint64) (uint64, error) {
 	if n == 0 || n%MapGranule != 0 || alignment&(alignment-1) != 0 {
 		return 0, ErrRange
@@ -132,7 +131,7 @@ func (s *Space) within(at, n uint64) *slab {
 	return l
 }
 
-// Map puts n bytes of p from offset on at an address where nothing is. They can't be used yet.
+// Map maps n bytes of p from offset on at an unmapped address. They can't be accessed yet.
 func (s *Space) Map(at, n, offset uint64, p *Physical) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
