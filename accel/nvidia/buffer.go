@@ -26,7 +26,7 @@ func bufferSize(n uint64) (size uint64, class int) {
 	return 1 << class, class
 }
 
-// takeBuffer is n bytes of it.
+// takeBuffer returns a staging buffer of n bytes.
 func (c *Context) takeBuffer(n uint64) ([]byte, cuda.Result) {
 	if n > 1<<46 {
 		return nil, cuda.ErrorOutOfMemory

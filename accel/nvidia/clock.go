@@ -31,7 +31,7 @@ type base struct {
 	users  int // pieces and bases; guarded by the device's mutex
 }
 
-// baseLasts is for how long a base is counted from: float32 has 0.25 µs then.
+// baseLasts is for how long times are measured from a base, in ns: float32 has a resolution of 0.25 µs then.
 const baseLasts = 4_000_000_000
 
 func (t *timeline) begin(c *Context) cuda.Result {
@@ -91,7 +91,7 @@ func (t *timeline) release(c *Context, b *base) {
 	}
 }
 
-// settle finds out where a base is.
+// settle determines the position of a base.
 func (b *base) settle(c *Context) {
 	b.once.Do(func() {
 		before := b.before

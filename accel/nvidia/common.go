@@ -43,7 +43,7 @@ type common struct {
 	spans []*span // its attachments, until leave has ended them
 }
 
-// CommonUnit returns the page that segments are made of.
+// CommonUnit returns the page size of segments, in bytes.
 func (d *Device) CommonUnit() uint64 {
 	if d.giver() == nil {
 		return 0
@@ -54,7 +54,7 @@ func (d *Device) CommonUnit() uint64 {
 // holderPatience is how long a process that holds a segment may leave a request for it unanswered.
 const holderPatience = 10 * time.Second
 
-// AttachCommon maps a segment once more. If there is no room, but attachments that ended wait for work that is on its way, it waits
+// AttachCommon maps a segment once more. If there is no room, but removed attachments wait for pending work, it waits
 // for them.
 func (c *Context) AttachCommon(of accel.Common) (addr uint64, r cuda.Result) {
 	d := c.dev
@@ -94,7 +94,7 @@ func (c *Context) tryAttach(m *mapped, of accel.Common) (addr uint64, r cuda.Res
 	return addr, c.failIfSticky(r)
 }
 
-// begin attaches a segment that this process doesn't hold yet. It is claimed.
+// begin attaches a segment that this process doesn't hold yet. The caller has the claim.
 func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
 	d := c.dev
 	taken, r := d.takeCommon(own)
@@ -166,7 +166,7 @@ func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
 	}
 }
 
-// makeCommon creates the memory of a segment, with whatever is in it.
+// makeCommon creates the memory of a segment, with undefined contents.
 func (d *Device) makeCommon(own *common) (r cuda.Result) {
 	if own.h, r = d.createCounted(own.whole); r != cuda.Success {
 		return r
@@ -178,7 +178,7 @@ func (d *Device) makeCommon(own *common) (r cuda.Result) {
 	return r
 }
 
-// hold has other processes get the segment from this one.
+// hold exports the segment from this process to others.
 func (d *Device) hold(m *mapped, own *common) cuda.Result {
 	g := handover.Gift{Whole: own.whole, Bytes: own.Bytes}
 	t, err := m.offers.AddTagged(own.Tag, uint64(own.h), g, func() (int, error) { return unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0) }, d.log)
@@ -213,7 +213,7 @@ func (c *Context) attach(m *mapped, own *common) (addr uint64, r cuda.Result) {
 	return s.at, cuda.Success
 }
 
-// unmapCommon takes an attachment's mapping away.
+// unmapCommon removes an attachment's mapping.
 func (d *Device) unmapCommon(s *span) {
 	m := d.store.(*mapped)
 	m.mu.Lock()
@@ -225,7 +225,7 @@ func (d *Device) unmapCommon(s *span) {
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
 }
 
-// dropCommon gives up the memory of a segment that is mapped nowhere.
+// dropCommon frees the memory of a segment that is mapped nowhere.
 func (d *Device) dropCommon(own *common) {
 	if r := driver.ReleaseMemory(nil, own.h); r != cuda.Success {
 		d.log.Error("release a device segment", "bytes", own.whole, "err", r)
@@ -233,7 +233,7 @@ func (d *Device) dropCommon(own *common) {
 	unix.Close(own.fd)
 }
 
-// leaveLater ends an attachment once all work submitted before has ended.
+// leaveLater ends an attachment once all work submitted earlier has ended.
 func (c *Context) leaveLater(s *span, done func()) {
 	d := c.dev
 	d.mu.Lock()
@@ -254,7 +254,7 @@ func (c *Context) leaveLater(s *span, done func()) {
 	})
 }
 
-// leave ends an attachment that nothing uses any more; with the last one the process holds the segment no longer.
+// leave ends an unused attachment; with the last one the process stops holding the segment.
 func (d *Device) leave(c *Context, s *span) {
 	l, own := &d.commons, s.common
 	l.mu.Lock()
@@ -286,7 +286,7 @@ func (d *Device) forgetCommon(own *common) {
 	d.store.(*mapped).offers.Forget(uint64(own.h))
 }
 
-// Keep stores the segments that this process alone holds, while it still can.
+// Keep stores the segments that this process alone holds, before it ends.
 func (d *Device) Keep() {
 	l := &d.commons
 	l.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Context is a context of the guest. Fields are guarded by the device's mutex where nothing else is said.
+// Context is a context of the guest. Fields are guarded by the device's mutex unless stated otherwise.
 type Context struct {
 	dev    *Device
 	ctx    driver.Context
@@ -35,7 +35,7 @@ type Context struct {
 	gone      bool   // it was called
 }
 
-// Flags of contexts (CUctx_flags). The guest's library sees to the others that there are: whether calls wait.
+// Flags of contexts (CUctx_flags). The guest's library handles the others: the wait policy of calls.
 const (
 	schedBlockingSync = 0x4 // CU_CTX_SCHED_BLOCKING_SYNC
 	mapHost           = 0x8
@@ -44,7 +44,7 @@ const (
 	flagsMask         = 0xff
 )
 
-// maxStreams bounds the streams of a context: a thread waits for each that has work.
+// maxStreams bounds the streams of a context: each with work has a waiting thread.
 const maxStreams = 256
 
 func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
@@ -81,7 +81,7 @@ func (d *Device) uncharge() {
 	}
 }
 
-// pin registers the arena, once for all contexts.
+// pin registers the arena with the driver, once for all contexts.
 func (c *Context) pin() {
 	d := c.dev
 	d.mu.Lock()
@@ -144,11 +144,11 @@ func (c *Context) NewStream(flags uint32, priority int32) (accel.Stream, cuda.Re
 // DefaultStream returns the legacy default stream.
 func (c *Context) DefaultStream() accel.Stream { return c.legacy }
 
-// NewEvent creates an event. The driver's own are taken when it is recorded.
+// NewEvent creates an event. The driver's own events are created when it is recorded.
 func (c *Context) NewEvent(flags uint32) (accel.Event, cuda.Result) { return &Event{ctx: c}, c.Err() }
 
-// Submit queues work to a stream. It blocks while allocations of this process that are not on the device are brought back, or
-// others of it are moved out: see swap.
+// Submit queues work to a stream. It blocks while evicted allocations of this process are restored, or others of it are
+// evicted: see swap.
 func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Result {
 	s, ok := to.(*Stream)
 	if !ok || s.ctx != c || s.destroyed {
@@ -232,7 +232,7 @@ func (c *Context) Destroy(done func()) {
 	go c.dissolve()
 }
 
-// dissolve frees all that the context had, once nothing of it runs any more.
+// dissolve frees all objects of the context, once none of its work runs any more.
 func (c *Context) dissolve() {
 	d := c.dev
 	d.mu.Lock()

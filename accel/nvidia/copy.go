@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// side is one end of a copy that was checked.
+// side is one end of a checked copy.
 type side struct {
 	end    driver.End
 	mem    []byte // of host memory, all that the box may touch
@@ -106,7 +106,7 @@ func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cud
 	return r
 }
 
-// give gives the driver a copy of which no end is the host's, or that is pinned.
+// give submits a copy to the driver neither of whose ends is unpinned host memory.
 func (c *Context) give(s *Stream, dst, src *side, b box) cuda.Result {
 	n := b.width * b.height * b.depth
 	if dst.end.Array != nil || src.end.Array != nil || !dst.dense(b) || !src.dense(b) {
@@ -126,7 +126,7 @@ func (e *side) dense(b box) bool {
 	return (b.height == 1 && b.depth == 1) || e.end.Pitch == b.width && (b.depth == 1 || e.end.Height == b.height)
 }
 
-// move copies between host memories when it is the stream's turn, which waits meanwhile.
+// move copies between host memories in the stream's order; the stream waits meanwhile.
 func (c *Context) move(s *Stream, p *piece, dst, src *side, b box) cuda.Result {
 	to, from := *dst, *src
 	p.due = func(r cuda.Result, finished func()) {
@@ -138,7 +138,7 @@ func (c *Context) move(s *Stream, p *piece, dst, src *side, b box) cuda.Result {
 	return c.hostFunc(s, p)
 }
 
-// fill copies a box of host memory by hand.
+// fill copies a box of host memory on the CPU.
 func (e *side) fill(from *side, b box) {
 	slice, fromSlice := e.end.Pitch*e.end.Height, from.end.Pitch*from.end.Height
 	for z := range b.depth {
@@ -149,7 +149,7 @@ func (e *side) fill(from *side, b box) {
 	}
 }
 
-// nothing queues work that has nothing to do, but keeps its place in the stream.
+// nothing queues empty work, which keeps its place in the stream.
 func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
 	c.dev.mu.Lock()
 	idle := s.idle()
@@ -162,7 +162,7 @@ func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// side checks one end of a copy: all that the box touches there has to be memory that the guest may name.
+// side checks one end of a copy: all memory of the box there has to be accessible to the guest.
 func (c *Context) side(e *accel.End, w *accel.Copy) (s side, ok bool) {
 	if e.Array != nil {
 		a, isOurs := e.Array.(*Array)
@@ -227,7 +227,8 @@ func offset(whole, part []byte) (uint64, bool) {
 	return uint64(at), uint64(at) < uint64(len(whole)) && uint64(len(part)) <= uint64(len(whole))-uint64(at)
 }
 
-// extent returns how far rows and slices are apart at a linear end, and how many bytes the box touches from its first on.
+// extent returns the distances of rows and slices at a linear end, and the number of bytes from the box's first to its
+// last.
 func extent(e *accel.End, w *accel.Copy) (pitch, height, n uint64, ok bool) {
 	pitch, height = e.Pitch, e.Height
 	if w.Height == 1 && (pitch == 0 || w.Depth == 1) {
@@ -266,12 +267,12 @@ func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
 	return s.perform(p, func() cuda.Result { return c.giveFill(s, w, f.pitch) })
 }
 
-// giveFill gives the driver a fill of device memory.
+// giveFill submits a fill of device memory to the driver.
 func (c *Context) giveFill(s *Stream, w *accel.Fill, pitch uint64) cuda.Result {
 	return driver.Fill(c.ctx, w.Address, pitch, w.Value, w.ElementSize, w.Width, w.Height, s.h)
 }
 
-// filling is the shape of a fill that was checked.
+// filling is the shape of a checked fill.
 type filling struct {
 	pitch, width uint64 // bytes; no width: there is nothing to do
 	arena        bool   // it is host memory
@@ -300,7 +301,7 @@ func (c *Context) checkFill(w *accel.Fill) (f filling, r cuda.Result) {
 	return f, cuda.Success
 }
 
-// fillArena fills host memory: by hand, when it is the stream's turn.
+// fillArena fills host memory: on the CPU, in the stream's order.
 func (c *Context) fillArena(s *Stream, w *accel.Fill, pitch, width uint64, done accel.Done) cuda.Result {
 	mem := c.dev.config.Arena[w.Address-c.dev.config.ArenaBase:]
 	rows, value, size := w.Height, w.Value, uint64(w.ElementSize)

@@ -41,9 +41,10 @@ type Config struct {
 	Memory  uint64 // the most memory to offer; 0 for all of the device's
 	Context uint64 // bytes that each context takes of it for itself, which count as the guest's
 
-	// KernelTimeout is how long a kernel may run (ns); 0: for ever. LimitKernels changes it.
+	// KernelTimeout is the time limit of a kernel (ns); 0: none. LimitKernels changes it.
 	KernelTimeout int64
-	// OnTimeout is called when one ran for longer. It must not block, and has to end the process: the kernel runs on.
+	// OnTimeout is called when a kernel ran for longer. It must not block, and has to end the process: the kernel runs
+	// on.
 	OnTimeout func()
 
 	// Device memory has addresses in [DeviceBase, +DeviceBytes) if the driver supports that. Reserved reports that the
@@ -52,8 +53,8 @@ type Config struct {
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 
-	// Arena is host memory that kernels may address at ArenaBase, where it must lie in this process too; 0 if the
-	// guest could not map it at the same address. Shared is the same memory as End.Host has it.
+	// Arena is host memory that kernels may address at ArenaBase, where it must lie in this process too; 0 if the guest
+	// could not map it at the same address. Shared is the mapping of the same memory that End.Host uses.
 	Arena     []byte
 	ArenaBase uint64
 	Shared    []byte
@@ -185,14 +186,14 @@ func Open(c Config) (*Device, error) {
 	return d, nil
 }
 
-// giveUp gives the reserved addresses of device memory up.
+// giveUp unmaps the reserved addresses of device memory.
 func (c *Config) giveUp() {
 	if c.Reserved {
 		unix.Syscall(unix.SYS_MUNMAP, uintptr(c.DeviceBase), uintptr(c.DeviceBytes), 0)
 	}
 }
 
-// reserve takes them again, unless something is there by now.
+// reserve reserves them again, unless they are in use by now.
 func (c *Config) reserve() {
 	if !c.Reserved {
 		return
@@ -232,7 +233,7 @@ func List(library string) ([]listing.Device, error) {
 	return all, nil
 }
 
-// uuid returns how NVIDIA's tools write one.
+// uuid returns a UUID in the format of NVIDIA's tools.
 func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
@@ -240,7 +241,7 @@ func uuid(u [16]byte) string {
 // Version returns the newest CUDA version to report to guests: 1000*major + 10*minor.
 func (d *Device) Version() uint32 { return uint32(d.version) }
 
-// NewContext creates a context. It blocks for as long as the driver needs for that.
+// NewContext creates a context. It blocks while the driver creates it.
 func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 	if flags&^flagsMask != 0 {
 		return nil, cuda.ErrorInvalidValue
@@ -269,7 +270,7 @@ func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// Queued returns how many pieces of work have not ended, and how many waits for them there are.
+// Queued returns the number of pieces of work that have not ended, plus the waits for them.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
 // Abort makes all later submissions fail. Submitted work runs on until the process ends; running work is charged as if
@@ -291,10 +292,10 @@ func (d *Device) Abort() {
 	}
 }
 
-// LimitKernels changes how long a kernel may run.
+// LimitKernels changes the time limit of kernels.
 func (d *Device) LimitKernels(limit time.Duration) { d.watchdog.setLimit(limit) }
 
-// Close destroys all contexts and waits until that is done. No other call may be in progress.
+// Close destroys all contexts and waits until that is complete. No other call may be in progress.
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shut() error {

@@ -13,13 +13,13 @@ import (
 // emptyModule has a kernel that does nothing.
 const emptyModule = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n\x00"
 
-// Empty is a context with an empty kernel. It goes with the process.
+// Empty is a context with an empty kernel. The end of the process frees it.
 type Empty struct {
 	ctx    driver.Context
 	launch driver.Launch
 }
 
-// NewEmpty makes one on a device.
+// NewEmpty creates an Empty on a device.
 func NewEmpty(library, which string) (*Empty, error) {
 	all, err := List(library)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Event marks a place in a stream. Each record has an event of the driver's of its
-// own, so that recording an event again touches nothing that waits for its record before.
+// Event marks a position in a stream. Each record has a driver event of its own, so that recording an event again
+// affects no wait for an earlier record.
 type Event struct {
 	ctx      *Context
 	recorded bool

@@ -16,7 +16,7 @@ var (
 	_ accel.Borrower = (*Context)(nil)
 )
 
-// giver returns the store if other processes can be given its memory.
+// giver returns the store if its memory can be exported to other processes.
 func (d *Device) giver() *mapped {
 	if !d.shareable {
 		return nil
@@ -48,7 +48,7 @@ func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
 	return t, s.bytes, r
 }
 
-// offer has others get a descriptor of memory. m.mu is held.
+// offer exports memory. m.mu is held.
 func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Ticket, cuda.Result) {
 	t, err := m.offers.Add(uint64(h), g, func() (int, error) {
 		fd, r := driver.ExportMemory(nil, h)
@@ -64,7 +64,7 @@ func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Tic
 	return t, cuda.Success
 }
 
-// GiveMemory offers memory that the guest maps itself.
+// GiveMemory exports memory that the guest maps itself.
 func (d *Device) GiveMemory(of accel.Memory) (t accel.Ticket, r cuda.Result) {
 	mem, ok := of.(*mappedMemory)
 	m := d.giver()
@@ -103,7 +103,7 @@ func (d *Device) unquota(n uint64) {
 	}
 }
 
-// TakeMemory takes memory that the guest will map itself.
+// TakeMemory imports memory that the guest will map itself.
 func (d *Device) TakeMemory(t accel.Ticket) (accel.Memory, uint64, cuda.Result) {
 	if d.giver() == nil {
 		return nil, 0, cuda.ErrorNotSupported
@@ -146,7 +146,7 @@ func (c *Context) Borrow(t accel.Ticket) (addr, n uint64, r cuda.Result) {
 	return s.at, s.bytes, cuda.Success
 }
 
-// place maps memory where there is room.
+// place maps memory at free addresses.
 func (m *mapped) place(d *Device, b *block) (r cuda.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

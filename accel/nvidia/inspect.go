@@ -31,7 +31,7 @@ func (d *Device) Inspect(img []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 	return &l, log, cuda.Success
 }
 
-// bystander returns a context in which images can be looked at: one that the guest has, else one that will become the guest's
+// bystander returns a context to inspect images with: one of the guest, else a new one that will become the guest's
 // first. A context takes a driver a good part of a second, and hundreds of megabytes.
 func (d *Device) bystander() (*Context, cuda.Result) {
 	d.mu.Lock()
@@ -52,7 +52,7 @@ func (d *Device) bystander() (*Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// takeSpare returns the context that was made to look at images, if it will do for these flags.
+// takeSpare returns the context that was made to inspect images, if it has these flags.
 func (d *Device) takeSpare(flags uint32) *Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// keepStep is how much is copied at once between a segment and the domain's file.
+	// keepStep is the size of the parts, in bytes, that are copied between a segment and the domain's file.
 	keepStep = 4 << 20
 	// keepGrain is the granularity of the check for zeros, in bytes: zeros stay holes in the file.
 	keepGrain = 64 << 10
@@ -22,7 +22,7 @@ const (
 
 var zeros [keepGrain]byte
 
-// load gives a segment's new memory the bytes that the file has of it.
+// load copies the bytes that the file has to a segment's new memory.
 func (c *Context) load(own *common, at uint64) cuda.Result {
 	if !own.Stored() { // the process that had them was killed
 		if err := own.Clear(); err != nil {
@@ -60,7 +60,8 @@ func (c *Context) load(own *common, at uint64) cuda.Result {
 	return cuda.Success
 }
 
-// written returns the next part from a byte of the segment on that the file has: [next, end), empty at the segment's end.
+// written returns the next part, from a byte of the segment on, that the file has: [next, end), empty at the segment's
+// end.
 func (own *common) written(from uint64) (next, end uint64, err error) {
 	fd := int(own.File.Fd())
 	at, err := unix.Seek(fd, int64(own.Offset+from), unix.SEEK_DATA)
@@ -105,7 +106,7 @@ func (c *Context) save(own *common, at uint64) cuda.Result {
 	return cuda.Success
 }
 
-// timedCopy copies a part of a segment, and charges for that.
+// timedCopy copies a part of a segment, and charges the time.
 func (c *Context) timedCopy(own *common, class accel.Class, give func() cuda.Result) cuda.Result {
 	d := c.dev
 	began := d.clock()

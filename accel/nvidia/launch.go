@@ -31,7 +31,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	return cuda.Success
 }
 
-// function finds that of a launch which has all its parameters.
+// function returns the function of a launch with complete parameters.
 func (c *Context) function(w *accel.Launch) (*function, cuda.Result) {
 	m, ok := w.Module.(*Module)
 	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
@@ -44,7 +44,7 @@ func (c *Context) function(w *accel.Launch) (*function, cuda.Result) {
 	return f, cuda.Success
 }
 
-// launch returns a launch as the driver takes it.
+// launch returns a launch in the driver's form.
 func (f *function) launch(w *accel.Launch) driver.Launch {
 	return driver.Launch{
 		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
@@ -65,7 +65,7 @@ const (
 	functionLargeClusters    = 14
 )
 
-// portableCluster is how many blocks a cluster may have without the function being allowed more.
+// portableCluster is the maximum number of blocks of a cluster by default.
 const portableCluster = 8
 
 // usualLocal is the least local memory, in bytes, that threads have by default.
@@ -107,7 +107,7 @@ func (f *function) allow(c *Context, w *accel.Launch) cuda.Result {
 
 var keySeed = maphash.MakeSeed()
 
-// key returns the same for launches that take about the same time.
+// key returns the same value for launches that take about the same time.
 func (f *function) key(w *accel.Launch) uint64 {
 	return maphash.Comparable(keySeed, struct {
 		f           *function

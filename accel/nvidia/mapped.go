@@ -15,9 +15,9 @@ import (
 	"pegasus/cuda"
 )
 
-// mapped puts device memory at addresses of ours, which guests have kept free:
-// so no address of theirs is ever one of the device's too. The driver maps whole
-// pages (2 MiB). Small allocations share one, which counts as long as one of them is there; the others have pages of their own.
+// mapped puts device memory at addresses of the worker's choice, which guests have kept free: so no address of a
+// guest's host memory is ever a device address, too. The driver maps whole pages (2 MiB). Small allocations share a
+// page, which counts as long as one of them exists; the others have pages of their own.
 type mapped struct {
 	count       func(delta int64) bool // accounts for the device memory of a shared page
 	index       int
@@ -52,7 +52,7 @@ type block struct {
 // leastWindow is the smallest useful part of the requested address range, in bytes.
 const leastWindow = 1 << 30
 
-// small allocations share a page.
+// small is the size, in bytes, below which allocations share a page.
 const small = 1 << 20
 
 func newMapped(c *Config, index int, count func(delta int64) bool) *mapped {
@@ -70,7 +70,7 @@ func (m *mapped) size(c *Context, n uint64) uint64 {
 	return (n + m.page - 1) / m.page * m.page
 }
 
-// begin reserves the addresses, when they are first wanted. m.mu is held.
+// begin reserves the addresses, at the first use. m.mu is held.
 func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	if m.ready || m.refused {
 		return
@@ -150,7 +150,7 @@ func (m *mapped) take(c *Context, n uint64) (uint64, cuda.Result) {
 	return at, cuda.Success
 }
 
-// clearPage clears all of a page of which an allocation gets a part: kernels reach the rest, too.
+// clearPage clears all of a page in which an allocation gets a part: kernels can access the rest, too.
 func (m *mapped) clearPage(c *Context, b *block) cuda.Result {
 	if b.away {
 		return cuda.Success
@@ -223,7 +223,7 @@ func (m *mapped) unmapBlock(b *block) cuda.Result {
 	return cuda.Success
 }
 
-// obtain has a block be mapped. m.mu is held.
+// obtain maps a block. m.mu is held.
 func (m *mapped) obtain(b *block) (r cuda.Result) {
 	if m.swap != nil {
 		return m.swap.obtain(b)
@@ -248,7 +248,7 @@ func (m *mapped) blockOf(at, n uint64) *block {
 	return m.blocks[at]
 }
 
-// close gives the addresses back. Nothing is mapped there any more.
+// close releases the addresses. Nothing is mapped there any more.
 func (m *mapped) close() {
 	m.offers.Close()
 	m.release()
@@ -257,7 +257,7 @@ func (m *mapped) close() {
 	}
 }
 
-// takeFirst takes n bytes from the first that has so many.
+// takeFirst takes n bytes from the first hole that is large enough.
 func takeFirst(l *[]hole, n uint64) (uint64, bool) {
 	for i, e := range *l {
 		if e.bytes < n {
@@ -271,7 +271,7 @@ func takeFirst(l *[]hole, n uint64) (uint64, bool) {
 	return 0, false
 }
 
-// giveHole puts one back among the others, and joins it with its neighbours.
+// giveHole inserts a hole, and joins it with its neighbours.
 func giveHole(l *[]hole, e hole) {
 	i, _ := slices.BinarySearchFunc(*l, e.at, func(o hole, at uint64) int {
 		if o.at < at {

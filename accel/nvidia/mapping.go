@@ -13,7 +13,7 @@ import (
 
 var _ accel.Mapper = (*Device)(nil)
 
-// guestGranule is the granule that guests count with. A driver with another one doesn't fit.
+// guestGranule is the granularity that guests assume. A driver with another one is not supported.
 const guestGranule = 2 << 20
 
 // mappedMemory is physical memory that the guest maps itself.
@@ -25,13 +25,14 @@ type mappedMemory struct {
 	once  sync.Once
 }
 
-// guestRange is a range of addresses that the guest has reserved: a part of ours, so that the guest keeps it free.
+// guestRange is a range of addresses that the guest has reserved: a part of the store's, so that the guest keeps it
+// free.
 type guestRange struct {
 	*ranges.Range[*mappedMemory]
 	whole hole // the reserved range, which may be larger because of its alignment
 }
 
-// mapper returns the store if it can do this.
+// mapper returns the store if it supports mapping.
 func (d *Device) mapper() *mapped {
 	m, ok := d.store.(*mapped)
 	if !ok {
@@ -47,7 +48,7 @@ func (d *Device) mapper() *mapped {
 	return m
 }
 
-// MapGranule returns the unit of mappings; 0 if addresses are the driver's to choose.
+// MapGranule returns the granularity of mappings; 0 if only the driver can choose addresses.
 func (d *Device) MapGranule() uint64 {
 	if d.mapper() == nil {
 		return 0
@@ -55,7 +56,7 @@ func (d *Device) MapGranule() uint64 {
 	return guestGranule
 }
 
-// ReserveRange takes addresses of those that the guest keeps free.
+// ReserveRange reserves some of the addresses that the guest keeps free.
 func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
 	m := d.mapper()
 	if m == nil {
@@ -83,7 +84,7 @@ func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
 	return start, cuda.Success
 }
 
-// takeAt takes just these addresses.
+// takeAt takes exactly these addresses.
 func takeAt(l *[]hole, e hole) bool {
 	for i, o := range *l {
 		if e.at < o.at || e.at-o.at > o.bytes || e.bytes > o.bytes-(e.at-o.at) {
@@ -101,7 +102,7 @@ func takeAt(l *[]hole, e hole) bool {
 	return false
 }
 
-// FreeRange gives them back.
+// FreeRange releases a reserved range.
 func (d *Device) FreeRange(at uint64) cuda.Result {
 	m := d.mapper()
 	if m == nil {
@@ -119,7 +120,7 @@ func (d *Device) FreeRange(at uint64) cuda.Result {
 	return cuda.ErrorInvalidValue
 }
 
-// rangeOf returns the range that whole granules begin in. m.mu is held.
+// rangeOf returns the range that contains at, if at and n are whole granules, else nil. m.mu is held.
 func (m *mapped) rangeOf(at, n uint64) *guestRange {
 	if at%guestGranule != 0 || n%guestGranule != 0 {
 		return nil
@@ -132,7 +133,7 @@ func (m *mapped) rangeOf(at, n uint64) *guestRange {
 	return nil
 }
 
-// CreateMemory makes physical memory, and clears it: others had it before.
+// CreateMemory allocates physical memory, and clears it: it may hold another process's data.
 func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	m := d.mapper()
 	if m == nil {
@@ -167,11 +168,12 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	return mem, cuda.Success
 }
 
-// AwaitFree waits for one of the frees that are on their way in any context.
+// AwaitFree blocks until one of the pending frees of any context completes.
 func (d *Device) AwaitFree() bool { return d.awaitFree(d.onWay()) }
 
-// awaitFree waits for one of the frees that were on their way before something was tried, if none has ended since. It returns
-// false if there was none, or if it could depend on the guest, which in turn may be waiting for us.
+// awaitFree blocks until one of the frees that were pending before an attempt completes, if none has completed since.
+// It returns false if there was none, or if that could depend on the guest, which in turn may be waiting for the
+// caller.
 func (d *Device) awaitFree(before int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,14 +183,14 @@ func (d *Device) awaitFree(before int) bool {
 	return d.freeing() < before
 }
 
-// onWay returns how many frees wait for work.
+// onWay returns the number of frees that wait for work.
 func (d *Device) onWay() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.freeing()
 }
 
-// freeing returns how many frees wait for work. d.mu is held.
+// freeing returns the number of frees that wait for work. d.mu is held.
 func (d *Device) freeing() (n int) {
 	for c := range d.contexts {
 		n += c.freeing
@@ -196,8 +198,8 @@ func (d *Device) freeing() (n int) {
 	return n
 }
 
-// clear maps memory for as long as it takes to fill it with zeros, by a context of the guest's or, if it has none yet, one made for that.
-// It is stuck if it can't be unmapped again.
+// clear maps memory for as long as it takes to fill it with zeros, in a context of the guest's or, if it has none yet,
+// a new one. The memory is stuck if it can't be unmapped again.
 func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result) {
 	d.mu.Lock()
 	var c *Context
@@ -249,7 +251,7 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result)
 	return false, r
 }
 
-// Release gives the memory up. It goes when it is mapped nowhere.
+// Release drops the owner's reference. The memory is freed when it is mapped nowhere.
 func (mem *mappedMemory) Release() {
 	mem.once.Do(func() {
 		m := mem.d.store.(*mapped)
@@ -259,7 +261,7 @@ func (mem *mappedMemory) Release() {
 	})
 }
 
-// let has one user less. The store's mutex is held.
+// let drops one user. The store's mutex is held.
 func (mem *mappedMemory) let() {
 	if mem.users--; mem.users > 0 {
 		return
@@ -275,7 +277,7 @@ func (mem *mappedMemory) let() {
 	}
 }
 
-// Map puts a part of such memory at an address.
+// Map maps a part of such memory at an address.
 func (d *Device) Map(at, n, offset uint64, of accel.Memory) cuda.Result {
 	m := d.mapper()
 	if m == nil {
@@ -296,7 +298,7 @@ func (d *Device) Map(at, n, offset uint64, of accel.Memory) cuda.Result {
 	return cuda.Success
 }
 
-// Unmap ends whole mappings.
+// Unmap removes whole mappings.
 func (d *Device) Unmap(at, n uint64) cuda.Result {
 	m := d.mapper()
 	if m == nil {

@@ -21,7 +21,7 @@ const (
 	communal               // of the domain
 )
 
-// span is device memory that the guest may name by its addresses.
+// span is device memory that the guest may access by its addresses.
 type span struct {
 	at, bytes uint64
 	ctx       *Context
@@ -32,14 +32,14 @@ type span struct {
 	common    *common
 }
 
-// spans are all of a process, in order.
+// spans are all spans of a process, in order.
 type spans struct{ all []*span }
 
 func (l *spans) place(at uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.all, at, func(s *span, at uint64) int { return cmp.Compare(s.at, at) })
 }
 
-// add notes a span, unless it overlaps one.
+// add inserts a span, unless it overlaps one.
 func (l *spans) add(s *span) bool {
 	i, _ := l.place(s.at)
 	if s.bytes == 0 || s.at+s.bytes < s.at || i > 0 && l.all[i-1].at+l.all[i-1].bytes > s.at || i < len(l.all) && s.at+s.bytes > l.all[i].at {
@@ -81,7 +81,7 @@ func (l *spans) dropMapped(from, to uint64) {
 	l.all = slices.DeleteFunc(l.all, func(s *span) bool { return s.sort == mapping && s.at >= from && s.at+s.bytes <= to })
 }
 
-// remove takes out those of a context.
+// remove removes the spans of a context and returns them.
 func (l *spans) remove(c *Context) (gone []*span) {
 	l.all = slices.DeleteFunc(l.all, func(s *span) bool {
 		if s.ctx == c {
@@ -92,7 +92,7 @@ func (l *spans) remove(c *Context) (gone []*span) {
 	return gone
 }
 
-// store is where device memory comes from.
+// store allocates device memory.
 type store interface {
 	// size returns the bytes that an allocation occupies.
 	size(c *Context, bytes uint64) uint64
@@ -105,7 +105,7 @@ type store interface {
 	close()
 }
 
-// plain takes memory where the driver puts it.
+// plain is a store of memory at addresses that the driver chooses.
 type plain struct{}
 
 const granule = 512
@@ -117,8 +117,8 @@ func (plain) counts(bytes uint64) uint64                          { return bytes
 func (plain) goesWithContext() bool                               { return true }
 func (plain) close()                                              {}
 
-// Alloc returns the address of zeroed device memory. If there is none left, but frees wait for
-// work that is on its way, it waits for them.
+// Alloc returns the address of zeroed device memory. If there is no memory, but frees wait for pending work, it waits
+// for them.
 func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	d := c.dev
 	if r := c.Err(); r != cuda.Success {
@@ -159,7 +159,7 @@ func (d *Device) countAllocation(delta int64) bool {
 	return q == nil || delta == 0 || q(delta)
 }
 
-// takeZeroed takes memory, clears it, since others had it before, and notes it.
+// takeZeroed allocates memory, clears it, since it may hold another process's data, and records it.
 func (c *Context) takeZeroed(s *span) (r cuda.Result) {
 	d := c.dev
 	if s.at, r = d.store.take(c, s.held); r != cuda.Success {
@@ -224,7 +224,7 @@ func (d *Device) giveBack(c *Context, s *span) {
 	d.countAllocation(-int64(d.store.counts(s.held)))
 }
 
-// later frees something once all work submitted before has ended.
+// later calls free once all work submitted earlier has ended.
 func (c *Context) later(free func()) {
 	d := c.dev
 	d.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Module is a module of the driver's, with all that guests may know of it.
+// Module is a module of the driver, with its layout for guests.
 type Module struct {
 	ctx       *Context
 	h         driver.Module
@@ -35,7 +35,7 @@ type function struct {
 	large   bool     // clusters may be larger than on any device
 }
 
-// maxObjects bounds how many objects are linked.
+// maxObjects bounds the number of linked objects.
 const maxObjects = 1 << 12
 
 // LoadModule loads PTX text, a cubin, or the objects of an image that the guest's linker made.
@@ -124,7 +124,7 @@ func (c *Context) compile(img []byte) (code []byte, has image.Cubin, log string,
 	return code, has, log, r
 }
 
-// link makes a cubin of the objects of an image.
+// link links the objects of an image to a cubin.
 func (c *Context) link(img []byte) (code []byte, has image.Cubin, log string, r cuda.Result) {
 	all, purpose, ok := linked.Read(img, maxObjects)
 	if !ok {
@@ -201,7 +201,7 @@ func (m *Module) ask() ([]image.Kernel, cuda.Result) {
 	return kernels, cuda.Success
 }
 
-// read finds them in the cubin.
+// read reads the module's kernels from the cubin.
 func (m *Module) read(code []byte) ([]image.Kernel, cuda.Result) {
 	cubin, err := image.ReadCubin(code)
 	if err != nil {

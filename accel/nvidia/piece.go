@@ -256,7 +256,7 @@ func (p *piece) giveUp(r cuda.Result) {
 	done(r, u)
 }
 
-// began returns when a piece that runs began, on the context's timeline.
+// began returns when a running piece began, on the context's timeline.
 func (p *piece) began() (at int64, ok bool) {
 	p.base.settle(p.ctx)
 	if p.begin == nil {
@@ -300,7 +300,7 @@ func (c *Context) newEvent() (driver.Event, cuda.Result) {
 	return driver.NewEvent(c.ctx)
 }
 
-// keep takes events back that were not needed.
+// keep keeps unused events for later.
 func (c *Context) keep(all ...driver.Event) {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
@@ -311,7 +311,7 @@ func (c *Context) keep(all ...driver.Event) {
 	}
 }
 
-// recorded returns an event that was just recorded in a stream.
+// recorded returns an event just recorded in a stream.
 func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
 	if e, r = s.ctx.newEvent(); r != cuda.Success {
 		return nil, r
@@ -323,7 +323,7 @@ func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
 	return e, cuda.Success
 }
 
-// perform gives the driver work that holds an engine, between two events, and queues its piece.
+// perform submits work that holds an engine to the driver, between two events, and queues its piece.
 func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	p.timed = true
 	if r = s.ctx.enter(p); r != cuda.Success {
@@ -352,8 +352,8 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	return cuda.Success
 }
 
-// predecessor returns the piece right before the next one, which begins at the event at its end: so that one needs no event of its own at the
-// beginning. nil: there is none.
+// predecessor returns the piece right before the next one, which begins at the event at that piece's end, and so needs
+// no event of its own at the beginning; nil if there is none.
 func (s *Stream) predecessor() *piece {
 	d := s.ctx.dev
 	d.mu.Lock()
@@ -365,14 +365,14 @@ func (s *Stream) predecessor() *piece {
 	return p
 }
 
-// prepare notes when a piece is submitted.
+// prepare records when a piece is submitted.
 func (s *Stream) prepare(p *piece) (r cuda.Result) {
 	p.submitted = s.ctx.dev.clock()
 	p.base, r = s.ctx.time.now(s.ctx, p.submitted)
 	return r
 }
 
-// forget gives up a piece that the driver refused.
+// forget drops a piece that the driver refused.
 func (c *Context) forget(p *piece, r cuda.Result) cuda.Result {
 	p.exit()
 	c.time.release(c, p.base)
@@ -380,7 +380,7 @@ func (c *Context) forget(p *piece, r cuda.Result) cuda.Result {
 	return r
 }
 
-// tellEnd calls done if there is one.
+// tellEnd calls done unless it is nil.
 func tellEnd(done accel.Done, r cuda.Result, u accel.Usage) {
 	if done != nil {
 		done(r, u)

@@ -10,8 +10,8 @@ import (
 // shuttleBytes is the size of one of the two parts of a move that are in flight at a time.
 const shuttleBytes = 4 << 20
 
-// shuttle copies between the device and any host memory, by way of two pieces of pinned memory: while the driver
-// copies one, the other is copied here.
+// shuttle copies between the device and any host memory, through two pinned staging buffers: while the driver copies
+// one, the CPU copies the other.
 type shuttle struct {
 	ctx   *Context
 	mem   [2][]byte
@@ -43,7 +43,7 @@ func (s *shuttle) close(r cuda.Result) cuda.Result {
 	return r
 }
 
-// send has the driver do one of the two copies.
+// send submits one of the two copies to the driver.
 func (s *shuttle) send(i int, copy func() cuda.Result) cuda.Result {
 	c := s.ctx
 	e, r := c.newEvent()
@@ -73,7 +73,7 @@ func (s *shuttle) await(i int) cuda.Result {
 	return r
 }
 
-// copyAway copies device memory to host memory, and waits for that.
+// copyAway copies device memory to host memory, and blocks until that is complete.
 func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
 	s, r := c.newShuttle()
 	if r != cuda.Success {
@@ -99,7 +99,7 @@ func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
 	return s.close(r)
 }
 
-// copyBack copies host memory to device memory, and waits for that.
+// copyBack copies host memory to device memory, and blocks until that is complete.
 func (c *Context) copyBack(at uint64, from []byte) cuda.Result {
 	s, r := c.newShuttle()
 	if r != cuda.Success {

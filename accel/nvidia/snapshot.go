@@ -54,7 +54,7 @@ func (d *Device) Snapshot() cuda.Device {
 	return s
 }
 
-// lastTold is the newest attribute that programs are known to do well with.
+// lastTold is the newest attribute that is reported: programs are known to work with those up to it.
 const lastTold = cuda.AttributeReservedSharedMemoryPerBlock
 
 // withheld reports whether an attribute reads 0: abilities that need untransported calls, and attributes after
@@ -75,8 +75,8 @@ func withheld(a cuda.DeviceAttribute) bool {
 	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID
 }
 
-// Habits are that NVIDIA's driver loads cubins and chooses textures' handles. Our own library, which stands for it in tests, has
-// a function that NVIDIA's has not.
+// Habits reports that NVIDIA's driver loads cubins and chooses textures' handles. The project's own library, which
+// replaces it in tests, has a function that NVIDIA's lacks.
 func (d *Device) Habits() int32 {
 	if driver.Has("cuShmGet") {
 		return cuda.GivesHandles

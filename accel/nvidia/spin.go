@@ -4,7 +4,7 @@ package nvidia
 
 import "pegasus/accel/nvidia/driver"
 
-// Seats are how many threads of the host may spin at a time.
+// Seats bound the threads of the host that may spin at a time.
 type Seats interface {
 	// TrySpin reports whether the caller got a seat; if so, it must call EndSpin.
 	TrySpin() bool
@@ -23,7 +23,8 @@ func (p *piece) lookFor() {
 	driver.Poll(p.ctx.ctx, p.end, most)
 }
 
-// linger looks whether a stream without work gets more, before its thread sleeps: waking that takes longer than many a kernel does.
+// linger polls whether a stream without work gets more, before its thread sleeps: waking the thread takes longer than
+// many a kernel.
 func (s *Stream) linger() {
 	d := s.ctx.dev
 	seats, most := d.config.Seats, d.config.SpinTime

@@ -25,7 +25,7 @@ type Stream struct {
 
 var _ accel.Stream = (*Stream)(nil)
 
-// behind returns the last pieces of other streams that work submitted now comes behind. d.mu is held.
+// behind returns the last pieces of other streams that work submitted now depends on. d.mu is held.
 func (s *Stream) behind() (all []*piece) {
 	c := s.ctx
 	if !s.legacy {

@@ -36,7 +36,7 @@ type Swap struct {
 	Moved residence.Moved
 }
 
-// Seat is this process's place among those that share the device's memory.
+// Seat is this process's entry among the processes that share the device's memory.
 type Seat interface {
 	residence.Ledger
 	// Reserve reserves n bytes of the memory of all processes, on the device or evicted.
@@ -101,7 +101,7 @@ func (d *Device) hurrySwapping() {
 	}
 }
 
-// Evicted returns how much of the process's memory is not on the device, in bytes.
+// Evicted returns the bytes of the process's memory that are not on the device.
 func (d *Device) Evicted() uint64 {
 	if d.swap == nil {
 		return 0
@@ -137,7 +137,7 @@ func (c *Context) enter(p *piece) cuda.Result {
 	return r
 }
 
-// exit is when the piece has ended, or will never begin.
+// exit is called when the piece has ended, or will never begin.
 func (p *piece) exit() {
 	if p.entered {
 		p.entered = false
@@ -145,7 +145,7 @@ func (p *piece) exit() {
 	}
 }
 
-// withAll runs f, which names allocations to the driver, while all are on the device.
+// withAll runs f, which passes allocations to the driver, while all are on the device.
 func (c *Context) withAll(f func() cuda.Result) cuda.Result {
 	s := c.dev.swap
 	if s == nil {
@@ -240,7 +240,7 @@ func (s *swap) still(f func() cuda.Result) cuda.Result {
 	return f()
 }
 
-// beginOther keeps all where it is until the function that it returns is called.
+// beginOther prevents all moves until the function that it returns is called.
 func (d *Device) beginOther() (over func()) {
 	s := d.swap
 	if s == nil {
@@ -262,7 +262,7 @@ func (d *Device) quotaOfAllocations() func(int64) bool {
 // domain applies a change to the domain's quota.
 func (s *swap) domain(delta int64) bool { return s.quota == nil || s.quota(delta) }
 
-// takeFixed returns the quota of memory that never leaves the device. It may block while others make room.
+// takeFixed applies a change to the quota of memory that never leaves the device. It may block while others make room.
 func (s *swap) takeFixed(delta int64) bool {
 	if delta < 0 {
 		n := uint64(-delta)
@@ -295,7 +295,7 @@ func (s *swap) claim(n uint64) bool {
 	return s.ask(func() error { return s.set.Claim(n, s.dev.aborted.Load) }) == nil
 }
 
-// createCounted makes memory that is counted already, for which others may still have to make room.
+// createCounted creates memory that is accounted for already, for which others may still have to make room.
 func (d *Device) createCounted(n uint64) (h driver.Physical, r cuda.Result) {
 	h, r = driver.CreateMemory(nil, d.index, n)
 	if s := d.swap; s != nil && r == cuda.ErrorOutOfMemory {
@@ -307,7 +307,8 @@ func (d *Device) createCounted(n uint64) (h driver.Physical, r cuda.Result) {
 	return h, r
 }
 
-// obtain makes a block: one without room on the device begins in host memory. The store's mutex is held, and it is kept that nothing moves.
+// obtain creates a block: one without room on the device begins in host memory. The store's mutex is held, and moves
+// are prevented.
 func (s *swap) obtain(b *block) (r cuda.Result) {
 	if !s.seat.Reserve(b.bytes) {
 		return cuda.ErrorOutOfMemory
@@ -333,7 +334,7 @@ func (s *swap) obtain(b *block) (r cuda.Result) {
 	return r
 }
 
-// dispose gives up a block. The store's mutex is held, and it is kept that nothing moves.
+// dispose frees a block. The store's mutex is held, and moves are prevented.
 func (s *swap) dispose(b *block) cuda.Result {
 	if !b.away {
 		if r := driver.Unmap(nil, b.at, b.bytes, b.h); r != cuda.Success { // not in the context: in one that has failed every call fails
@@ -346,7 +347,7 @@ func (s *swap) dispose(b *block) cuda.Result {
 	return cuda.Success
 }
 
-// drop gives back the copy in host memory.
+// drop frees the copy in host memory.
 func (b *block) drop() {
 	if b.copy != nil {
 		unix.Munmap(b.copy)
@@ -354,7 +355,7 @@ func (b *block) drop() {
 	}
 }
 
-// clearAway clears memory that is not on the device. It returns false if it is.
+// clearAway clears evicted memory. It returns false if the memory is on the device.
 func (d *Device) clearAway(s *span) bool {
 	if d.swap == nil {
 		return false
@@ -379,7 +380,7 @@ const (
 	createPause = 50 * time.Millisecond
 )
 
-// create has the driver make memory for a block, and map it.
+// create allocates the memory of a block from the driver, and maps it.
 func (s *swap) create(b *block) (driver.Physical, cuda.Result) {
 	return s.patiently(func() (driver.Physical, cuda.Result) { return driver.Map(nil, s.store.index, b.at, b.bytes) })
 }
@@ -395,7 +396,8 @@ func (s *swap) patiently(ask func() (driver.Physical, cuda.Result)) (h driver.Ph
 	return h, r
 }
 
-// mover returns a context by which memory is copied; nil: all have failed, or go. It stays as long as no request may begin.
+// mover returns a context to copy memory with; nil: all have failed, or are being destroyed. It exists as long as no
+// request may begin.
 func (s *swap) mover() *Context {
 	d := s.dev
 	d.mu.Lock()
@@ -421,7 +423,7 @@ func (s *swap) find(at uint64) (*block, error) {
 	return b, nil
 }
 
-// put notes where a block is.
+// put records the location of a block.
 func (s *swap) put(b *block, away bool, h driver.Physical) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -470,7 +472,7 @@ func (s *swap) save(c *Context, b *block) error {
 	return nil
 }
 
-// Retrieve brings a block back to where it was. When that fails it is as before.
+// Retrieve restores a block to the device. If that fails the block is unchanged.
 func (s *swap) Retrieve(at, n uint64) error {
 	b, err := s.find(at)
 	if err != nil {

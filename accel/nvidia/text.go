@@ -101,7 +101,7 @@ func (t *text) printing(c *Context) {
 	t.mu.Unlock()
 }
 
-// mayPrint has text looked for when a piece of work has ended.
+// mayPrint makes the end of a piece of work read the output first.
 func (c *Context) mayPrint(p *piece) {
 	c.dev.text.printing(c)
 	p.settle = func() { c.dev.text.drain() }
@@ -143,7 +143,7 @@ func (c *Context) MayTell() bool {
 	return c.text.prints
 }
 
-// ReadText takes the oldest text.
+// ReadText removes the oldest output.
 func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	t := &c.dev.text
 	t.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Texture is a texture or surface of the driver's, which chose its handle.
+// Texture is a texture or surface of the driver, which chose its handle.
 type Texture struct {
 	ctx       *Context
 	h         uint64

@@ -1,7 +1,7 @@
 package ptx
 
-// computing are instructions that an engine may execute on progressions: the value
-// of the first lane, and the distance from lane to lane.
+// computing are instructions that an engine may execute on progressions: the value of the first lane, and the step from
+// lane to lane.
 var computing = opSet("mov", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "neg", "min", "max", "div", "rem", "cvt", "cvta")
 
 func opSet(names ...string) (set [256]bool) {
@@ -11,7 +11,7 @@ func opSet(names ...string) (set [256]bool) {
 	return set
 }
 
-// maxAffine bounds the registers of functions in which affine ones are looked for.
+// maxAffine bounds the registers of functions that are searched for affine ones.
 const maxAffine = 1<<16 - 2
 
 // affine returns the registers whose values may differ by a constant step from lane to lane, as thread indices, loop

@@ -38,7 +38,7 @@ func (p *parser) attributes(f *Func) error {
 	return nil
 }
 
-// dimensions reads a directive with up to three numbers; the others are one.
+// dimensions parses a directive with up to three numbers; missing ones are 1.
 func (p *parser) dimensions() ([3]uint32, error) {
 	p.advance()
 	d := [3]uint32{1, 1, 1}
@@ -55,8 +55,8 @@ func (p *parser) dimensions() ([3]uint32, error) {
 	return d, nil
 }
 
-// attribute reads ".attribute(.managed, .unified(n, n))", if it is there. Where
-// managed memory lies is the program's concern; the device has it as its own.
+// attribute parses ".attribute(.managed, .unified(n, n))", if it is there. The program chooses the place of managed
+// memory; the device treats it as its own.
 func (p *parser) attribute() error {
 	if !p.accept(".attribute") {
 		return nil
@@ -94,8 +94,8 @@ func (p *parser) uuid() error {
 	return p.expect(")")
 }
 
-// alias reads ".alias name, function;": a function that is declared before gets
-// the body of one that is defined before.
+// alias parses ".alias name, function;": a function that is declared before gets the body of one that is defined
+// before.
 func (p *parser) alias() error {
 	p.advance()
 	name, err := p.name()

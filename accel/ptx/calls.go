@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A call is inlined, unless the function calls itself, is called by its address
-// or is large: then it is a unit of the body, which has a frame of its own.
+// A call is inlined, unless the function calls itself, is called by its address or is large: then the function is a
+// unit of the body, which has a frame of its own.
 
 // Transfers reports whether the instruction is a call that is neither inlined nor of a function that the engine
 // provides.
@@ -14,7 +14,7 @@ func (in *Inst) Transfers() bool {
 	return in.Op == opCall && (in.Args[0].Reg != None || in.Args[0].Func.Defined)
 }
 
-// called reads the function that a call names with the arguments after it.
+// called parses the name of the function of a call, with the arguments after it.
 func (p *parser) called(o *Operand) (name string, err error) {
 	if name, err = p.name(); err != nil {
 		return "", err
@@ -79,7 +79,7 @@ func (p *parser) prototype(label string) error {
 	return p.expect(";")
 }
 
-// shape reads "(returns) _ (parameters)".
+// shape parses "(returns) _ (parameters)".
 func (p *parser) shape() (*Func, error) {
 	f := &Func{Line: p.tok.line}
 	outer := p.scope
@@ -102,7 +102,7 @@ func (p *parser) shape() (*Func, error) {
 	return f, p.attributes(f)
 }
 
-// targetList reads the functions of a .calltargets.
+// targetList parses the functions of a .calltargets.
 func (p *parser) targetList() (first *Func, err error) {
 	for {
 		name, err := p.name()
@@ -149,7 +149,7 @@ func (p *parser) pointed(f *Func) error {
 	return nil
 }
 
-// findPointed lists the functions that have their address taken.
+// findPointed lists the functions whose address is taken.
 func (m *Module) findPointed() error {
 	seen := map[*Func]bool{}
 	add := func(f *Func, line int) error {
@@ -199,7 +199,7 @@ const (
 	deepest = 16
 )
 
-// Unbounded is more than the size of any function.
+// Unbounded exceeds the size of any function.
 const Unbounded = 1 << 30
 
 // reach contains the resources that a function uses, with the functions that it calls directly.
@@ -215,7 +215,7 @@ type reach struct {
 	apart    bool  // is not inlined
 	refusal  *Error
 
-	// Of Tarjan's algorithm, which finds functions that call each other.
+	// State of Tarjan's algorithm, which finds functions that call each other.
 	index, low int
 	done       bool
 }

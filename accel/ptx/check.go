@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// check fits the operands of an instruction to the letters of a form and
-// returns the letters of those that are there.
+// check matches the operands of an instruction to the letters of a form and returns the letters of those present.
 func (p *parser) check(in *Inst, f *form) (string, error) {
 	k := len(in.Args) - f.least
 	if k < 0 || k >= len(f.letters) {
@@ -137,8 +136,7 @@ func (p *parser) written(o *Operand, n int) error {
 	return errRegister
 }
 
-// typed accepts a register of the size of t or an immediate. Of floats of 16
-// bits there are no literals other than their bits.
+// typed accepts a register of the size of t or an immediate. Floats of 16 bits have no literals other than their bits.
 func (p *parser) typed(o *Operand, t Type) error {
 	if t.Half() && (o.Kind == Float32 || o.Kind == Float64) {
 		return errValue

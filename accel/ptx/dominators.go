@@ -41,9 +41,8 @@ func postDominators(blocks []Block, ends []bool) {
 
 const unknown int32 = -1
 
-// dominators is the state of Lengauer and Tarjan's algorithm. Nodes are called by
-// their number in the order of a depth-first search against the edges; 0 is the
-// end of the thread.
+// dominators is the state of Lengauer and Tarjan's algorithm. Nodes are identified by their number in the order of a
+// depth-first search against the edges; 0 is the end of the thread.
 type dominators struct {
 	ends   []bool  // blocks from which the end follows
 	number []int32 // of blocks, or unknown if no thread gets to its end from there
@@ -119,8 +118,8 @@ func newDominators(blocks []Block, ends []bool) *dominators {
 // hang puts a node on the list of those that have a semidominator.
 func (d *dominators) hang(w, semi int32) { d.next[w], d.first[semi] = d.first[semi], w }
 
-// least returns the node with the least semidominator between v and the root of its
-// tree in the forest, the root left out. It shortens the way there.
+// least returns the node with the least semidominator between v and the root of its tree in the forest, the root
+// excluded. It compresses the path to the root.
 func (d *dominators) least(v int32) int32 {
 	if d.ancestor[v] == unknown {
 		return v

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// constantValue is the value of a constant expression: a signed or an unsigned
-// integer of 64 bits, or a float, which alone keeps the precision it is written in.
+// constantValue is the value of a constant expression: a signed or an unsigned integer of 64 bits, or a float, for
+// which alone the written precision is kept.
 type constantValue struct {
 	Kind     OperandKind // Integer, Float32 or Float64
 	unsigned bool
@@ -45,14 +45,14 @@ func (c *constantValue) zero() bool {
 	return c.Imm == 0
 }
 
-// expression reads a constant expression as in C, except that ~ gives an unsigned
-// integer, and % takes unsigned ones and gives a signed one.
+// expression parses a constant expression as in C, except that ~ gives an unsigned integer, and % takes unsigned ones
+// and gives a signed one.
 func (p *parser) expression() (Operand, error) {
 	c, err := p.conditional(0)
 	return Operand{Kind: c.Kind, Reg: None, Pair: None, Imm: c.Imm}, err
 }
 
-// term reads a constant that is added to an address.
+// term parses a constant that is added to an address.
 func (p *parser) term() (uint64, error) {
 	c, err := p.binary(precedence("*"), 0)
 	if err == nil && c.isFloat() {
@@ -61,7 +61,7 @@ func (p *parser) term() (uint64, error) {
 	return c.Imm, err
 }
 
-// size reads a constant that is an integer no larger than limit.
+// size parses a constant that is an integer no larger than limit.
 func (p *parser) size(limit int64) (int64, error) {
 	line := p.tok.line
 	c, err := p.conditional(0)
@@ -156,7 +156,7 @@ func (p *parser) operator() string {
 	return p.tok.text
 }
 
-// binary reads operators that bind at least as close as level.
+// binary parses operators of precedence level and higher.
 func (p *parser) binary(level, depth int) (constantValue, error) {
 	a, err := p.unary(depth)
 	for err == nil {
@@ -175,7 +175,7 @@ func (p *parser) binary(level, depth int) (constantValue, error) {
 	return a, err
 }
 
-// unary reads signs, negations, casts and parentheses.
+// unary parses signs, negations, casts and parentheses.
 func (p *parser) unary(depth int) (c constantValue, err error) {
 	if depth > maxDepth {
 		return c, p.fail("expression is nested too deeply")
@@ -216,7 +216,7 @@ func (p *parser) unary(depth int) (c constantValue, err error) {
 	return c, nil
 }
 
-// cast reads ".s64) a" or ".u64) a".
+// cast parses ".s64) a" or ".u64) a".
 func (p *parser) cast(depth int) (c constantValue, err error) {
 	unsigned := p.advance().text == ".u64"
 	if err = p.expect(")"); err != nil {
@@ -229,7 +229,7 @@ func (p *parser) cast(depth int) (c constantValue, err error) {
 	return c, err
 }
 
-// literal reads a number without its sign.
+// literal parses a number without its sign.
 func (p *parser) literal() (c constantValue, err error) {
 	if p.accept("WARP_SZ") {
 		return signedConstant(32), nil

@@ -202,12 +202,12 @@ type form struct {
 // Op is an opcode; opNames has its text.
 type Op uint8
 
-// opByName, opNames and forms are the table, read.
+// opByName, opNames and forms are the parsed table.
 var opByName, opNames, forms = readForms()
 
 func (o Op) String() string { return opNames[o] }
 
-// OpOf returns the opcode of that name. It is for tables made at start-up.
+// OpOf returns the opcode of that name, for tables built at start-up.
 func OpOf(name string) Op {
 	o, ok := opByName[name]
 	if !ok {
@@ -244,7 +244,7 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 	return byName, names, forms
 }
 
-// parseOperands sets the letters: the first optional ones are the first to be left out.
+// parseOperands sets the letters of the operands. Missing optional operands are the first ones.
 func (f *form) parseOperands(letters string) {
 	f.least = len(letters) - 2*strings.Count(letters, "?")
 	for missing := strings.Count(letters, "?"); missing >= 0; missing-- {
@@ -315,13 +315,13 @@ func typeIn(t Type, set uint64) bool {
 type opcode struct {
 	inst  Inst    // without line, guard and operands
 	forms []*form // that its modifiers and types match
-	// form, mods and template are those of the last instruction that had it.
+	// form, mods and template are those of the last instruction with this opcode.
 	form     string
 	mods     Mods
 	template int
 }
 
-// maxOpcodes bounds how many opcodes are remembered; programs have some hundred.
+// maxOpcodes bounds the cached opcodes; programs have some hundred.
 const maxOpcodes = 1 << 12
 
 // opcode parses an opcode, or returns the result of an earlier parse.

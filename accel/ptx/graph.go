@@ -30,8 +30,8 @@ func (in *Inst) EndsBlock() bool {
 	return false
 }
 
-// maxBlock bounds the instructions of a block, so that an engine that looks
-// between blocks whether it is to stop does so often enough.
+// maxBlock bounds the instructions of a block, so that an engine that checks for cancellation between blocks does so
+// often enough.
 const maxBlock = 128
 
 // Blocks cuts a body into basic blocks, in the order of the text, with their

@@ -39,7 +39,7 @@ func (b *Body) index(blocks []Block, uniform []bool) {
 	}
 }
 
-// indexedIn adds the accesses of a block to addresses that the block has computed.
+// indexedIn appends the accesses of a block to addresses that the block has computed.
 func (b *Body) indexedIn(blk *Block, uniform []bool, found []indexed) []indexed {
 	var mads map[int32]int // instructions, by the register that has their result
 	for i := blk.First; i < blk.End; i++ {

@@ -1,6 +1,6 @@
 package ptx
 
-// branchTargets reads ".branchtargets L0, L1, …;" behind its label.
+// branchTargets parses ".branchtargets L0, L1, …;" after its label.
 func (p *parser) branchTargets(label string) error {
 	p.advance()
 	var list []string
@@ -33,8 +33,8 @@ func (s *scope) targets(label string) []string {
 	return nil
 }
 
-// indexed reads the operands of brx.idx and puts comparisons with branches in
-// its place; the last branch needs none, as an index beyond the list is not allowed.
+// indexed parses the operands of brx.idx and replaces it by comparisons with branches; the last branch needs none, as
+// an index beyond the list is not allowed.
 func (p *parser) indexed(in *Inst) error {
 	line := p.tok.line
 	index, err := p.operand(0)

@@ -14,17 +14,16 @@ type Body struct {
 	Shared int64  // bytes of static shared memory
 }
 
-// Unit is a stretch of instructions that is executed with a frame of its own:
-// the kernel, or a function that is called, into which others may be inlined.
+// Unit is a range of instructions that is executed with a frame of its own: the kernel, or a called function, into
+// which others may be inlined.
 type Unit struct {
 	Func  *Func
 	First int   // instruction
 	Frame int64 // bytes of its local variables
 }
 
-// Body inlines the calls of a kernel, appends the functions that can't be
-// inlined, and gives shared and local variables their places; operands refer to
-// copies of the variables with Offset set.
+// Body inlines the calls of a kernel, appends the functions that can't be inlined, and places shared and local
+// variables; operands refer to copies of the variables with Offset set.
 func (f *Func) Body() (*Body, error) {
 	if f.Refusal != nil {
 		return nil, f.Refusal
@@ -123,7 +122,7 @@ func (x *inliner) local(v *Var, at int64) *Var {
 	return &c
 }
 
-// reserve makes the frame of the unit as large as that.
+// reserve makes the frame of the unit at least size bytes.
 func (x *inliner) reserve(size int64) {
 	u := &x.body.Units[x.unit]
 	u.Frame = max(u.Frame, (size+15)&^15)
@@ -162,7 +161,7 @@ func (x *inliner) one(in *Inst, inst *instance, frame int64) error {
 	return nil
 }
 
-// relocate gives operands the registers and the variables of an instance.
+// relocate maps operands to the registers and the variables of an instance.
 func (x *inliner) relocate(args []Operand, inst *instance) {
 	for i := range args {
 		o := &args[i]
@@ -276,8 +275,8 @@ func (o *Operand) returnsTo(v *Var) bool {
 	return v != nil && slices.ContainsFunc(o.Elems[:o.Returns], func(r Operand) bool { return r.Var == v })
 }
 
-// copy copies a variable by way of registers, for a function that might store its
-// result where it has yet to read an argument.
+// copy copies a variable through registers, for a function that might store its result where it has yet to read an
+// argument.
 func (x *inliner) copy(call *Inst, from, to *Var) {
 	t := B32
 	if to.Type.Size() == 8 {
@@ -294,9 +293,8 @@ func (x *inliner) copy(call *Inst, from, to *Var) {
 	x.pass(call, &all, &target, "st", "Mr")
 }
 
-// transfer leaves a call for the engine: its operands are variables of the frame,
-// each with its place in the frame of the callee. Where the call returns to is
-// an instruction by itself, so that nothing else leads there.
+// transfer leaves a call for the engine: its operands are variables of the frame, each with its place in the frame of
+// the callee. The call's return point is an instruction of its own, so that nothing else leads there.
 func (x *inliner) transfer(in *Inst, callee *Func, frame int64) {
 	b := x.body
 	c := in.Args[0]
@@ -325,7 +323,7 @@ func (x *inliner) transfer(in *Inst, callee *Func, frame int64) {
 	}
 }
 
-// builtin calls a function that the engine provides.
+// builtin emits a call of a function that the engine provides.
 func (x *inliner) builtin(call *Inst, callee *Func, vars map[*Var]*Var, frame int64) {
 	b := x.body
 	x.reserve(frame + callee.frame(nil))

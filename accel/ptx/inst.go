@@ -54,11 +54,11 @@ type Operand struct {
 	Func  *Func
 	Index *Index // to be added to an Address, or nil
 	Elems []Operand
-	// Returns is how many of Elems are return values (Callee only).
+	// Returns is the number of Elems that are return values (Callee only).
 	Returns int
 }
 
-// Index is a part of an address: a register of 32 bits times a positive number, in 64 bits.
+// Index is a component of an address: a register of 32 bits times a positive number, in 64 bits.
 type Index struct {
 	Reg    int32
 	Scale  uint64

@@ -64,7 +64,7 @@ func (l *lexer) at(i int) byte {
 	return 0
 }
 
-// skip passes over blanks and comments.
+// skip skips blanks and comments.
 func (l *lexer) skip() {
 	src, i := l.src, l.pos
 	for ; i < len(src); i++ {

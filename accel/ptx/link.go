@@ -75,8 +75,8 @@ func sizes(list []Param, want []int) bool {
 	return slices.EqualFunc(list, want, func(p Param, n int) bool { return p.Size == n })
 }
 
-// placeLocals lays out the local variables of the module, where the frame of
-// each kernel begins, and returns their bytes, a multiple of 16.
+// placeLocals lays out the local variables of the module, at the start of each kernel's frame, and returns their bytes,
+// a multiple of 16.
 func (m *Module) placeLocals(place func(*Var, int64)) (at int64) {
 	for _, v := range m.locals {
 		at = putLocal(v, at, place)
@@ -84,8 +84,8 @@ func (m *Module) placeLocals(place func(*Var, int64)) (at int64) {
 	return (at + 15) &^ 15
 }
 
-// frame lays out the local variables of a function, parameters of calls
-// included, and returns the bytes they take, a multiple of 16.
+// frame lays out the local variables of a function, parameters of calls included, and returns their bytes, a multiple
+// of 16.
 func (f *Func) frame(place func(*Var, int64)) int64 {
 	at := f.passing(place)
 	for _, v := range f.Vars {
@@ -104,9 +104,8 @@ func (f *Func) passing(place func(*Var, int64)) (at int64) {
 	return at
 }
 
-// GCC gives functions that a simd loop calls a stack of 128 bytes in local memory,
-// however much they need. Below it devices have stack that is free; here callers
-// have their frames, so room is left.
+// GCC gives functions that a simd loop calls a stack of 128 bytes in local memory, however much they need. On devices
+// the stack below it is free; here callers have their frames there, so room is left.
 const (
 	simtStack = "%simtstack_ar"
 	simtRoom  = 4 << 10

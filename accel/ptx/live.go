@@ -34,8 +34,8 @@ type Slots struct {
 	// Uniform registers hold one value for the whole block and are numbered
 	// apart, all classes together.
 	Uniform []bool
-	// Affine registers, which may be at the same distance from lane to lane, share
-	// slots with each other only: the last ones of their file, from FirstAffine on.
+	// Affine registers, which may differ by a constant from lane to lane, share slots with each other only: the last
+	// ones of their file, from FirstAffine on.
 	Affine      []bool
 	FirstAffine [numFiles]int
 	Count       [numFiles]int
@@ -75,8 +75,8 @@ func visitOperand(o *Operand, written, call, wanted bool, reg func(int32, bool))
 	}
 }
 
-// Allocate finds uniform registers and gives all others slots, shared by those
-// that are never alive at the same time.
+// Allocate determines the uniform registers and gives all others slots; registers that are never alive at the same time
+// share slots.
 func (b *Body) Allocate(blocks []Block) *Slots {
 	s := &Slots{Slot: make([]int32, len(b.Regs)), Uniform: b.uniform()}
 	b.index(blocks, s.Uniform)
@@ -107,16 +107,16 @@ type liveness struct {
 	words      int      // that may still be looked at
 }
 
-// region is a unit's part of the flow. Units share no registers, so each is solved for itself: sets of all registers at all
-// blocks would grow with the square of the number of functions.
+// region is a unit's part of the flow. Units share no registers, so each is solved separately: sets of all registers at
+// all blocks would grow with the square of the number of functions.
 type region struct {
 	from, to int      // blocks
 	wide     []int32  // registers alive across blocks
 	in       []uint64 // which of wide are alive at the start of each block; nil if that takes too long to compute
 }
 
-// Bounds on the sets, and on the words looked at to solve them; beyond, registers
-// alive across blocks share nothing within their unit.
+// Bounds on the sets, and on the words read to solve them; beyond, registers alive across blocks share no slots within
+// their unit.
 const (
 	maxLiveBits  = 1 << 26
 	maxLiveWords = 1 << 28
@@ -212,7 +212,7 @@ func (l *liveness) across() map[int][]int32 {
 	return all
 }
 
-// spread extends the registers of a block's set to a place.
+// spread extends the live intervals of a block's set to a position.
 func (l *liveness) spread(r *region, block, at int) {
 	for w, m := range r.row(block) {
 		for ; m != 0; m &= m - 1 {
@@ -221,8 +221,8 @@ func (l *liveness) spread(r *region, block, at int) {
 	}
 }
 
-// local finds the extent within blocks, and which registers are read in a
-// block before the block has surely written them.
+// local computes the intervals within blocks, and the registers that a block reads before it has certainly written
+// them.
 func (l *liveness) local() {
 	written := make([]int32, len(l.body.Regs)) // 1 + the last block that surely wrote it
 	for i := range l.regions {
@@ -374,7 +374,7 @@ func (l *liveness) assign(s *Slots) {
 
 type busy struct{ end, slot int32 }
 
-// expiry is a heap of slots in use, by when they become free.
+// expiry is a heap of slots in use, ordered by the time at which they become free.
 type expiry []busy
 
 func (h *expiry) push(b busy) {

@@ -2,8 +2,7 @@ package ptx
 
 import "errors"
 
-// matrixText goes on with formText: floats of 16 bits and less, instructions on
-// matrices, and copies that need not be waited for.
+// matrixText continues formText: floats of 16 bits and less, instructions on matrices, and asynchronous copies.
 const matrixText = `
 add sub mul | rn? ftz? sat? | f16 f16x2 | Aaa
 add sub mul | rn? | bf16 bf16x2 | Aaa
@@ -144,16 +143,15 @@ const (
 	RoleC
 )
 
-// Fragment is how a matrix is spread over the registers of a warp.
+// Fragment describes the distribution of a matrix over the registers of a warp.
 type Fragment struct {
 	Role       Role
 	Type       Type
 	Rows, Cols int
 	Regs       int // of a thread
-	// PerLane is how many elements a thread has. The registers may hold
-	// them more than once.
+	// PerLane is the number of elements of a thread. The registers may hold them more than once.
 	PerLane int
-	// Parts is how many such matrices a warp has, its threads shared among them.
+	// Parts is the number of such matrices of a warp, which divide its threads among them.
 	Parts int
 }
 

@@ -266,7 +266,7 @@ var modByName = func() map[string]Mod {
 	for i, n := range modNames {
 		m[n] = Mod(i)
 	}
-	// There are no clusters, so a block's shared memory is its cluster's, too.
+	// Each block is a cluster of its own, so a block's shared memory is its cluster's, too.
 	m["shared::cta"], m["shared::cluster"] = ModShared, ModShared
 	m["param::entry"], m["param::func"] = ModParam, ModParam
 	return m
@@ -301,8 +301,8 @@ func (s *Mods) meets(o *Mods) bool {
 	return false
 }
 
-// second returns the modifier that m stands for behind those in the set: of two
-// layouts the second is that of the matrix B. No text can name it otherwise.
+// second returns the modifier that m represents after those in the set: of two layouts the second is that of the matrix
+// B. It has no spelling of its own.
 func (s *Mods) second(m Mod) Mod {
 	if m == Row && (s.Has(Row) || s.Has(Col)) {
 		return SecondRow
@@ -336,8 +336,7 @@ func (s *Mods) Vector() int {
 	return 1
 }
 
-// doubleVector makes it an access to twice as many elements: two halves for each
-// of 128 bits.
+// doubleVector turns the modifiers into those of an access to twice as many elements: two halves for each of 128 bits.
 func (s *Mods) doubleVector() {
 	if s.Has(V2) {
 		s[V2>>6] &^= 1 << (V2 & 63)

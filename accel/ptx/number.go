@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// immediate reads a literal. A float becomes the bits of a float64, or, if
-// written as 0f…, keeps its float32 bits beside it so that NaN payloads survive.
+// immediate parses a literal. A float becomes the bits of a float64, or, if written as 0f…, keeps its float32 bits
+// beside it so that NaN payloads survive.
 func immediate(s string) (c constantValue, ok bool) {
 	if len(s) == 10 && s[0] == '0' && s[1]|0x20 == 'f' {
 		b, ok := hexadecimal(s[2:])

@@ -38,9 +38,8 @@ const (
 	AtLaunch When = true
 )
 
-// Link reads objects and joins them to one module. A name that is not static
-// means the same in all of them, a static one something else in each. The
-// error, if any, is an *Error.
+// Link parses objects and joins them to one module. A non-static name denotes the same symbol in all of them, a static
+// one a different symbol in each. An error is an *Error.
 func Link(objects []Object, when When) (*Module, error) {
 	p, err := parseObjects(objects, when)
 	if err != nil {
@@ -81,7 +80,7 @@ func parseObjects(objects []Object, when When) (*parser, error) {
 
 func newModule() *Module { return &Module{Funcs: map[string]*Func{}, byName: map[string]*Var{}} }
 
-// object reads one object into a module of its own and joins that to the others.
+// object parses one object into a module of its own and joins that to the others.
 func (p *parser) object(o *Object) error {
 	text := o.Text
 	if i := bytes.IndexByte(text, 0); i >= 0 {
@@ -140,7 +139,7 @@ func quoteName(name string) string {
 	return string(bytes.ToValidUTF8(clean, []byte("?")))
 }
 
-// inObject puts the name of the object that a message is about before it.
+// inObject prefixes a message with the name of its object.
 func inObject(object, msg string) string {
 	if object == "" {
 		return msg
@@ -181,7 +180,7 @@ func (j *join) static(f *Func, m *Module) bool {
 	return known.Linkage == StaticLinkage && known.Defined && !known.Entry
 }
 
-// function adds a function that other objects see.
+// function adds a function that is visible to other objects.
 func (j *join) function(f *Func) error {
 	old := j.mod.Funcs[f.Name]
 	if old == nil {
@@ -206,7 +205,7 @@ func sameShape(a, b *Func) bool {
 	return a.Entry == b.Entry && slices.EqualFunc(a.Returns, b.Returns, same) && slices.EqualFunc(a.Params, b.Params, same)
 }
 
-// where names a place in another object, or in the only one.
+// where returns the text for a position in another object, or in the only one.
 func where(object string, line int) string {
 	if object == "" {
 		return fmt.Sprintf("line %d", line)
@@ -231,7 +230,7 @@ func (j *join) variable(m *Module, v *Var) (*Var, error) {
 	return old, old.unite(v, j.name)
 }
 
-// unite takes up another declaration of the same variable.
+// unite merges another declaration of the same variable.
 func (v *Var) unite(w *Var, object string) error {
 	bad := func(what string) error {
 		return &Error{w.Line, fmt.Sprintf("%s %s %s", w.Name, what, where(v.Object, v.Line)), ErrInvalidPTX}

@@ -15,19 +15,17 @@ func (o Opaque) String() string { return [...]string{"plain", ".texref", ".sampl
 
 var opaqueByName = map[string]Opaque{".texref": TexRef, ".samplerref": SamplerRef, ".surfref": SurfRef}
 
-// beOpaque makes v a variable of an opaque type. It takes the room of an
-// address, so that it has one.
+// beOpaque makes v a variable of an opaque type. It occupies the size of an address, so that it has one.
 func (v *Var) beOpaque(o Opaque) { v.Opaque, v.Type, v.Size, v.Align = o, B64, 8, 8 }
 
-// Sampler is how a texture is read where an instruction names a sampler. Modes
-// are numbered as the driver API does.
+// Sampler has the sampling parameters of a .samplerref. Modes are numbered as in the driver API.
 type Sampler struct {
 	Linear       bool
 	Address      [3]uint32 // wrap, clamp, mirror, border
 	Unnormalized bool
 }
 
-// Values that fields of a .samplerref may be given.
+// The permitted values of the fields of a .samplerref.
 var samplerFields = map[string]func(s *Sampler, value string) bool{
 	"addr_mode_0": func(s *Sampler, value string) bool { return addressMode(&s.Address[0], value) },
 	"addr_mode_1": func(s *Sampler, value string) bool { return addressMode(&s.Address[1], value) },
@@ -48,8 +46,8 @@ func addressMode(to *uint32, value string) bool {
 	return ok
 }
 
-// opaqueValues reads "= { field = value, … }", if it is there: only samplers
-// may have it, as textures and surfaces get theirs from the program.
+// opaqueValues parses "= { field = value, … }", if it is there: only samplers may have it, as the program sets those of
+// textures and surfaces.
 func (p *parser) opaqueValues(v *Var) error {
 	if p.tok.is("[") {
 		return p.fail("arrays of %s are not supported", v.Opaque)
@@ -118,14 +116,14 @@ func (s *Mods) OfSampler() bool {
 	return false
 }
 
-// Geometry is which coordinates there are.
+// Geometry describes the coordinates of a texture or surface.
 type Geometry struct {
 	Dims    int  // within a layer; directions of cubes have three
 	Layered bool // the layer comes first
 	Cube    bool
 }
 
-// Geometry is that of the textures or surfaces that the instruction works on.
+// Geometry returns that of the textures or surfaces that the instruction works on.
 func (s *Mods) Geometry() Geometry {
 	switch s.First(D1, D2, D3, A1D, A2D, Cube, ACube) {
 	case D2:
@@ -152,8 +150,8 @@ func (s Geometry) Coordinates() int {
 	return s.Dims
 }
 
-// checkTexture accepts "[texture, {coordinates}]". There may be more
-// coordinates than are needed, as the text pads them to two or four.
+// checkTexture accepts "[texture, {coordinates}]". There may be more coordinates than needed, as the text pads them to
+// two or four.
 func (p *parser) checkTexture(in *Inst, o *Operand) error {
 	if o.Kind != Texture || !p.opaque(o, handleOf(in.Op)) {
 		return errTexture

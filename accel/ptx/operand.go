@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// instruction reads "@p op a, b, c;".
+// instruction parses "@p op a, b, c;".
 func (p *parser) instruction() error {
 	in := Inst{Line: int32(p.tok.line), Guard: None}
 	p.slab, p.stack = p.slab[:0], p.stack[:0] // the instruction before is packed
@@ -81,8 +81,7 @@ func (p *parser) instruction() error {
 	return p.expect(";")
 }
 
-// unknown refuses an instruction that isn't known: the module, or the function
-// alone, which then goes on after it.
+// unknown refuses an unknown instruction: the module, or the function alone, which is parsed on after it.
 func (p *parser) unknown(in *Inst, why error) error {
 	if p.when == AtLoad {
 		return p.fail("%s", why)
@@ -98,7 +97,7 @@ func (p *parser) unknown(in *Inst, why error) error {
 
 var opCall, opBra, opBrx = OpOf("call"), OpOf("bra"), OpOf("brx")
 
-// keep moves operands to storage that they have until the instruction is packed.
+// keep copies operands to storage that lives until the instruction is packed.
 func (p *parser) keep(args ...Operand) []Operand {
 	if cap(p.slab)-len(p.slab) < len(args) {
 		p.slab = make([]Operand, 0, max(64, len(args)))
@@ -146,7 +145,7 @@ func (p *parser) destination(label string, line int) []Operand {
 // emit appends an instruction to the function.
 func (p *parser) emit(in *Inst) { p.pack.add(in, p.pack.templates.of(in)) }
 
-// callee reads "(returns), name, (arguments)", or a register and a prototype.
+// callee parses "(returns), name, (arguments)", or a register and a prototype.
 func (p *parser) callee(in *Inst) error {
 	o := Operand{Kind: Callee, Reg: None, Pair: None}
 	var err error
@@ -203,7 +202,7 @@ func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
 	return false
 }
 
-// list reads operands between brackets.
+// list parses operands between brackets.
 func (p *parser) list(open, shut string, depth int) ([]Operand, error) {
 	if err := p.expect(open); err != nil {
 		return nil, err
@@ -285,7 +284,7 @@ func (p *parser) displaced(o Operand) (Operand, error) {
 
 var opAdd = OpOf("add")
 
-// named reads a register, a pair, a special register, a variable or the sink.
+// named parses a register, a pair, a special register, a variable or the sink.
 func (p *parser) named() (o Operand, err error) {
 	o.Reg, o.Pair = None, None
 	name, err := p.name()
@@ -338,8 +337,7 @@ func (p *parser) named() (o Operand, err error) {
 	return o, nil
 }
 
-// subscript reads "[n]" behind the name of an array, if it is there, and returns
-// how many bytes into the array that is.
+// subscript parses "[n]" after the name of an array, if it is there, and returns the offset in the array, in bytes.
 func (p *parser) subscript(v *Var) (uint64, error) {
 	if !p.tok.is("[") {
 		return 0, nil
@@ -366,7 +364,7 @@ func (p *parser) find(name string) *Var {
 	return v
 }
 
-// plus reads any number of "+n" and "-n".
+// plus parses any number of "+n" and "-n".
 func (p *parser) plus() (sum uint64, err error) {
 	for p.tok.is("+") || p.tok.is("-") {
 		minus := p.advance().text == "-"
@@ -382,7 +380,7 @@ func (p *parser) plus() (sum uint64, err error) {
 	return sum, nil
 }
 
-// address reads "[base+n]", or "[texture, {coordinates}]".
+// address parses "[base+n]", or "[texture, {coordinates}]".
 func (p *parser) address(depth int) (o Operand, err error) {
 	o.Kind, o.Reg, o.Pair = Address, None, None
 	p.advance()

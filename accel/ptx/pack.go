@@ -90,7 +90,7 @@ func (k *packer) begin() {
 	k.line = 0
 }
 
-// storeSize is for how many bytes of packed code memory is allocated at a time.
+// storeSize is the allocation unit of packed code, in bytes.
 const storeSize = 64 << 10
 
 // end returns the code of the function.
@@ -106,7 +106,7 @@ func (k *packer) end() code {
 	return c
 }
 
-// add packs an instruction that has that template.
+// add packs an instruction with the given template.
 func (k *packer) add(in *Inst, template int) {
 	b := binary.AppendUvarint(k.packed, uint64(template))
 	b = binary.AppendVarint(b, int64(in.Line-k.line))
@@ -193,7 +193,7 @@ func (k *packer) variable(v *Var) uint64 {
 	return uint64(v.packedAs)
 }
 
-// unpacker takes the instructions out of a code, one after the other.
+// unpacker returns the instructions of a code, one after the other.
 type unpacker struct {
 	*code
 	rest []byte

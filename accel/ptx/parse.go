@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Parse reads a module and checks every instruction of it. The error, if any,
-// is an *Error.
+// Parse parses a module and checks every instruction of it. An error is an *Error.
 func Parse(src []byte) (*Module, error) {
 	return Link([]Object{{Text: src}}, AtLoad)
 }
@@ -84,7 +83,7 @@ func (p *parser) expect(s string) error {
 	return nil
 }
 
-// name takes a plain identifier.
+// name parses a plain identifier.
 func (p *parser) name() (string, error) {
 	if p.tok.kind != word || p.tok.text[0] == '.' {
 		return "", p.fail("%q where a name is expected", p.tok.text)
@@ -92,7 +91,7 @@ func (p *parser) name() (string, error) {
 	return p.advance().text, nil
 }
 
-// number takes an unsigned integer no larger than limit.
+// number parses an unsigned integer no larger than limit.
 func (p *parser) number(limit int64) (int64, error) {
 	v, ok := integer(p.tok.text)
 	if p.tok.kind != number || !ok || v > uint64(limit) {
@@ -168,7 +167,7 @@ func (p *parser) split() {
 	p.tok.text = p.tok.text[:1+i]
 }
 
-// declaration reads a function or variables, with their linkage.
+// declaration parses a function or variables, with their linkage.
 func (p *parser) declaration() error {
 	linkage := StaticLinkage
 	for p.tok.kind == word && linkages[p.tok.text] != StaticLinkage {
@@ -234,10 +233,9 @@ func (p *parser) target() error {
 	return err
 }
 
-// noise passes over debugging directives, which may be followed by others in the
-// same line: ".loc file line column, function_name label+n, inlined_at file line column",
-// ".file number name, time, size", .pragma up to its semicolon, ".section … {…}". Others
-// take the rest of the line.
+// noise skips debugging directives, which may be followed by others in the same line: ".loc file line column,
+// function_name label+n, inlined_at file line column", ".file number name, time, size", .pragma up to its semicolon,
+// ".section … {…}". Others extend to the end of the line.
 func (p *parser) noise() error {
 	line := p.tok.line
 	switch what := p.advance().text; what {

@@ -1,15 +1,13 @@
-// Package ptx reads PTX, NVIDIA's portable assembly, into a checked program
-// that an engine can compile: lexer, parser, form table, inlining of calls,
-// basic blocks, immediate post-dominators, liveness and register slots.
+// Package ptx parses PTX, NVIDIA's portable assembly, into a checked program that an engine can compile: lexer, parser,
+// form table, inlining of calls, basic blocks, immediate post-dominators, liveness and register slots.
 //
-// The software accelerator calls it with text that a guest supplied, so the
-// text is hostile: every size is bounded, and every mistake is an *Error that
-// names the line.
+// The software accelerator calls it with text that a guest supplied, so the text is hostile: every size is bounded, and
+// every mistake is an *Error that contains the line.
 package ptx
 
 import "fmt"
 
-// CUDA results that this package and its engines answer with.
+// CUDA results that this package and its engines return.
 const (
 	ErrInvalidValue          int32 = 1
 	ErrInvalidImage          int32 = 200
@@ -189,8 +187,8 @@ type Var struct {
 	Sampler Sampler // initial value of a SamplerRef
 }
 
-// Ref is the address of a variable plus Add, or of a function, of which Size
-// bytes from bit Shift on are stored at Offset of an initialiser.
+// Ref is the address of a variable plus Add, or of a function; Size bytes of it from bit Shift on are stored at Offset
+// of an initialiser.
 type Ref struct {
 	Offset  int64
 	Size    int

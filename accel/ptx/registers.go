@@ -15,7 +15,7 @@ type registerDecl struct {
 	counted bool // is name<count>
 }
 
-// registers reads ".reg .type %r<n>, %x, …;".
+// registers parses ".reg .type %r<n>, %x, …;".
 func (p *parser) registers() error {
 	p.advance()
 	d := registerDecl{lanes: 1}
@@ -51,8 +51,7 @@ func (p *parser) registers() error {
 	}
 }
 
-// registerType reads ".type" or ".v2 .type". A register of 128 bits is a
-// vector of two halves.
+// registerType parses ".type" or ".v2 .type". A register of 128 bits is a vector of two halves.
 func (p *parser) registerType(d *registerDecl) error {
 	for {
 		if p.tok.kind != word || p.tok.text[0] != '.' {
@@ -76,7 +75,7 @@ func (p *parser) registerType(d *registerDecl) error {
 	return nil
 }
 
-// declareRegisters makes registers known in the current scope.
+// declareRegisters declares registers in the current scope.
 func (p *parser) declareRegisters(d *registerDecl) error {
 	first, total := int32(len(p.fn.Regs)), d.count*d.lanes
 	if p.regs += max(int(total), 1); p.regs > maxRegisters {
@@ -101,8 +100,8 @@ func (p *parser) declareRegisters(d *registerDecl) error {
 	return nil
 }
 
-// inheritRegisters gives a kernel registers of its own for those that the
-// module declares. Functions have none: they would share their caller's.
+// inheritRegisters declares registers of a kernel for those that the module declares. Functions get none: they would
+// share their caller's.
 func (p *parser) inheritRegisters() error {
 	for i := range p.registersOfModule {
 		if err := p.declareRegisters(&p.registersOfModule[i]); err != nil {

@@ -1,9 +1,8 @@
 package ptx
 
-// registerParam is a parameter or result of a device function that is declared
-// with .reg, as text before version 2.0 does: a variable like any other
-// parameter, which is loaded into the register where the function begins, or
-// stored from it where it returns. A vector is as many registers in a row.
+// registerParam is a parameter or result of a device function that is declared with .reg, as in text before version
+// 2.0: a variable like any other parameter, which is loaded into the register where the function begins, or stored from
+// it where it returns. A vector is as many registers in a row.
 type registerParam struct {
 	regs     regRange
 	v        *Var
@@ -85,8 +84,7 @@ func (p *parser) moveRegisterParam(r registerParam, like *Inst, op Op, form stri
 
 var opSelp = OpOf("selp")
 
-// movePredicate returns a load or a store of a predicate by way of a register that
-// holds 1 or 0.
+// movePredicate returns a load or a store of a predicate through a register that holds 1 or 0.
 func movePredicate(in Inst, word int32) []Inst {
 	w, one := Operand{Kind: Register, Reg: word, Pair: None}, Operand{Kind: Integer, Imm: 1, Reg: None, Pair: None}
 	zero := one

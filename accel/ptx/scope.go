@@ -14,7 +14,7 @@ type scope struct {
 	branches map[string][]string
 	// prototypes are of indirect calls, by label.
 	prototypes map[string]*Func
-	// pending are branches to labels that this scope has not shown yet.
+	// pending are branches to labels that are not defined in this scope so far.
 	pending []fixup
 }
 
@@ -32,7 +32,7 @@ func newScope(outer *scope) *scope {
 	return &scope{outer: outer, ranges: map[string]regRange{}, vars: map[string]*Var{}}
 }
 
-// register finds a register by its name.
+// register returns the number of a register by its name.
 func (s *scope) register(name string) (int32, bool) {
 	cut := len(name)
 	for cut > 0 && digit(name[cut-1]) {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// source is where a function's instructions come from, as .loc directives give it: in the order of the text.
+// source maps the lines of a function's text to source lines, as .loc directives give them, in the order of the text.
 type source struct {
 	first, last int            // lines of the function's text
 	places      []place        // nil: there are none
@@ -24,7 +24,7 @@ func (p *parser) locate(at int, numbers []int) {
 	}
 }
 
-// passNumbers passes over up to three numbers and returns them.
+// passNumbers parses up to three numbers and returns them.
 func (p *parser) passNumbers() (all []int) {
 	for i := 0; i < 3 && p.tok.kind == number; i++ {
 		n, _ := strconv.ParseInt(p.advance().text, 0, 32)
@@ -33,8 +33,8 @@ func (p *parser) passNumbers() (all []int) {
 	return all
 }
 
-// Source returns the file and line that the text's .loc directives give for a line of the kernel's code, or of a function of its
-// module, as "vec.cu:12"; "" if there is none.
+// Source returns the file and line that the text's .loc directives give for a line of the kernel's code, or of a
+// function of its module, as "vec.cu:12"; "" if there is none.
 func (f *Func) Source(line int) string {
 	if f.source.has(line) {
 		return f.source.of(line)

@@ -12,7 +12,7 @@ type Line struct {
 	Operands string // letters; none for an instruction without operands
 }
 
-// Choice is a modifier, or several of which one is chosen.
+// Choice is a modifier, or a set of alternatives.
 type Choice struct {
 	Names    []string
 	Optional bool

@@ -32,7 +32,7 @@ const (
 	E5M2
 	E4M3x2
 	E5M2x2
-	// Integers of less than a byte, which stand in registers of 32 bits.
+	// Integers of less than a byte, which are held in registers of 32 bits.
 	B1
 	U2
 	S2

@@ -12,9 +12,9 @@ var varying = func() (set [256]bool) {
 
 var opLd = OpOf("ld")
 
-// uniform finds registers that hold one value for the whole block for all
-// time: written by one instruction, without a guard, from constants, kernel
-// parameters and other such registers. However threads part, the value is the same.
+// uniform returns the registers that hold one value for the whole block all the time: written by one instruction,
+// without a guard, from constants, kernel parameters and other such registers. However threads part, the value is the
+// same.
 func (b *Body) uniform() []bool {
 	writers := make([]int32, len(b.Regs))
 	writer := make([]int32, len(b.Regs))

@@ -46,8 +46,7 @@ func (p *parser) variables(linkage Linkage) error {
 	}
 }
 
-// bank reads the number of a bank behind ".const", which old text gives. They
-// are all one here.
+// bank parses the number of a bank after ".const", which old text specifies. All banks are one here.
 func (p *parser) bank(word string) error {
 	if !strings.HasSuffix(word, ".const") || !p.accept("[") {
 		return nil
@@ -235,7 +234,7 @@ func (p *parser) values(v *Var, rows []int64, depth int) error {
 	return nil
 }
 
-// room returns how many bytes the initial values of a variable may be.
+// room returns the maximum number of bytes of a variable's initial values.
 func (p *parser) room(v *Var) int64 { return max(v.Size, maxInitBytes-p.init) }
 
 // value reads one number or address and appends it to v.Init.
@@ -282,7 +281,7 @@ func (p *parser) value(v *Var) error {
 	return nil
 }
 
-// refer makes an address the next initial value.
+// refer appends an address to the initial value.
 func (p *parser) refer(v *Var, r Ref, size int) error {
 	if p.refs++; p.refs > maxRefs {
 		return p.fail("more than %d addresses in initial values", maxRefs)
@@ -292,7 +291,7 @@ func (p *parser) refer(v *Var, r Ref, size int) error {
 	return nil
 }
 
-// byteOfAddress reads "0xff00(name)" and the like: the byte of an address that the mask leaves.
+// byteOfAddress parses "0xff00(name)" and the like: the byte of an address that the mask selects.
 func (p *parser) byteOfAddress() (r Ref, err error) {
 	mask, ok := integer(p.tok.text)
 	shift := bits.TrailingZeros64(mask)

@@ -13,7 +13,7 @@ type Selector struct {
 // Part returns the number of the i-th byte or half.
 func (s Selector) Part(i int) int { return int(s.parts >> (4 * i) & 15) }
 
-// selected reads a register with a selector.
+// selected parses a register with a selector.
 func (p *parser) selected(base, part string) (o Operand, ok bool) {
 	o.Pair = None
 	if o.Reg, ok = p.scope.register(base); ok {
@@ -22,7 +22,7 @@ func (p *parser) selected(base, part string) (o Operand, ok bool) {
 	return o, ok
 }
 
-// selector reads b0 to b3, h0, h1 and, for SIMD, several digits, highest first.
+// selector parses b0 to b3, h0, h1 and, for SIMD, several digits, highest first.
 func selector(s string) (sel Selector, ok bool) {
 	sel.Half = s[0] == 'h'
 	if s[0] != 'b' && s[0] != 'h' || len(s) < 2 || len(s) > 5 || sel.Half && len(s) > 3 {

@@ -29,14 +29,14 @@ type (
 	Event    = C.CUevent
 	Array    = C.CUarray
 	Physical = C.CUmemGenericAllocationHandle
-	// Word is one that a stream waits for.
+	// Word is a word that a stream waits for.
 	Word = *C.uint
 )
 
 // DefaultLibrary is the library that is loaded by default.
 const DefaultLibrary = "libcuda.so.1"
 
-// Load loads the library, "" for DefaultLibrary, and starts it. A process has one: the first.
+// Load loads the library, "" for DefaultLibrary, and initializes it. A process has one library: the first.
 func Load(library string) error {
 	if library == "" {
 		library = DefaultLibrary
@@ -59,7 +59,7 @@ func Has(name string) bool {
 	return C.driver_has(n) != 0
 }
 
-// failed is a call that went wrong.
+// failed is the error of a failed call.
 type failed struct {
 	call string
 	r    cuda.Result
@@ -84,7 +84,7 @@ func Version() (int, error) {
 	return int(v), err
 }
 
-// Count returns how many devices there are.
+// Count returns the number of devices.
 func Count() (int, error) {
 	var n C.int
 	err := check("cuDeviceGetCount", C.call_cuDeviceGetCount(&n))
@@ -125,7 +125,7 @@ func Describe(index int) (d cuda.Device, err error) {
 	return d, nil
 }
 
-// NewContext makes a context on a device.
+// NewContext creates a context on a device.
 func NewContext(index int, flags uint32) (c Context, r cuda.Result) {
 	var dev C.CUdevice
 	if r := result(C.call_cuDeviceGet(&dev, C.int(index))); r != cuda.Success {
@@ -160,14 +160,14 @@ func Unused(c Context) (uint64, cuda.Result) {
 	return uint64(left), r
 }
 
-// Alloc takes device memory.
+// Alloc allocates device memory.
 func Alloc(c Context, bytes uint64) (uint64, cuda.Result) {
 	var at C.CUdeviceptr
 	r := result(C.call_cuMemAlloc_v2(c, &at, C.size_t(bytes)))
 	return uint64(at), r
 }
 
-// Free gives it back. The driver may wait for the device.
+// Free frees device memory. The driver may wait for the device.
 func Free(c Context, at uint64) cuda.Result { return result(C.call_cuMemFree_v2(c, C.CUdeviceptr(at))) }
 
 // AllocHost allocates pinned host memory, and returns its device address.
@@ -206,22 +206,22 @@ func Register(c Context, mem []byte) (device uint64, r cuda.Result) {
 	return uint64(dev), cuda.Success
 }
 
-// Unregister undoes Register.
+// Unregister reverts Register.
 func Unregister(c Context, mem []byte) cuda.Result {
 	return result(C.call_cuMemHostUnregister(c, unsafe.Pointer(unsafe.SliceData(mem))))
 }
 
-// Address returns where memory outside of Go's heap lies.
+// Address returns the address of memory outside of Go's heap.
 func Address(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }
 
-// ReserveAddresses takes addresses for device memory, at base if the driver grants that.
+// ReserveAddresses reserves addresses for device memory, at base if the driver grants that.
 func ReserveAddresses(c Context, base, bytes uint64) (uint64, cuda.Result) {
 	var at C.CUdeviceptr
 	r := result(C.call_cuMemAddressReserve(c, &at, C.size_t(bytes), 0, C.CUdeviceptr(base), 0))
 	return uint64(at), r
 }
 
-// FreeAddresses gives them back; nothing may be mapped there.
+// FreeAddresses releases reserved addresses; nothing may be mapped there.
 func FreeAddresses(c Context, base, bytes uint64) cuda.Result {
 	return result(C.call_cuMemAddressFree(c, C.CUdeviceptr(base), C.size_t(bytes)))
 }
@@ -233,13 +233,13 @@ func Granularity(c Context, index int) (uint64, cuda.Result) {
 	return uint64(n), r
 }
 
-// Map puts device memory at addresses that were reserved.
+// Map allocates device memory and maps it at reserved addresses.
 func Map(c Context, index int, at, bytes uint64) (h Physical, r cuda.Result) {
 	r = result(C.map_memory(c, C.CUdevice(index), C.CUdeviceptr(at), C.size_t(bytes), &h))
 	return h, r
 }
 
-// Unmap takes it away and gives it back.
+// Unmap removes the mapping and frees the memory.
 func Unmap(c Context, at, bytes uint64, h Physical) cuda.Result {
 	if r := result(C.call_cuMemUnmap(c, C.CUdeviceptr(at), C.size_t(bytes))); r != cuda.Success {
 		return r
@@ -247,12 +247,12 @@ func Unmap(c Context, at, bytes uint64, h Physical) cuda.Result {
 	return result(C.call_cuMemRelease(c, h))
 }
 
-// CopyIn copies from host memory that is pinned: it returns at once.
+// CopyIn queues a copy from pinned host memory and returns at once.
 func CopyIn(c Context, to uint64, from []byte, s Stream) cuda.Result {
 	return result(C.call_cuMemcpyHtoDAsync_v2(c, C.CUdeviceptr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), s))
 }
 
-// CopyOut copies to host memory that is pinned: it returns at once.
+// CopyOut queues a copy to pinned host memory and returns at once.
 func CopyOut(c Context, to []byte, from uint64, s Stream) cuda.Result {
 	return result(C.call_cuMemcpyDtoHAsync_v2(c, unsafe.Pointer(unsafe.SliceData(to)), C.CUdeviceptr(from), C.size_t(len(to)), s))
 }
@@ -262,7 +262,7 @@ func CopyWithin(c Context, to, from, bytes uint64, s Stream) cuda.Result {
 	return result(C.call_cuMemcpyDtoDAsync_v2(c, C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(bytes), s))
 }
 
-// End is one end of a box that is copied: pinned host memory outside of Go's heap, an array, or else an address.
+// End is one end of a copied box: pinned host memory outside of Go's heap, an array, or else an address.
 type End struct {
 	Host          []byte
 	Array         Array
@@ -314,7 +314,7 @@ func Fill(c Context, at, pitch uint64, value, size uint32, width, height uint64,
 	return result(r)
 }
 
-// NewArray makes an array.
+// NewArray creates an array.
 func NewArray(c Context, width, height, depth uint64, format, channels, flags uint32) (a Array, r cuda.Result) {
 	d := C.CUDA_ARRAY3D_DESCRIPTOR{
 		Width: C.size_t(width), Height: C.size_t(height), Depth: C.size_t(depth),
@@ -324,7 +324,7 @@ func NewArray(c Context, width, height, depth uint64, format, channels, flags ui
 	return a, r
 }
 
-// FreeArray destroys it.
+// FreeArray destroys an array.
 func FreeArray(c Context, a Array) cuda.Result { return result(C.call_cuArrayDestroy(c, a)) }
 
 // TextureDesc describes a texture: of an array, or of memory that begins at Address, with a pitch or in one row.
@@ -391,7 +391,7 @@ type Object struct {
 	Text []byte // ends in a zero
 }
 
-// Link makes one image of objects; if only is given, it stops after compiling each.
+// Link links objects to one image; if only is given, it stops after compiling each.
 func Link(c Context, objects []Object, only bool) (image []byte, log string, r cuda.Result) {
 	said := (*C.struct_link_log)(C.calloc(1, C.sizeof_struct_link_log))
 	defer C.free(unsafe.Pointer(said))
@@ -451,7 +451,7 @@ func Functions(c Context, m Module) (all []Function, names []string, r cuda.Resu
 	return all, names, cuda.Success
 }
 
-// FunctionOf finds a kernel by its name.
+// FunctionOf returns a kernel by its name.
 func FunctionOf(c Context, m Module, name string) (f Function, r cuda.Result) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -459,7 +459,7 @@ func FunctionOf(c Context, m Module, name string) (f Function, r cuda.Result) {
 	return f, r
 }
 
-// GlobalOf finds a variable by its name.
+// GlobalOf returns the address and size of a variable by its name.
 func GlobalOf(c Context, m Module, name string) (at, bytes uint64, r cuda.Result) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -493,7 +493,7 @@ func FunctionAttribute(c Context, f Function, a int) int32 {
 	return int32(v)
 }
 
-// SetFunctionAttribute sets one.
+// SetFunctionAttribute sets an attribute of a function.
 func SetFunctionAttribute(c Context, f Function, a int, v int32) cuda.Result {
 	return result(C.call_cuFuncSetAttribute(c, f, C.CUfunction_attribute(a), C.int(v)))
 }
@@ -509,7 +509,7 @@ type Launch struct {
 	Offsets     []uint32
 }
 
-// Run queues it. The parameters are read by then.
+// Run queues the launch. The parameters have been read when it returns.
 func (l *Launch) Run(c Context, s Stream) cuda.Result {
 	var grid, block, cluster [3]C.uint
 	for i := range grid {
@@ -524,7 +524,7 @@ func (l *Launch) Run(c Context, s Stream) cuda.Result {
 		(*C.uint)(unsafe.Pointer(unsafe.SliceData(l.Offsets))), C.uint(len(l.Offsets))))
 }
 
-// NewStream makes a stream.
+// NewStream creates a stream.
 func NewStream(c Context, flags uint32, priority int32) (s Stream, r cuda.Result) {
 	r = result(C.call_cuStreamCreateWithPriority(c, &s, C.uint(flags), C.int(priority)))
 	return s, r
@@ -544,14 +544,14 @@ func Wait(c Context, s Stream, e Event) cuda.Result {
 // WordBytes is the size of a Word.
 const WordBytes = 4
 
-// WordAt makes a word of pinned memory, which must stay.
+// WordAt returns a word in pinned memory, which must stay allocated.
 func WordAt(mem []byte) Word { return (Word)(unsafe.Pointer(&mem[0])) }
 
 // Reset prepares a word that no stream waits for, for the next wait.
 func Reset(w Word) { *w = 0 }
 
-// Hold stops a stream until the word is released. The device itself waits if it can, looking at the word's address; else
-// a thread of the driver does, of which there may be one for all streams.
+// Hold blocks a stream until the word is released. The device itself waits if it can, by polling the word's address;
+// else a thread of the driver does, and there may be one such thread for all streams.
 func Hold(c Context, s Stream, w Word, at uint64, byDevice bool) cuda.Result {
 	if byDevice {
 		return result(C.call_cuStreamWaitValue32_v2(c, s, C.CUdeviceptr(at), 1, C.CU_STREAM_WAIT_VALUE_GEQ))
@@ -562,19 +562,19 @@ func Hold(c Context, s Stream, w Word, at uint64, byDevice bool) cuda.Result {
 // Release ends the wait for a word.
 func Release(w Word) { C.release_word(w) }
 
-// NewEvent makes an event that measures time, and that is waited for asleep.
+// NewEvent creates an event that measures time, with a blocking wait.
 func NewEvent(c Context) (e Event, r cuda.Result) {
 	r = result(C.call_cuEventCreate(c, &e, C.CU_EVENT_BLOCKING_SYNC))
 	return e, r
 }
 
-// DestroyEvent releases it.
+// DestroyEvent releases an event.
 func DestroyEvent(c Context, e Event) cuda.Result { return result(C.call_cuEventDestroy_v2(c, e)) }
 
-// Record records it in a stream.
+// Record records an event in a stream.
 func Record(c Context, e Event, s Stream) cuda.Result { return result(C.call_cuEventRecord(c, e, s)) }
 
-// Query is cuda.ErrorNotReady until it has completed.
+// Query returns cuda.ErrorNotReady until the event has completed.
 func Query(c Context, e Event) cuda.Result { return result(C.call_cuEventQuery(c, e)) }
 
 // Poll polls for up to ns whether an event has completed; it returns cuda.ErrorNotReady if it hasn't.

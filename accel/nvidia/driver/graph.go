@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Handles of graphs. A node's is good until its graph is destroyed.
+// Handles of graphs. A node's is valid until its graph is destroyed.
 type (
 	Graph     = C.CUgraph
 	GraphNode = C.CUgraphNode
@@ -33,7 +33,7 @@ func BeginCapture(c Context, s Stream) cuda.Result {
 	return result(C.call_cuStreamBeginCapture_v2(c, s, C.CU_STREAM_CAPTURE_MODE_RELAXED))
 }
 
-// EndCapture ends that, and returns the graph, which is the caller's, unless something was wrong.
+// EndCapture ends the capture and returns the graph, which the caller owns, unless the capture failed.
 func EndCapture(c Context, s Stream) (g Graph, r cuda.Result) {
 	r = result(C.call_cuStreamEndCapture(c, s, &g))
 	return g, r
@@ -64,7 +64,7 @@ func Instantiate(c Context, g Graph) (e GraphExec, r cuda.Result) {
 	return e, r
 }
 
-// LaunchGraph queues all of a graph.
+// LaunchGraph queues a graph.
 func LaunchGraph(c Context, e GraphExec, s Stream) cuda.Result {
 	return result(C.call_cuGraphLaunch(c, e, s))
 }

@@ -11,13 +11,13 @@ import (
 	"pegasus/cuda"
 )
 
-// CreateMemory makes physical memory of a device.
+// CreateMemory allocates physical memory of a device.
 func CreateMemory(c Context, index int, bytes uint64) (h Physical, r cuda.Result) {
 	r = result(C.create_memory(c, C.CUdevice(index), C.size_t(bytes), &h))
 	return h, r
 }
 
-// MapMemory puts a part of such memory at addresses that were reserved; nothing can use it yet.
+// MapMemory maps a part of such memory at reserved addresses, without access.
 func MapMemory(c Context, at, bytes, offset uint64, h Physical) cuda.Result {
 	return result(C.call_cuMemMap(c, C.CUdeviceptr(at), C.size_t(bytes), C.size_t(offset), h, 0))
 }
@@ -32,10 +32,10 @@ func UnmapMemory(c Context, at, bytes uint64) cuda.Result {
 	return result(C.call_cuMemUnmap(c, C.CUdeviceptr(at), C.size_t(bytes)))
 }
 
-// ReleaseMemory gives such memory back. It goes when it is mapped nowhere.
+// ReleaseMemory drops the reference to such memory. It is freed when it is mapped nowhere.
 func ReleaseMemory(c Context, h Physical) cuda.Result { return result(C.call_cuMemRelease(c, h)) }
 
-// WaitValue stops a stream until the word of 4 or 8 bytes at an address meets a condition (CUstreamWaitValue_flags).
+// WaitValue blocks a stream until the word of 4 or 8 bytes at an address meets a condition (CUstreamWaitValue_flags).
 func WaitValue(c Context, s Stream, at, value uint64, bytes, condition uint32) cuda.Result {
 	if bytes == 8 {
 		return result(C.call_cuStreamWaitValue64_v2(c, s, C.CUdeviceptr(at), C.cuuint64_t(value), C.uint(condition)))
@@ -51,17 +51,17 @@ func WriteValue(c Context, s Stream, at, value uint64, bytes uint32) cuda.Result
 	return result(C.call_cuStreamWriteValue32_v2(c, s, C.CUdeviceptr(at), C.cuuint32_t(value), 0))
 }
 
-// MakeShareable has memory that is created from now on be such that other processes can be given it.
+// MakeShareable makes memory that is created from now on exportable to other processes.
 func MakeShareable() { C.make_shareable(1) }
 
-// ExportMemory returns a descriptor by which another process can import memory. It is the caller's.
+// ExportMemory returns a descriptor by which another process can import memory. The caller owns it.
 func ExportMemory(c Context, h Physical) (fd int, r cuda.Result) {
 	var out C.int
 	r = result(C.call_cuMemExportToShareableHandle(c, unsafe.Pointer(&out), h, C.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
 	return int(out), r
 }
 
-// ImportMemory makes memory of another process this one's, too. The descriptor stays the caller's.
+// ImportMemory imports memory of another process. The caller keeps ownership of the descriptor.
 func ImportMemory(c Context, fd int) (h Physical, r cuda.Result) {
 	r = result(C.import_memory(c, &h, C.int(fd)))
 	return h, r

@@ -6,7 +6,7 @@ import "C"
 
 import "unsafe"
 
-// MonitorLibrary is NVIDIA's library for tools that watch.
+// MonitorLibrary is NVIDIA's monitoring library.
 const MonitorLibrary = "libnvidia-ml.so.1"
 
 // Sight contains values of a device that can be observed from outside; zeros where unavailable.
@@ -16,7 +16,7 @@ type Sight struct {
 	Link uint64 // bytes a second to or from the host, at most
 }
 
-// laneRates are the bytes a second that a lane of PCI Express moves one way, by generation.
+// laneRates are the bytes per second that a lane of PCI Express transfers in one direction, by generation.
 var laneRates = []uint64{1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 
 // Watch reads the values of the device with a UUID through such a library. It returns false if the library can't be

@@ -9,7 +9,8 @@ import (
 	"pegasus/cuda"
 )
 
-// TensorMap describes a tensor as kernels of the device want it. The rank and the form were checked.
+// TensorMap encodes the description of a tensor in the format of the device's kernels. The rank and the form were
+// checked.
 func TensorMap(c Context, a *cuda.TensorMapArgs) (m [16]uint64, r cuda.Result) {
 	t := C.struct_tensor{
 		form: C.uint(a.Form), address: C.ulonglong(a.Address), _type: C.uint(a.Type), rank: C.uint(a.Rank), interleave: C.uint(a.Interleave), swizzle: C.uint(a.Swizzle),

@@ -80,7 +80,7 @@ func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err er
 	return accel.Ticket{ID: o.id, Tag: tag}, nil
 }
 
-// Forget ends all offers of that memory.
+// Forget ends all exports of that memory.
 func (o *Offers) Forget(of uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,7 +91,7 @@ func (o *Offers) Forget(of uint64) {
 	}
 }
 
-// Close ends all offers.
+// Close ends all exports.
 func (o *Offers) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +110,7 @@ func (o *Offers) begin(log *slog.Logger) error {
 	return o.listen(log)
 }
 
-// listen makes the socket. o.mu is held.
+// listen creates the socket. o.mu is held.
 func (o *Offers) listen(log *slog.Logger) error {
 	for {
 		id := rand.Uint32()
@@ -168,7 +168,7 @@ func (o *Offers) answer(c *net.UnixConn) error {
 
 const giftBytes = 24
 
-// append returns the answer that comes with a descriptor.
+// append appends the encoded answer that accompanies a descriptor.
 func (g *Gift) append(b []byte) []byte {
 	for _, v := range []uint64{g.Whole, g.At, g.Bytes} {
 		b = binary.LittleEndian.AppendUint64(b, v)
@@ -176,7 +176,7 @@ func (g *Gift) append(b []byte) []byte {
 	return b
 }
 
-// read reads such an answer.
+// read decodes such an answer.
 func read(b []byte) (g Gift, err error) {
 	if len(b) != giftBytes {
 		return g, fmt.Errorf("an answer of %d bytes: %w", len(b), os.ErrInvalid)
@@ -217,7 +217,7 @@ func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
 	return g, fd, nil
 }
 
-// descriptor returns the one that came with a message.
+// descriptor returns the descriptor that came with a message.
 func descriptor(oob []byte) (int, error) {
 	all, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(all) != 1 {

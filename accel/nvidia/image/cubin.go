@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// ELF is how a cubin begins: an ELF file for the machine CUDA.
+// ELF is the start of a cubin: an ELF file for the machine CUDA.
 const ELF = "\x7fELF"
 
 // Kernel is a kernel of a cubin.
@@ -54,7 +54,7 @@ const (
 
 var errCubin = errors.New("the cubin is damaged")
 
-// section is one of an ELF file.
+// section is a section of an ELF file.
 type section struct {
 	name string
 	kind uint32
@@ -92,7 +92,7 @@ func ReadCubin(image []byte) (*Cubin, error) {
 	return c, nil
 }
 
-// sections are those of the file; each lies in the image, as do its segments.
+// sections returns the sections of the file; each lies in the image, as do its segments.
 func sections(image []byte) ([]section, error) {
 	le := binary.LittleEndian
 	if len(image) < headerBytes || string(image[:4]) != ELF || image[4] != 2 || image[5] != 1 {
@@ -137,7 +137,7 @@ func sections(image []byte) ([]section, error) {
 	return all, nil
 }
 
-// table is count records of a size at an offset.
+// table returns count records of a size at an offset.
 func table(image []byte, at, count, size, want uint64) ([]byte, bool) {
 	if count == 0 {
 		return nil, true
@@ -168,7 +168,7 @@ func textAt(b []byte, at uint64) string {
 	return string(b[:n])
 }
 
-// addSymbols looks for kernels and variables among the symbols.
+// addSymbols adds the kernels and variables among the symbols.
 func (c *Cubin) addSymbols(symbols, names []byte, infos map[string][]byte, all []section) error {
 	le := binary.LittleEndian
 	for ; len(symbols) >= symbolBytes; symbols = symbols[symbolBytes:] {

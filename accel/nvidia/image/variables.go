@@ -34,7 +34,7 @@ func times(a, b uint64) uint64 {
 	return min(n, mostBytes)
 }
 
-// width returns how many bytes a type of PTX has, and how many of it a vector: one of them is 1.
+// width returns the bytes of a type of PTX, and the elements of a vector prefix; the other result is 1.
 func width(word string) (bytes, lanes uint64) {
 	switch word {
 	case ".v2", ".v4", ".v8":
@@ -72,7 +72,7 @@ func (s *scanner) word() string {
 	return w
 }
 
-// cut takes a word off the text, which begins with it.
+// cut removes the first word of the text and returns it.
 func (s *scanner) cut() string {
 	n := 1
 	if partOfName(s.text[0]) {
@@ -110,7 +110,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// skipTo skips to behind the next end.
+// skipTo skips to behind the next occurrence of end.
 func (s *scanner) skipTo(end string) {
 	for i := 0; i+len(end) <= len(s.text); i++ {
 		if string(s.text[i:i+len(end)]) == end {
@@ -121,11 +121,11 @@ func (s *scanner) skipTo(end string) {
 	s.text = nil
 }
 
-// mostNumbered is up to how many names are taken from b<n>, which means b0, b1 and so on.
+// mostNumbered bounds the names that are taken from b<n>, which declares b0, b1 and so on.
 const mostNumbered = 1 << 20
 
-// declared adds the names in a declaration of which the state space was read: the first word that begins with no dot, but
-// for the number after .align, and those behind commas. References to textures and surfaces have none.
+// declared appends the names of a declaration whose state space was read: the first word that begins with no dot,
+// except the number after .align, and those after commas. References to textures and surfaces have none.
 func (s *scanner) declared(names []string) (_ []string, bytes uint64) {
 	wanted, depth := true, 0 // a name; and brackets
 	each, one := uint64(1), uint64(0)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Device is one of them.
+// Device describes one device.
 type Device struct {
 	Index      int    `json:"index"`
 	Name       string `json:"name"`
@@ -55,7 +55,7 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Patience is how long the driver may take to start: without a persistent one it first wakes the devices.
+// Patience bounds the start of the driver: without the persistence daemon it first initializes the devices.
 const Patience = 60 * time.Second
 
 // Ask returns the devices that a driver reports; library "" is the system's. The error is one line.

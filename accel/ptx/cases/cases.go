@@ -15,9 +15,9 @@ type Case struct {
 	Threads int
 	// Buffers are in device memory; their addresses are the first parameters.
 	Buffers []Buffer
-	// Values are the bytes of the parameters behind them.
+	// Values are the bytes of the parameters after them.
 	Values []byte
-	// Tested are the instructions that the case is about.
+	// Tested are the tested instructions.
 	Tested string
 
 	text string // all but the first directives
@@ -33,11 +33,10 @@ func (c *Case) Text(version, target string) string {
 	return ".version " + version + "\n.target " + target + "\n.address_size 64\n" + c.text
 }
 
-// Newest returns the module as software accelerators take it.
+// Newest returns the module in the version and for the target of software accelerators.
 func (c *Case) Newest() string { return c.Text("8.6", "sm_90") }
 
-// New makes a case of a module without its first directives. Tested is the
-// instruction that it is about.
+// New creates a case of a module without its first directives. Tested is the tested instruction.
 func New(name, tested, text string, threads int, buffers ...Buffer) Case {
 	return Case{Name: name, Tested: tested, Threads: threads, Buffers: buffers, text: text}
 }
@@ -59,7 +58,7 @@ func (c *Case) Check(buffers [][]byte) error {
 // registerTypes are the types of registers by the letter of their name.
 var registerTypes = map[byte]string{'h': "b16", 'r': "b32", 'l': "b64"}
 
-// words are 32-bit words as they lie in memory.
+// words returns 32-bit words in memory order.
 func words(list ...uint32) (b []byte) {
 	for _, w := range list {
 		b = binary.LittleEndian.AppendUint32(b, w)
@@ -67,7 +66,7 @@ func words(list ...uint32) (b []byte) {
 	return b
 }
 
-// longs are 64-bit words as they lie in memory.
+// longs returns 64-bit words in memory order.
 func longs(list ...uint64) (b []byte) {
 	for _, w := range list {
 		b = binary.LittleEndian.AppendUint64(b, w)
@@ -75,7 +74,7 @@ func longs(list ...uint64) (b []byte) {
 	return b
 }
 
-// lines numbers the lines of a file and takes comments away.
+// lines numbers the lines of a file and removes comments.
 func lines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		for i, line := range strings.Split(text, "\n") {

@@ -58,7 +58,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Run runs a case with its module as text. The result is CUDA's.
+// Run runs a case with its module as text and returns CUDA's result.
 func (d *Device) Run(c *Case, text string) (result int, buffers [][]byte, err error) {
 	fmt.Fprintf(d.in, "%d %d %d %d", c.Threads, len(text), len(c.Values), len(c.Buffers))
 	var memory []byte
@@ -96,7 +96,8 @@ type Comparison struct {
 // refusals are the results of a driver for PTX that is too new for it, or for the GPU.
 var refusals = []int{209, 218, 222}
 
-// Compare runs cases on a GPU, as PTX of its own target. A case that the program doesn't survive is wrong, and again starts another for the rest.
+// Compare runs cases on a GPU, as PTX of its own target. A case that ends the program counts as wrong, and again starts
+// another program for the rest.
 func (d *Device) Compare(list []Case, again func() (*Device, error)) (r Comparison, err error) {
 	for i := range list {
 		c := &list[i]
@@ -142,7 +143,7 @@ func (c *Case) mayDiffer() bool {
 	return c.open || strings.Contains(c.Tested, ".approx") || strings.Contains(c.Tested, ".full")
 }
 
-// ptxOf returns the newest PTX that a driver of a CUDA version takes, from 11.0 on.
+// ptxOf returns the newest PTX version that a driver of a CUDA version supports, from 11.0 on.
 func ptxOf(cuda int) string {
 	major, minor := cuda/1000, cuda%1000/10
 	if major == 12 && minor >= 6 {

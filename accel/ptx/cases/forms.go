@@ -37,7 +37,7 @@ type Form struct {
 	open                     bool
 }
 
-// formOf reads "instruction destination sources = result", perhaps with "open" behind.
+// formOf parses "instruction destination sources = result", with an optional "open" at the end.
 func formOf(line string) (f Form, err error) {
 	left, right, ok := strings.Cut(line, "=")
 	words := strings.Fields(left)
@@ -61,9 +61,8 @@ func formOf(line string) (f Form, err error) {
 	return f, err
 }
 
-// kernel executes the instruction and stores its result. Sources are kernel
-// parameters, and so the same for the whole block, or are loaded from memory,
-// each thread its own. Odd threads don't take part, if parted.
+// kernel returns a kernel that executes the instruction and stores its result. Sources are kernel parameters, and so
+// the same for the whole block, or are loaded from memory, each thread its own. Odd threads don't take part, if parted.
 func (f *Form) kernel(loaded, parted bool) string {
 	var b strings.Builder
 	b.WriteString(".visible .entry k(.param .u64 out, .param .u64 in")
@@ -117,7 +116,7 @@ func (s *Source) operand(b *strings.Builder, i int, loaded bool) string {
 	return fmt.Sprintf("%s%%%c%d%s", s.Sign, s.Kind, i, s.Selector)
 }
 
-// formThreads is more than a warp.
+// formThreads is the number of threads of a case: more than a warp.
 const formThreads = 40
 
 // variant returns the case of a form whose sources are loaded by each thread, or are parameters, and that all threads
@@ -141,7 +140,7 @@ func (f *Form) variant(loaded, parted bool) Case {
 	return c
 }
 
-// ReadForms reads a file of single instructions, which explains itself.
+// ReadForms reads a file of single instructions, whose format the file documents.
 func ReadForms(text string) (list []Form, err error) {
 	for n, line := range lines(text) {
 		f, err := formOf(line)

@@ -21,10 +21,10 @@ type kernel struct {
 	open    bool
 }
 
-// memoryWords is how much memory a kernel has.
+// memoryWords is the size of a kernel's memory, in words.
 const memoryWords = 16
 
-// Kernels reads a file of kernels, which explains itself.
+// Kernels reads a file of kernels, whose format the file documents.
 func Kernels(text string) (list []Case, err error) {
 	var k *kernel
 	end := func() {
@@ -46,7 +46,7 @@ func Kernels(text string) (list []Case, err error) {
 	return list, nil
 }
 
-// read takes a line of a case.
+// read parses a line of a case.
 func (k *kernel) read(line string) (err error) {
 	words := strings.Fields(line)
 	switch {
@@ -112,7 +112,7 @@ func (k *kernel) text() string {
 	return b.String()
 }
 
-// result returns the case that was read.
+// result returns the parsed case.
 func (k *kernel) result() Case {
 	var after []uint64
 	for _, reg := range k.registers() {

@@ -180,7 +180,7 @@ func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
 	return m, e, nil
 }
 
-// onlyMap replaces the descriptor of the page by one that can't change its file.
+// onlyMap closes the descriptors through which the page's file can be changed, and sets *file to a read-only one.
 func (e *Engines) onlyMap(m *Memory, file **os.File) error {
 	if err := e.LockIn(m); err != nil {
 		return err

@@ -279,8 +279,8 @@ func (l *lowerer) affine(r int32) uint16 {
 	return uint16(n)
 }
 
-// knowsAffine are instructions all of whose operands add receives. For others the rows of affine registers are written
-// before.
+// knowsAffine are the opcodes whose lowering passes all operands to add. For others the rows of affine registers are
+// written before.
 var knowsAffine = func() (set [256]bool) {
 	for _, name := range fields("mov add sub mul mad fma shl shr and or xor not neg min max abs div rem cvt cvta setp set selp slct bfe ld ldu st atom red") {
 		set[ptx.OpOf(name)] = true

@@ -394,7 +394,7 @@ func funnel(in *inst, a, b, c uint64) uint64 {
 	return wrap(pair.Rsh(pair, 32), 32)
 }
 
-// extract returns the manual's text for bfe.
+// extract implements bfe as the manual's text specifies.
 func extract(in *inst, a, pos, length uint64) (d uint64) {
 	msb := uint64(in.types[0].bits - 1)
 	sign := uint64(0)
