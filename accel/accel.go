@@ -175,7 +175,7 @@ type End struct {
 type Copy struct {
 	Dst, Src             End
 	Width, Height, Depth uint64
-	Spent                Spent // as of a Launch
+	Spent                Spent // as in Launch
 }
 
 // Fill sets Height rows of Width elements, Pitch bytes apart.
@@ -184,7 +184,7 @@ type Fill struct {
 	Width, Height, Pitch uint64
 	Value                uint32
 	ElementSize          uint32
-	Spent                Spent // as of a Launch
+	Spent                Spent // as in Launch
 }
 
 // Record completes an event when the work before it in the stream has ended.
@@ -202,7 +202,7 @@ type HostFunc struct {
 // Replay executes the whole of a graph of the context (see Grapher).
 type Replay struct {
 	Graph Graph
-	Spent Spent // as of a Launch, with the Class of the engine that a part held
+	Spent Spent // as in Launch, with the Class of the engine that the part held
 }
 
 // ArrayDesc describes an array: elements of Channels × format; zero Height or Depth as in CUDA.

@@ -16,7 +16,7 @@ type Array struct {
 	h     driver.Array
 	desc  accel.ArrayDesc
 	row   uint64 // bytes
-	held  uint64 // as it is accounted
+	held  uint64 // the bytes accounted for
 	freed bool
 }
 

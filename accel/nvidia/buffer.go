@@ -63,7 +63,7 @@ func (c *Context) giveBuffer(mem []byte) {
 	d.mu.Unlock()
 	if !keep {
 		d.reaper.do(func() {
-			if !c.isGone() { // else it goes with the context
+			if !c.isGone() { // else it is freed with the context
 				driver.FreeHost(c.ctx, mem)
 			}
 		})

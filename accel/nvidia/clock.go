@@ -25,7 +25,7 @@ type timeline struct {
 type base struct {
 	event  driver.Event
 	made   int64 // host's time
-	before *base // that at is counted from, until settle
+	before *base // the base that at is relative to, until settle
 	once   sync.Once
 	at     int64
 	users  int // pieces and bases; guarded by the device's mutex
@@ -100,7 +100,7 @@ func (b *base) settle(c *Context) {
 		}
 		before.settle(c)
 		_, ms, r := driver.Await(c.ctx, before.event, nil, b.event)
-		if r != cuda.Success { // all that comes later fails, too
+		if r != cuda.Success { // all later work fails, too
 			ms = 0
 		}
 		b.at = before.at + ns(ms)

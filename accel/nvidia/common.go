@@ -29,7 +29,7 @@ var (
 
 // commons are the segments that this process holds.
 type commons struct {
-	mu     sync.Mutex // held while it begins or ends to hold one: across calls of the driver, claims and copies
+	mu     sync.Mutex // held while the process begins or ends to hold one: across calls of the driver, claims and copies
 	all    map[uint32]*common
 	coming atomic.Int32 // attachments that wait for the mutex, or have it
 }
@@ -137,7 +137,7 @@ func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
 		silent := false
 		for _, id := range own.Holders() {
 			g, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag})
-			if errors.Is(err, unix.ECONNREFUSED) { // it has ended, and it only isn't known yet
+			if errors.Is(err, unix.ECONNREFUSED) { // it has ended, which is not recorded yet
 				continue
 			}
 			if err != nil {
@@ -159,7 +159,7 @@ func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
 		if !silent {
 			return false, cuda.Success
 		}
-		if time.Now().After(until) { // there can't be a second one
+		if time.Now().After(until) { // a second copy of the segment must not be created
 			return false, cuda.ErrorOperatingSystem
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -219,7 +219,7 @@ func (d *Device) unmapCommon(s *span) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := driver.UnmapMemory(nil, s.whole.at, s.whole.bytes); r != cuda.Success {
-		d.log.Error("unmap a device segment", "bytes", s.bytes, "err", r) // its addresses stay taken
+		d.log.Error("unmap a device segment", "bytes", s.bytes, "err", r) // its addresses stay reserved
 		return
 	}
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
@@ -240,7 +240,7 @@ func (c *Context) leaveLater(s *span, done func()) {
 	c.freeing++
 	d.mu.Unlock()
 	c.afterAll(func(cuda.Result) {
-		go func() { // it may take long, and others free something, too
+		go func() { // it may take long, and other goroutines free memory, too
 			d.mu.Lock()
 			d.spans.drop(s)
 			d.mu.Unlock()
@@ -312,7 +312,7 @@ func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
 	if c.save(own, at) == cuda.Success {
 		return true
 	}
-	fresh, r := newContext(d, 0) // that one's own is of no use after an error
+	fresh, r := newContext(d, 0) // the failed context can't be used
 	if r == cuda.Success {
 		r = fresh.save(own, at)
 		gone := make(chan struct{})

@@ -26,10 +26,10 @@ type Context struct {
 	idle      []driver.Event       // unused
 	words     words
 	buffers   buffers
-	arrays    uint64 // bytes that they are accounted with
+	arrays    uint64 // bytes that the arrays are accounted with
 	kept      uint64 // bytes that could not be freed; guarded by the device's mutex
 	extra     extra
-	freeing   int    // frees on their way
+	freeing   int    // pending frees
 	text      told   // guarded by the device's text's mutex
 	destroyed func() // called when everything has been freed
 	gone      bool   // it was called
@@ -257,7 +257,7 @@ func (c *Context) dissolve() {
 	if pinner {
 		driver.Unregister(c.ctx, d.pinned)
 	}
-	over := d.beginOther() // allocations are moved by any context
+	over := d.beginOther() // any context may be used to move allocations
 	if r := driver.DestroyContext(c.ctx); r != cuda.Success && !r.Sticky() {
 		d.log.Error("destroy a context", "err", r)
 	}

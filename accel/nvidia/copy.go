@@ -14,9 +14,9 @@ import (
 // side is one end of a checked copy.
 type side struct {
 	end    driver.End
-	mem    []byte // of host memory, all that the box may touch
+	mem    []byte // of host memory, the whole extent that the box may access
 	host   bool
-	pinned bool // the device can reach it
+	pinned bool // the device can access it
 	arena  bool // its bytes are the guest's, which may change them until the copy runs
 }
 
@@ -274,7 +274,7 @@ func (c *Context) giveFill(s *Stream, w *accel.Fill, pitch uint64) cuda.Result {
 
 // filling is the shape of a checked fill.
 type filling struct {
-	pitch, width uint64 // bytes; no width: there is nothing to do
+	pitch, width uint64 // bytes; no width: an empty fill
 	arena        bool   // it is host memory
 }
 

@@ -94,10 +94,10 @@ type Device struct {
 	clock   func() int64
 	log     *slog.Logger
 
-	byDevice  bool   // streams can be held by the device itself
-	shareable bool   // other processes can be given memory
-	pinned    []byte // the arena, if the device can reach it; where it can, at the arena's own address
-	store     store  // where memory comes from
+	byDevice  bool   // the device itself can hold streams
+	shareable bool   // memory can be exported to other processes
+	pinned    []byte // the arena, if the device can access it, if possible at the arena's own address
+	store     store  // allocates device memory
 	commons   commons
 	swap      *swap // nil: no eviction
 
@@ -112,7 +112,7 @@ type Device struct {
 	mu       sync.Mutex // guards the fields below, contexts, streams, events and pieces
 	changed  sync.Cond  // an end was reported, or something was released or freed
 	contexts map[*Context]struct{}
-	spare    *Context // that the guest doesn't have yet; nil: none
+	spare    *Context // created in advance for the guest; nil: none
 	pinner   *Context // the context whose registration of the arena is in force; nil: none
 	spans    spans
 	charged  [accel.NumClasses]charged

@@ -195,7 +195,7 @@ func (d *Device) handBack(s *span) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := driver.Unmap(nil, s.whole.at, s.whole.bytes, s.whole.h); r != cuda.Success {
-		d.log.Error("give back memory of another process", "bytes", s.held, "err", r) // stays accounted: it is still there
+		d.log.Error("give back memory of another process", "bytes", s.held, "err", r) // stays accounted: it is still allocated
 		return
 	}
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})

@@ -10,7 +10,7 @@ import (
 // hold is a word of pinned memory that a stream waits for.
 type hold struct {
 	word   driver.Word
-	device uint64 // where the device sees it
+	device uint64 // the device's address of it
 }
 
 // words are the unused words of a context. The poller and the streams' goroutines use them.
@@ -28,7 +28,7 @@ func (c *Context) takeWord() (*hold, cuda.Result) {
 		return h, cuda.Success
 	}
 	d.mu.Unlock()
-	mem, at, r := driver.AllocHost(c.ctx, wordsAtOnce*driver.WordBytes) // goes with the context
+	mem, at, r := driver.AllocHost(c.ctx, wordsAtOnce*driver.WordBytes) // freed with the context
 	if r != cuda.Success {
 		return nil, r
 	}

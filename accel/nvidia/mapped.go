@@ -25,8 +25,8 @@ type mapped struct {
 	reserved    bool // by this process, until the driver does
 
 	mu      sync.Mutex // not the device's: it is held across calls of the driver
-	ready   bool       // the addresses are ours
-	refused bool       // the driver didn't grant them
+	ready   bool       // the addresses are reserved for device memory
+	refused bool       // the driver didn't grant the addresses
 	page    uint64
 	free    []hole // addresses without memory, in order
 	blocks  map[uint64]*block
@@ -45,7 +45,7 @@ type block struct {
 	spare     []hole // of a block that small allocations share, in order
 	shared    bool
 
-	away bool   // it isn't on the device, and not mapped
+	away bool   // evicted, and not mapped
 	copy []byte // its contents then; nil: zeros
 }
 

@@ -153,7 +153,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	if mem.h, r = driver.CreateMemory(nil, d.index, n); r == cuda.Success {
 		var stuck bool
 		if stuck, r = d.clear(m, mem); stuck {
-			return nil, r // stays accounted: it is still there
+			return nil, r // stays accounted: it is still allocated
 		}
 		if r != cuda.Success {
 			driver.ReleaseMemory(nil, mem.h)
@@ -269,7 +269,7 @@ func (mem *mappedMemory) let() {
 	d := mem.d
 	d.store.(*mapped).offers.Forget(uint64(mem.h))
 	if r := driver.ReleaseMemory(nil, mem.h); r != cuda.Success {
-		d.log.Error("release device memory", "bytes", mem.bytes, "err", r) // stays accounted: it is still there
+		d.log.Error("release device memory", "bytes", mem.bytes, "err", r) // stays accounted: it is still allocated
 		return
 	}
 	if q := d.config.Quota; q != nil {

@@ -16,7 +16,7 @@ type sort uint8
 const (
 	allocation sort = iota // of the guest
 	variable               // of a module
-	mapping                // of the guest, which has mapped it itself; no context's
+	mapping                // of the guest, which mapped it itself; belongs to no context
 	borrowed               // of another process
 	communal               // of the domain
 )
@@ -26,8 +26,8 @@ type span struct {
 	at, bytes uint64
 	ctx       *Context
 	sort      sort
-	held      uint64 // bytes that it takes of the device
-	freed     bool   // the guest has freed it; work that was submitted may still use it
+	held      uint64 // bytes of the device that it occupies
+	freed     bool   // the guest has freed it; submitted work may still use it
 	whole     *block // of borrowed and communal memory: the part of it that was mapped
 	common    *common
 }

@@ -21,7 +21,7 @@ type Module struct {
 	layout    cuda.ModuleLayout
 	functions []function
 	variables []*span
-	held      uint64 // bytes that it takes of the device: these at least
+	held      uint64 // lower bound of the bytes of the device that it occupies
 	unloaded  bool
 	prints    bool // its kernels may
 }
@@ -31,8 +31,8 @@ type function struct {
 	h       driver.Function
 	layout  *cuda.FunctionLayout
 	offsets []uint32 // of its parameters
-	shared  uint32   // so much dynamic shared memory may be asked for
-	large   bool     // clusters may be larger than on any device
+	shared  uint32   // permitted dynamic shared memory, in bytes
+	large   bool     // clusters may exceed the portable size
 }
 
 // maxObjects bounds the number of linked objects.
@@ -64,7 +64,7 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 		m.unload()
 		return nil, "the driver can't describe the module", c.failIfSticky(r)
 	}
-	if log, ok := m.hold(taken); !ok { // nothing of it runs yet
+	if log, ok := m.hold(taken); !ok { // none of its work runs yet
 		m.forgetVariables()
 		m.unload()
 		return nil, log, cuda.ErrorOutOfMemory

@@ -16,9 +16,9 @@ type piece struct {
 	stream *Stream
 	next   *piece // in the stream
 
-	begin, end driver.Event // recorded round it; nil where nothing is to be waited for or measured
+	begin, end driver.Event // recorded around it; nil if no wait or measurement is needed
 	follows    *piece       // in the stream; the piece began at its end unless it was submitted later: it has no event begin then
-	base       *base        // that they are measured by
+	base       *base        // the base that they are measured by
 	submitted  int64
 	behind     []*piece // of other streams; their ends are reported before this one's
 	event      *Event   // that it records, or nil
@@ -26,20 +26,20 @@ type piece struct {
 	class   accel.Class
 	timed   bool         // it holds an engine
 	key     uint64       // of the launch, for the history
-	kernel  string       // its name; "" if it is none
-	kernels int64        // how many it is, each of which may run for as long as is allowed
+	kernel  string       // its name; "" if it is not a kernel
+	kernels int64        // number of kernels, each of which may run for the time limit
 	begun   atomic.Int64 // when the watchdog first saw that it had begun
 	finish  func()       // runs before the end is reported, if the piece succeeded
-	settle  func()       // and in any case
+	settle  func()       // runs in any case
 	due     func(status cuda.Result, finished func())
 	hold    *hold            // blocks the stream until finished is called
 	past    driver.Event     // recorded behind it
-	release bool             // finished was called, or need not be any more
+	release bool             // finished was called, or need not be called any more
 	waits   *accel.WaitValue // that it is
 	moves   bool             // due moves bytes
-	depends bool             // due is the guest's
-	entered bool             // no allocation is moved until it has ended; see swap
-	delayed int64            // for how long its submission waited for allocations to be moved
+	depends bool             // the guest executes due
+	entered bool             // evictions are prevented until it has ended; see swap
+	delayed int64            // time for which its submission waited for evictions
 	ended   int64            // on the context's timeline
 	done    accel.Done
 
@@ -191,7 +191,7 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 		d.executes(0) // its time is charged now; the watchdog records other running work
 	}
 	if used := d.config.Used; used != nil && u.End > u.Start {
-		used(u.Class, u.End-u.Start-p.delayed) // that is known by the engine that was held meanwhile
+		used(u.Class, u.End-u.Start-p.delayed) // the engine held during the delay accounts for it
 	}
 	d.mu.Lock()
 	p.telling = true

@@ -15,7 +15,7 @@ const shuttleBytes = 4 << 20
 type shuttle struct {
 	ctx   *Context
 	mem   [2][]byte
-	ended [2]driver.Event // nil: nothing is under way
+	ended [2]driver.Event // nil: no copy is in flight
 }
 
 func (c *Context) newShuttle() (s *shuttle, r cuda.Result) {

@@ -19,7 +19,7 @@ func (d *Device) Snapshot() cuda.Device {
 			s.Attributes[a] = 0
 		}
 	}
-	s.Attributes[cuda.AttributeManagedMemory] = 1      // which lies in the arena
+	s.Attributes[cuda.AttributeManagedMemory] = 1      // managed memory lies in the arena
 	if d.config.ArenaBase == 0 || len(d.pinned) == 0 { // kernels can't use the guest's host memory by its addresses
 		s.Attributes[cuda.AttributeCanMapHostMemory] = 0
 		s.Attributes[cuda.AttributeUnifiedAddressing] = 0

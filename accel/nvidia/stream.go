@@ -90,5 +90,5 @@ func (s *Stream) Destroy() {
 	}
 	s.destroyed = true
 	s.ctx.streams--
-	driver.DestroyStream(s.ctx.ctx, s.h) // it lets go of the stream when that is empty
+	driver.DestroyStream(s.ctx.ctx, s.h) // the driver frees the stream when it is empty
 }

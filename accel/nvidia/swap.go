@@ -59,7 +59,7 @@ type swap struct {
 	set   *residence.Set
 	quota func(int64) bool // the domain's, or nil
 	turns sync.Mutex       // one turn at a time
-	moved atomic.Int64     // ns that bringing blocks back has taken
+	moved atomic.Int64     // ns spent on restoring blocks
 	asks  bool             // the current allocation may make others give up room; owned by the poller
 }
 
@@ -462,7 +462,7 @@ func (s *swap) save(c *Context, b *block) error {
 	if err != nil {
 		return fmt.Errorf("host memory for %d bytes: %w", b.bytes, err)
 	}
-	unix.Madvise(mem, unix.MADV_HUGEPAGE) // which take less time to come by
+	unix.Madvise(mem, unix.MADV_HUGEPAGE) // huge pages are faster to allocate
 	b.copy = mem
 	if r := c.copyAway(mem, b.at); r != cuda.Success {
 		b.drop()

@@ -140,7 +140,7 @@ func precedence(operator string) int {
 
 // operator returns the operator at the current token, of one character or two.
 func (p *parser) operator() string {
-	if p.tok.kind == word && p.tok.text[0] == '%' { // which the lexer takes for the beginning of a name
+	if p.tok.kind == word && p.tok.text[0] == '%' { // the lexer takes it for the beginning of a name
 		p.lex.pos -= len(p.tok.text) - 1
 		p.tok.text = "%"
 		return "%"

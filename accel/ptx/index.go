@@ -19,7 +19,7 @@ func (b *Body) index(blocks []Block, uniform []bool) {
 	if len(found) == 0 {
 		return
 	}
-	others := make([]int32, len(b.Regs)) // reads that are something else
+	others := make([]int32, len(b.Regs)) // other reads
 	for i := range b.Insts {
 		b.Insts[i].Visit(func(r int32, written bool) {
 			if !written {

@@ -66,7 +66,7 @@ type inliner struct {
 	body   *Body
 	links  *linker
 	module map[*Var]*Var // shared and local variables, with their places
-	units  []*Func       // all that are known so far
+	units  []*Func       // all units so far
 	listed map[*Func]bool
 	// indirect is set if a function was called by its address, so that all functions whose address is taken are listed.
 	indirect bool

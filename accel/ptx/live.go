@@ -104,7 +104,7 @@ type liveness struct {
 	index      []int32  // of a register in its region's wide, or None
 	regions    []region // by unit
 	bits       int      // that sets may still take
-	words      int      // that may still be looked at
+	words      int      // budget of words that may still be read
 }
 
 // region is a unit's part of the flow. Units share no registers, so each is solved separately: sets of all registers at
@@ -224,7 +224,7 @@ func (l *liveness) spread(r *region, block, at int) {
 // local computes the intervals within blocks, and the registers that a block reads before it has certainly written
 // them.
 func (l *liveness) local() {
-	written := make([]int32, len(l.body.Regs)) // 1 + the last block that surely wrote it
+	written := make([]int32, len(l.body.Regs)) // 1 + the last block that certainly wrote it
 	for i := range l.regions {
 		g := &l.regions[i]
 		for k := g.from; k < g.to; k++ {

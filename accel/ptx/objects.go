@@ -21,10 +21,10 @@ type Linkage uint8
 // The linkages, in the order of precedence: a definition is replaced by one of a later linkage.
 const (
 	StaticLinkage  Linkage = iota // visible in its object only
-	ExternLinkage                 // a definition in another object is meant
-	CommonLinkage                 // as large as the largest of its name
-	WeakLinkage                   // unless another object has a better one
-	VisibleLinkage                // the one definition for all objects
+	ExternLinkage                 // refers to a definition in another object
+	CommonLinkage                 // as large as the largest definition of its name
+	WeakLinkage                   // replaced by a stronger definition of another object
+	VisibleLinkage                // the single definition for all objects
 )
 
 var linkages = map[string]Linkage{".extern": ExternLinkage, ".common": CommonLinkage, ".weak": WeakLinkage, ".visible": VisibleLinkage}

@@ -49,7 +49,7 @@ const (
 	maxIdentifier  = 16 << 10
 	maxDirectives  = 256 // bytes of directives without a blank between them
 	maxMessage     = 300
-	workLimit      = 1 << 22 // variables looked at for calls, all calls together
+	workLimit      = 1 << 22 // variables visited for calls, in the whole module
 	newestMajor    = 9
 	newestMinor    = 3
 )
@@ -70,7 +70,7 @@ type Module struct {
 	Kernels []*Func // entries in the order of the file
 	Globals []*Var  // variables in .global and .const, in the order of the file
 	Funcs   map[string]*Func
-	Pointed []*Func // functions that have their address taken, by name
+	Pointed []*Func // functions whose address is taken, by name
 	byName  map[string]*Var
 	locals  []*Var // in .local: each thread of a kernel has them
 }

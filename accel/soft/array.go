@@ -58,7 +58,7 @@ type Array struct {
 	rowBytes, pitch uint64
 	rows, slices    uint64
 	freed           bool
-	gone            atomic.Bool // its memory is; textures look
+	gone            atomic.Bool // its memory is freed; textures check this
 	element         uint64
 }
 

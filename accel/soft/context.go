@@ -165,7 +165,7 @@ func (c *Context) Destroy(done func()) {
 	for call := range c.calls {
 		calls = append(calls, call)
 	}
-	c.live++ // nothing is dissolved before the calls below have ended
+	c.live++ // the context must not be dissolved before the calls below have ended
 	d.mu.Unlock()
 	for _, call := range calls {
 		c.returned(call, c.Err())
@@ -313,7 +313,7 @@ func (d *Device) giveBack(addr, n uint64) {
 		d.residence.Remove(addr)
 	}
 	if _, err := d.space.Free(addr); err != nil {
-		d.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still there
+		d.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still allocated
 		return
 	}
 	d.worker.Unreserve(n)
@@ -356,7 +356,7 @@ type dropping struct {
 	c    *Context
 	addr uint64
 	done func()
-	due  func(cuda.Result) // carryOut of this one
+	due  func(cuda.Result) // method value of carryOut of this one
 }
 
 var drops sync.Pool

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	inlineBytes = 1 << 20   // up to here the submitter does the work if the engine is idle: waking the executor would take longer
-	copyStep    = 256 << 10 // the Go scheduler and a cancellation get in between steps
+	inlineBytes = 1 << 20   // up to this size the submitter does the work if the engine is idle: waking the executor would take longer
+	copyStep    = 256 << 10 // the Go scheduler and a cancellation can intervene between steps
 )
 
 // plane is one end of a box: its memory from the first byte on, and the distances of rows and slices.
@@ -24,7 +24,7 @@ type plane struct {
 type boxCopy struct {
 	dst, src            plane
 	width, rows, slices uint64
-	x, y, z             uint64 // how far it has come
+	x, y, z             uint64 // the position reached
 }
 
 // run copies between the current memories of the planes. It returns true when the copy is complete or cancelled, and
@@ -57,7 +57,7 @@ func (b *boxCopy) run(dst, src []byte, cancel *atomic.Bool, due func() bool) (do
 type work struct {
 	cancel *atomic.Bool
 	due    func() bool
-	bytes  uint64 // since the last look
+	bytes  uint64 // since the last check
 }
 
 const (

@@ -30,7 +30,7 @@ type executor struct {
 	urgent, queue nodeQueue
 	members       []*member // the first one executes on the goroutines of submitters
 	active        int       // members that have a node
-	idle, awake   int       // members without a node: those that sleep, and those that are about to look into the queue
+	idle, awake   int       // members without a node: those that sleep, and those that are about to check the queue
 }
 
 // member executes one node after the other on a goroutine, and has the resources of the node that it executes.
@@ -38,14 +38,14 @@ type member struct {
 	e       *executor
 	cancel  atomic.Bool // ends the node
 	timely  atomic.Bool // false: the watchdog has set cancel
-	stopped func() bool // the node is wanted no more
+	stopped func() bool // the node is cancelled
 
 	kernelRun run
-	growth    lane.Growth // of a kernel that joined with fewer cores than it has use for
+	growth    lane.Growth // of a kernel that joined with fewer cores than it can use
 	watched   watched
 	paused    int64 // for how long the kernel has been interrupted
-	ran       int64 // when it had run, 0 until then
-	cores     int   // with which the kernel joined others
+	ran       int64 // its run time, 0 until it has run
+	cores     int   // number of cores when the kernel joined others
 
 	node *node // guarded by d.mu; in the crew it stays
 
@@ -187,7 +187,7 @@ func (e *executor) next(m *member) *node {
 		e.awake--
 		e.idle++
 		e.spread()
-		e.work.Wait() // the goroutine that signals counts
+		e.work.Wait() // the signalling goroutine keeps the counts
 	}
 }
 

@@ -16,7 +16,7 @@ type boxFill struct {
 	rows, pitch   uint64
 	value         uint32
 	elementLength uint32
-	x, y          uint64 // how far it has come
+	x, y          uint64 // the position reached
 }
 
 // fill queues a fill.

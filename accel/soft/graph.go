@@ -13,11 +13,11 @@ import (
 type Graph struct {
 	ctx       *Context
 	nodes     []graphNode
-	ends      []int // nodes that none comes after
+	ends      []int // nodes without followers
 	class     accel.Class
 	made      []*node // of the replay that is being queued
 	last      *Event  // the latest replay
-	batch     []node  // of the latest replay, if that was one
+	batch     []node  // of the latest replay, if it was a batch
 	destroyed bool
 }
 

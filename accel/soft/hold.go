@@ -31,13 +31,13 @@ type hold struct {
 	crew    []*member  // in the order in which they joined
 	leader  *member    // the member for which the engine was acquired; nil: it has left
 	held    bool       // the engine is held
-	entered bool       // memory stays where it is, see enter
+	entered bool       // evictions are prevented, see enter
 	got     int64      // when the engine was acquired
-	since   int64      // from when on use is yet to be charged
+	since   int64      // start of the use that is yet to be charged
 	settled int64      // until then kernels keep the engine whose memory had to be restored first: for as long as the restore took
 
-	changed sync.Cond // members stand, leave or are cancelled, or a pause has ended
-	handing bool      // a member that stands hands the engine on, or acquires it
+	changed sync.Cond // signals: members stand, leave or are cancelled, or a pause has ended
+	handing bool      // a waiting member releases the engine, or acquires it
 	pauses  uint64    // that have ended
 }
 
@@ -273,10 +273,10 @@ func (e *executor) pay(now int64, part bool) {
 // time.
 func (e *executor) release(end int64, part bool) int64 {
 	e.exit(e.crew[0].node)
-	if end <= e.since { // or another member has paid up to later
+	if end <= e.since { // or another member has paid up to a later time
 		end = e.dev.clock()
 	}
-	end = max(end, e.got+1) // as the engine counts
+	end = max(end, e.got+1) // as the engine's own accounting requires
 	e.pay(end, part)
 	e.held = false
 	e.dev.worker.ReleaseAt(e.token, end)

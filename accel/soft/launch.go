@@ -99,7 +99,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 // Prepare compiles the kernel of a launch.
 func (c *Context) Prepare(w *accel.Launch) {
 	if m, ok := w.Module.(*Module); ok && w.Function >= 0 && w.Function < len(m.functions) {
-		_ = m.functions[w.Function].code.prepare() // which the launch returns
+		_ = m.functions[w.Function].code.prepare() // the launch returns the error
 	}
 }
 
@@ -247,7 +247,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	case f == nil:
 		d.history.Learn(l.key, took)
 		return n.ctx.Err()
-	case m.cancel.Load() && n.ctx.Err() != cuda.Success: // a kernel of the context beside it failed, or it could not go on after its turn
+	case m.cancel.Load() && n.ctx.Err() != cuda.Success: // a kernel of the context beside it failed, or it could not continue after its turn
 		return n.ctx.Err()
 	}
 	d.tellFault(l.function.layout.Name, f)

@@ -32,7 +32,7 @@ type node struct {
 	inline bool // executed by its submitter
 	joined bool // it did not acquire the engine itself, but joined kernels that held it
 	ctx    *Context
-	stream *Stream // nil: holds nothing back by itself
+	stream *Stream // nil: the node is in no stream
 	next   *node   // in a queue, or spare
 
 	waits     int
@@ -48,7 +48,7 @@ type node struct {
 	place    int    // of the batch's next piece
 	more     bool   // it gave the engine back before it was complete
 	begun    int64  // when an engine was first held for it, or 0
-	held     int64  // for how long in sum
+	held     int64  // the sum of the times
 	computed int64  // processor time of a copy or fill, but for its first part
 	spent    accel.Spent
 	tells    bool // it receives parts, and so must receive all of them

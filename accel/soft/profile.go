@@ -21,7 +21,7 @@ type profile struct {
 
 	mu      sync.Mutex
 	kernels map[kernelName]*kernelProfile
-	more    kernelProfile     // those that there was no place for
+	more    kernelProfile     // of kernels beyond maxProfiles
 	sources map[uint64][]byte // of modules that are one text, by image
 	kept    int               // bytes of sources
 }

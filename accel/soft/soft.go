@@ -34,7 +34,7 @@ type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
 	Cores  int    // goroutines that run kernels, all together; 0 for all cores
 	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
-	Swap   uint64 // how much more may be allocated; of a private accelerator only
+	Swap   uint64 // bytes that may be allocated beyond Memory; of a private accelerator only
 
 	// KernelTimeout is the time, in ns, after which a kernel is ended; 0: never. LimitKernels changes it.
 	KernelTimeout int64
@@ -86,7 +86,7 @@ type Device struct {
 	shared *engine.Memory
 	worker *engine.Worker
 	space  *memory.Space
-	ledger *engine.Ledger // nil, as residence is, if nothing leaves the device
+	ledger *engine.Ledger // nil, as residence is, without eviction
 	// residence tracks which of the memory is on the device.
 	residence *residence.Set
 	clock     func() int64
@@ -101,7 +101,7 @@ type Device struct {
 	values    values
 
 	mu        sync.Mutex // guards the fields below, contexts, streams, events and nodes
-	freed     sync.Cond  // a context's pending frees became fewer
+	freed     sync.Cond  // a context has fewer pending frees
 	told      sync.Cond  // a node has ended and its callbacks have returned
 	spare     *node
 	hostFuncs int // submitted and not finished

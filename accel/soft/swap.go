@@ -11,8 +11,8 @@ import (
 // Share is the guaranteed part of the device memory of a worker's domain.
 type Share struct {
 	Domain    string
-	Guarantee uint64 // bytes that others can't take; 0: none
-	Priority  int    // the larger the later its memory leaves the device
+	Guarantee uint64 // bytes that other domains can't take; 0: none
+	Priority  int    // memory of a domain with a higher priority is evicted later
 }
 
 // SetShare changes the share. Any goroutine may call it.

@@ -17,7 +17,7 @@ type text struct {
 	mu    sync.Mutex
 	made  bool
 	mem   []byte // nil: all is dropped
-	first uint64 // where the oldest record begins; counts on, also past the end of mem
+	first uint64 // position of the oldest record; grows beyond the end of mem
 	used  uint64 // bytes of all records
 }
 

@@ -58,7 +58,7 @@ func (t *Texture) check() cuda.Result {
 		return cuda.ErrorInvalidValue
 	}
 	if d.Flags&(textureSRGB|textureSeamless) != 0 {
-		return cuda.ErrorNotSupported // not by the lane engine
+		return cuda.ErrorNotSupported // unsupported by the lane engine
 	}
 	if t.array != nil {
 		return cuda.Success
@@ -117,7 +117,7 @@ func (t *Texture) lane() *lane.Texture {
 	if a := t.array; a != nil {
 		l.Depth, l.SliceBytes = int(a.desc.Depth), int(a.pitch*a.rows)
 		l.Layered, l.Cube = a.desc.Flags&arrayLayered != 0, a.desc.Flags&arrayCube != 0
-	} else if d.Height == 0 { // linear memory is neither filtered nor continued: beyond it is nothing but zeros
+	} else if d.Height == 0 { // linear memory is neither filtered nor extended: reads beyond it return zeros
 		l.Linear, l.Address, l.Border = false, [3]lane.AddressMode{lane.Border, lane.Border, lane.Border}, [4]float32{}
 	}
 	return l
@@ -143,7 +143,7 @@ func (m *Module) Bind(reference uint64, to accel.Texture) cuda.Result {
 	if what := m.references[reference]; what == ptx.Plain || to != nil && (!ok || t.ctx != m.ctx || t.desc.Surface != (what == ptx.SurfRef)) {
 		return cuda.ErrorInvalidHandle
 	}
-	bound := maps.Clone(m.bound) // launches have the one before
+	bound := maps.Clone(m.bound) // queued launches use the previous map
 	if bound == nil {
 		bound = map[uint64]*Texture{}
 	}

@@ -121,7 +121,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if recover() != nil { // it was unmapped while we looked
+		if recover() != nil { // the memory was unmapped during the read
 			v.c.fail(cuda.ErrorIllegalAddress)
 			seen = true
 		}

@@ -18,7 +18,7 @@ type watchdog struct {
 	limit atomic.Int64
 	armed atomic.Bool
 
-	mu    sync.Mutex // held from reading limit to setting the timer by it, and to change it
+	mu    sync.Mutex // held from reading limit to setting the timer by it, and to change limit
 	timer *time.Timer
 }
 
@@ -92,7 +92,7 @@ func (w *watchdog) look() {
 		return
 	}
 	w.armed.Store(false)
-	if _, any := w.measure(); any { // one began meanwhile, and saw the timer armed
+	if _, any := w.measure(); any { // a kernel began meanwhile, when the timer was armed
 		w.arm()
 	}
 }

@@ -414,7 +414,7 @@ func Link(c Context, objects []Object, only bool) (image []byte, log string, r c
 	if r := result(C.call_cuLinkComplete(c, l, &at, &n)); r != cuda.Success {
 		return nil, "", r
 	}
-	return bytes.Clone(unsafe.Slice((*byte)(at), n)), "", cuda.Success // the driver's own is gone with l
+	return bytes.Clone(unsafe.Slice((*byte)(at), n)), "", cuda.Success // the driver's own copy is freed with l
 }
 
 func add(c Context, l C.CUlinkState, o Object) cuda.Result {
@@ -474,7 +474,7 @@ func Params(c Context, f Function) (all []cuda.ParamLayout, r cuda.Result) {
 	for {
 		var at, n C.size_t
 		r := result(C.call_cuFuncGetParamInfo(c, f, C.size_t(len(all)), &at, &n))
-		if r == cuda.ErrorInvalidValue { // there are no more
+		if r == cuda.ErrorInvalidValue { // past the last parameter
 			return all, cuda.Success
 		}
 		if r != cuda.Success {

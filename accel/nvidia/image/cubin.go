@@ -24,7 +24,7 @@ type Kernel struct {
 type Cubin struct {
 	Kernels   []Kernel
 	Variables []string
-	Memory    uint64 // bytes of the device's that it takes, code and variables
+	Memory    uint64 // bytes of device memory that it occupies, code and variables
 }
 
 const (

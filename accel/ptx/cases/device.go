@@ -88,8 +88,8 @@ func (d *Device) Run(c *Case, text string) (result int, buffers [][]byte, err er
 // Comparison is the result of running cases on a GPU.
 type Comparison struct {
 	Same    int
-	Free    []string // have other bits, or another end, as they may
-	Unknown []string // that the GPU, or its driver, is too old for
+	Free    []string // with other bits, or another end, as permitted
+	Unknown []string // too new for the GPU, or its driver
 	Wrong   []error
 }
 
@@ -109,7 +109,7 @@ func (d *Device) Compare(list []Case, again func() (*Device, error)) (r Comparis
 			}
 			continue
 		}
-		if result >= 700 && result < 720 { // the whole process has it from now on
+		if result >= 700 && result < 720 { // a sticky error: the whole process has it from now on
 			d.Close()
 			if d, err = again(); err != nil {
 				return r, err

@@ -9,9 +9,9 @@ type Times [NumTokens]int64
 type account struct {
 	mu     sync.Mutex
 	opened int64 // when the page was made
-	said   Times // the most that the page said when the time was charged
+	said   Times // the largest values of the page when the time was charged
 	past   Times // the sum of all charges so far
-	upTo   Times // the time up to which that comes, at the earliest
+	upTo   Times // lower bound of the time up to which past includes all holds
 	burst  int64 // see Charge
 	forged bool  // the page had an impossible value
 }

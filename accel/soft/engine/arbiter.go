@@ -16,7 +16,7 @@ type Arbiter struct {
 	mu       sync.Mutex
 	all      []*Party
 	holders  [NumTokens][]*Party // of each engine; several only where domains took it while no daemon ran
-	waiting  [NumTokens][]*Party // in the order in which they were seen to want it
+	waiting  [NumTokens][]*Party // in the order in which their requests were observed
 	overtook func(*Party, Token)
 }
 
@@ -25,11 +25,11 @@ type Party struct {
 	Engines *Engines
 	Name    string
 	turn    [NumTokens]atomic.Bool // whether it is the domain's turn
-	fresh   [NumTokens]atomic.Bool // it got the turn just now
+	fresh   [NumTokens]atomic.Bool // the turn began just now
 	limit   atomic.Int64           // for how long a domain may keep a contended engine during its turn, in ns; 0: without limit
 
 	// Guarded by the arbiter's mu.
-	turnOver [NumTokens]int64 // when it was first seen not to have the turn; 0: it has
+	turnOver [NumTokens]int64 // when it was first observed not to have the turn; 0: it has
 	denied   [NumTokens]int64 // since when it keeps a contended engine; 0: it does not
 	seen     [NumTokens]int64 // when it was last observed to do so
 	waits    [NumTokens]int64 // since when it waits for an engine
@@ -187,7 +187,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			return len(a.waiting[k]) > 0 && (!d.turn[k].Load() || now-a.waiting[k][0].waits[k] >= lendAfter) && a.takeIdle(k, d)
 		})
 		if len(a.holders[k]) == 0 && (next != nil || len(a.waiting[k]) > 0) {
-			if next == nil { // no waiting domain has the turn: the work was let in before its domain's turn ended
+			if next == nil { // no waiting domain has the turn: the work was admitted before its domain's turn ended
 				next = a.waiting[k][0]
 			}
 			a.grant(k, next, now)
@@ -293,10 +293,10 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 	case !w.wanted():
 		g.wantedAt.Store(d.denied[k])
 		g.change(w, w|wanted)
-		if a.takeIdle(k, d) { // its user may have left before it could see that
+		if a.takeIdle(k, d) { // its user may have left before it could observe the mark
 			return true
 		}
-	case now-d.denied[k] >= d.idleFor(k, w, now) && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
+	case now-d.denied[k] >= d.idleFor(k, w, now) && !d.uses(k, w) && g.change(w, absent): // the next worker in its queue does not come
 		if !d.turn[k].Load() && w.ticket() == nobody {
 			d.belated(now)
 		}

@@ -54,7 +54,7 @@ type enginesLayout struct {
 	users    [MaxUsers]user
 	tokens   [NumTokens]tokenWords
 	grants   [NumTokens]grant
-	added    [NumTokens]atomic.Int64 // of engines that are not held by a token; see Worker.Charge
+	added    [NumTokens]atomic.Int64 // of engines that are held without a token; see Worker.Charge
 	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: no daemon ever did
 
 	// Written by the daemon for the next daemon.
@@ -65,7 +65,7 @@ type enginesLayout struct {
 // user is a place in the page.
 type user struct {
 	owner    atomic.Uint64
-	wants    [NumTokens]atomic.Int64 // when it last asked for each token
+	wants    [NumTokens]atomic.Int64 // when it last requested each token
 	executes [NumTokens]atomic.Int64 // see Worker.Executes
 	_        [8]byte
 }
@@ -75,7 +75,7 @@ type Engines struct {
 	registry
 	mem    []byte
 	l      *enginesLayout
-	damage [NumTokens]damage       // as Mend, in the daemon, has seen it
+	damage [NumTokens]damage       // as observed by Mend, in the daemon
 	extra  [NumTokens]atomic.Int64 // observed holds that the page leaves out, in ns, to be charged
 	account
 }
@@ -210,7 +210,7 @@ func (e *Engines) recover(k Token, now int64) {
 		switch {
 		case t.serving.Load() != n:
 		case w == freeWord(n+slotsPerToken):
-			if ended, skip := e.advance(k, n); skip { // ended, but not handed on
+			if ended, skip := e.advance(k, n); skip { // ended, but not passed on
 				e.end(k, n+1, ended)
 			}
 		case w.claims(n) && !w.abandoned() && e.holderLives(w):

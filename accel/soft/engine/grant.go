@@ -21,8 +21,8 @@ const quantum = 500_000
 type grantWord uint64
 
 const (
-	absent    grantWord = iota // the engine is not the domain's
-	present                    // it is; the ticket's holder uses it if the ticket is still served
+	absent    grantWord = iota // the domain does not have the engine
+	present                    // the domain has it; the ticket's holder uses it if the ticket is still served
 	overtaken                  // as absent, but the ticket's holder did not leave in time
 	modeMask  grantWord = 3
 	wanted    grantWord = 4 // present, and another domain waits
@@ -44,8 +44,8 @@ func (g grantWord) by(ticket uint64) grantWord { return granted(ticket) | g&want
 type grant struct {
 	word     atomic.Uint64 // grantWord
 	since    atomic.Int64  // when the engine was granted
-	wantedAt atomic.Int64  // when another domain was first seen to want it
-	want     atomic.Uint32 // 1: a worker waits for a grant; the daemon makes it 0 with the grant
+	wantedAt atomic.Int64  // when another domain was first observed to wait for it
+	want     atomic.Uint32 // 1: a worker waits for a grant; the daemon resets it with the grant
 	parked   atomic.Uint32 // futex: 1 while that worker sleeps
 	_        [32]byte
 }
@@ -88,7 +88,7 @@ func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 	g := &w.engines.l.grants[k]
 	for g.load().mode() != present {
-		if g.want.Load() == 0 { // also where the engine was granted and taken back before this process woke
+		if g.want.Load() == 0 { // also if the engine was granted and revoked before this process woke
 			g.want.Store(1)
 			w.ring()
 		}
@@ -111,7 +111,7 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 			g.since.Store(now)
 			g.change(word, granted(nobody))
 		}
-		w.ring() // should it have been missed
+		w.ring() // in case the first ring was missed
 	}
 	g.parked.Store(0)
 	return true

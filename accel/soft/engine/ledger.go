@@ -11,7 +11,7 @@ import (
 // be evicted.
 type Ledger struct {
 	*Worker
-	mover   *Worker // has a copy engine while memory leaves the area; not a worker of its own otherwise
+	mover   *Worker // has a copy engine while memory is evicted; otherwise not a worker of its own
 	closing atomic.Bool
 }
 
@@ -19,7 +19,7 @@ var _ residence.Ledger = (*Ledger)(nil)
 
 // NewLedger returns the ledger of a worker, which takes a second place in the page of its domain.
 func NewLedger(w *Worker) (*Ledger, error) {
-	mover, err := queueIn(w.engines, w.memory, w.clock) // moving is its domain's, too
+	mover, err := queueIn(w.engines, w.memory, w.clock) // the time of moves is charged to the same domain
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (m *Memory) resident() uint64 {
 // Settle reserves n bytes of the device, if as many are free.
 func (l *Ledger) Settle(n uint64) bool {
 	for range 2 {
-		l.reserver().resident.Add(n) // first counted, then checked: dying in between loses nothing
+		l.reserver().resident.Add(n) // first counted, then checked: a process that dies in between loses nothing
 		if l.memory.resident() <= l.memory.Capacity() {
 			return true
 		}

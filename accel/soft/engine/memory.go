@@ -59,17 +59,17 @@ type memoryLayout struct {
 type reserver struct {
 	owner  atomic.Uint64
 	memory counted // reserved
-	pinned counted // the part that never leaves the device, where there is swapping
+	pinned counted // the part that never leaves the device, if memory can be evicted
 	_      [40]byte
 
 	// Used if memory can be evicted: see Ledger.
 	resident, stashed counted
-	asked             atomic.Uint64 // epoch<<48 | pressing<<47 | bytes; 0: nothing
+	asked             atomic.Uint64 // the request: epoch<<48 | pressing<<47 | bytes; 0: none
 	used              atomic.Int64
 	domain            atomic.Uint64
 	guarantee         atomic.Uint64
 	priority          atomic.Int32
-	parked            atomic.Uint32 // futex: 1 while the worker sleeps until it is asked
+	parked            atomic.Uint32 // futex: 1 while the worker sleeps until there is a request
 	_                 [8]byte
 }
 
@@ -104,7 +104,7 @@ func (c *counted) of(owner uint64) uint64 {
 // Memory is the mapped page of an accelerator.
 type Memory struct {
 	registry
-	fixed fixed // copied when the page was mapped, since any worker can write over it later
+	fixed fixed // copied when the page was mapped, since any worker can overwrite the page later
 	mem   []byte
 	l     *memoryLayout
 }

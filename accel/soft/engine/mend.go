@@ -11,8 +11,8 @@ const mendAfter = 50e6
 // damage is the state of a queue that Mend has observed.
 type damage struct {
 	ticket uint64 // that was served
-	since  int64  // 0: none is seen
-	most   uint64 // the latest ticket that was served in a queue without damage; 0: none was seen
+	since  int64  // 0: no damage is observed
+	most   uint64 // the latest ticket that was served in a queue without damage; 0: none was observed
 }
 
 // mostAhead is an upper bound of the tickets that can be served between two calls of Mend.
@@ -56,7 +56,7 @@ func (t *tokenWords) intact(n uint64) bool {
 		w := t.slot(ticket).word.Load()
 		switch i, _ := w.worker(); {
 		case w.claims(ticket) && i < MaxUsers: // also where the tail was not moved yet
-		case ticket == n && w == freeWord(n+slotsPerToken): // ended, but not handed on
+		case ticket == n && w == freeWord(n+slotsPerToken): // ended, but not passed on
 		case ticket-n >= tail-n && w == freeWord(ticket):
 		default:
 			return false

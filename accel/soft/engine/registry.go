@@ -29,7 +29,7 @@ type registry struct {
 	lockAt  int64 // where they begin
 	places  int
 	owner   func(i int) *atomic.Uint64
-	release func(i int, owner uint64) // frees place i with all that goes with it if it still belongs to owner
+	release func(i int, owner uint64) // frees place i and its resources if it still belongs to owner
 	high    *atomic.Uint32            // places ever used: bounds the loops over them
 }
 
@@ -53,7 +53,7 @@ func (r *registry) take(start func(at place)) (place, error) {
 		}
 		owner := r.owner(i)
 		if o := owner.Load(); ownerPid(o) != 0 {
-			r.release(i, o) // the owner before is dead
+			r.release(i, o) // the previous owner is dead
 		}
 		at := place{index: i, epoch: ownerEpoch(owner.Load()), lock: fd}
 		at.me = ownerWord(at.epoch, os.Getpid())

@@ -10,7 +10,7 @@ func (w *Worker) Reserve(n uint64) bool {
 	}
 	s := w.reserver()
 	for range 2 {
-		s.memory.Add(n) // first counted, then checked: dying in between loses nothing
+		s.memory.Add(n) // first counted, then checked: a process that dies in between loses nothing
 		if w.Room() >= 0 {
 			return true
 		}

@@ -81,7 +81,7 @@ func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket ui
 			continue
 		}
 		if t.tail.Load() == n {
-			return 0, false // the queue is full, which bounds on workers exclude, or the words are garbage
+			return 0, false // the queue is full, which the bounds on workers exclude, or the words are inconsistent
 		}
 	}
 }

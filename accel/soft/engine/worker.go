@@ -21,7 +21,7 @@ type Worker struct {
 	at      place // in the accelerator's page
 	clock   func() int64
 	ticket  [NumTokens]uint64
-	tells   bool // that a kernel of its own goes on
+	tells   bool // announces that a kernel of its own is running
 }
 
 // Register takes a place for this process in the page of an accelerator and in that of its domain there. clock reads
@@ -81,7 +81,7 @@ func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 		if stop != nil && stop.Load() || w.clock()-now > damageTime && try > 100 {
 			return 0, false
 		}
-		time.Sleep(time.Millisecond) // not so long as the page is intact
+		time.Sleep(time.Millisecond) // never while the page is intact
 		w.engines.recover(k, w.clock())
 	}
 }
@@ -115,7 +115,7 @@ func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
 	s := w.user()
 	s.wants[k].Store(now)
-	if s.owner.Load() != w.me { // the slot is this process's as long as it has the lock: another has written over it
+	if s.owner.Load() != w.me { // the slot is this process's as long as it has the lock: another process has overwritten it
 		s.owner.Store(w.me)
 	}
 	return now

@@ -17,7 +17,7 @@ const (
 // directive is one conversion of a format: %, flags, width, precision, length, verb.
 type directive struct {
 	flags            string
-	width, precision int // precision is -1 if there is none
+	width, precision int // precision is -1 if absent
 	size             int // bytes of an integer
 	verb             byte
 }

@@ -34,7 +34,7 @@ type group struct {
 	forced    bool      // warp instructions do not wait for absent threads
 	values    [4]uint64 // of a single operation
 
-	sp    int // where the frame of the running fragment begins in the local memory of its threads
+	sp    int // start of the running fragment's frame in the local memory of its threads
 	act   active
 	live  mask // threads that have not ended
 	came  mask // and have arrived at the cluster's barrier, which hasn't opened since
@@ -50,7 +50,7 @@ type group struct {
 	// tends to recur.
 	patience, limit int
 	spun            bool // a lock or a flag was polled
-	fresh           int  // before so many stores more do threads let others go on; see runHold
+	fresh           int  // number of further stores before which threads let others continue; see runHold
 	held            int  // fragments that have, in this step
 }
 
@@ -62,7 +62,7 @@ type fragment struct {
 	at   int32 // how many instructions of the block it has executed
 	bar  int32 // block whose barrier it waits at, or runnable, or parked
 	id   int32 // of that barrier
-	sp   int   // where the frame of its threads begins
+	sp   int   // start of the frame of its threads
 }
 
 // join is a place where parted threads meet again.
@@ -72,14 +72,14 @@ type join struct {
 	arrived, expected mask
 	overdue           bool // the arrived have waited for all that patience allows
 	call              bool // threads arrive by returning from a function
-	sp                int  // of the fragment that goes on
+	sp                int  // of the fragment that continues
 }
 
 const (
 	fuelPerTurn     = 1 << 10 // back edges before another fragment gets a turn
 	turnsPerStep    = 64
 	roundsPerTurn   = 1 << 10 // steps of each group before another block gets a turn
-	spinWeight      = 128     // turns that look like waiting count for so many
+	spinWeight      = 128     // weight of a turn that looks like waiting
 	initialPatience = 1 << 17
 	leastPatience   = 1 << 10
 	watchEvery      = 1 << 11 // cost of blocks

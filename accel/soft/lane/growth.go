@@ -7,7 +7,7 @@ type Growth struct {
 	mu     sync.Mutex
 	kernel *Kernel
 	run    *run // nil: no launch runs that may grow
-	spare  int  // how many cores the launch may still get
+	spare  int  // the number of cores that the launch may still get
 	cores  sync.WaitGroup
 }
 

@@ -29,12 +29,12 @@ type Memory interface {
 type Launch struct {
 	Grid, Block [3]uint32
 	SharedBytes uint32 // dynamic shared memory
-	Cooperative bool   // all blocks may meet
+	Cooperative bool   // all blocks may synchronize
 	Stack       uint64 // bytes that a thread may use for calls; as much as there is room for, and at least leastStack
 	Heap        *Heap  // of malloc and free; nil: there is none
 	Params      []byte // at least the kernel's ParamBytes
 	Cores       int    // goroutines; less than one is one
-	MostCores   int    // to how many of them Growth may add
+	MostCores   int    // upper bound of the cores with those of Growth
 	Growth      *Growth
 	Cancel      *atomic.Bool
 	// Yield reports whether the launch is to stop for now. Its cores call it at least once in a millisecond or so,
@@ -44,7 +44,7 @@ type Launch struct {
 	Resume  func()
 	Meter   *Meter // of the processor time that the cores take; nil: none
 	Memory  Memory
-	Texture func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
+	Texture func(handle uint64) *Texture // returns textures and surfaces, also for references; nil: there are none
 	// Output of vprintf, and messages of __assertfail, one call to Write each; nil discards.
 	Stdout, Stderr io.Writer
 	Profile        *Profile // to add to; nil: none
@@ -97,7 +97,7 @@ type Image struct {
 	samplers map[uint64]*ptx.Sampler // by address
 	opaque   map[uint64]ptx.Opaque   // the kinds of variables of opaque types, by address
 	consts   []span                  // where constants lie
-	compiled bool                    // all kernels were, when it was loaded
+	compiled bool                    // all kernels were compiled when the image was loaded
 }
 
 // span is a range of addresses.

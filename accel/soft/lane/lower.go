@@ -71,7 +71,7 @@ type lowerer struct {
 	slots     *ptx.Slots
 	reads     []int32            // how many instructions read a register
 	polling   map[*ptx.Inst]bool // see polls
-	barriers  bool               // the kernel has some of blocks
+	barriers  bool               // the kernel has block barriers
 	prog      *program
 	constants map[uint64]int32
 	carry     place // row of the condition code

@@ -14,7 +14,7 @@ type region struct {
 	base  uint64
 	size  uint64
 	mem   unsafe.Pointer
-	share bool // other workers may touch it at the same time
+	share bool // other workers may access it at the same time
 }
 
 // has reports whether the region contains an address that was checked for alignment.

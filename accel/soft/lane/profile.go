@@ -75,7 +75,7 @@ func newProfiler(p *program) *profiler {
 func (s *profiler) execute(g *group, index int32, at int) int {
 	b, p := &g.w.prog.blocks[index], &s.blocks[index]
 	s.close()
-	if at == 0 { // not once more after threads have waited within it
+	if at == 0 { // not again after threads have waited within it
 		p.runs++
 		p.lanes += uint64(g.act.m.count())
 	}

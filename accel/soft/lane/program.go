@@ -14,7 +14,7 @@ type program struct {
 	caches   int                     // memory instructions
 	local    int                     // bytes of local memory a thread, without its stack
 	stacked  bool                    // threads need a stack for calls whose depth isn't known, or for alloca
-	taken    place                   // row of how many bytes alloca has taken from the stack's end, or nowhere
+	taken    place                   // row of the bytes that alloca has taken from the stack's end, or nowhere
 	starts   []start                 // of the functions that have addresses, in their order
 	shared   int                     // bytes of static shared memory
 	awaits   bool                    // may poll memory that other blocks or other work write
@@ -35,7 +35,7 @@ type instr struct {
 	line       int32
 	cache      int32      // region cache
 	shape      int32      // number of its address shape; see group.reach
-	seen       bool       // an earlier instruction has found that out
+	seen       bool       // an earlier instruction has determined that shape
 	move       chunkMover // or nil
 	imm        uint64     // added to the address
 	base       place      // a single value that is added to a times scale, unless scale is 0
@@ -60,7 +60,7 @@ type instr struct {
 type ending uint8
 
 const (
-	falls   ending = iota // goes on with the next block
+	falls   ending = iota // continues with the next block
 	jumps                 // a branch, guarded or not
 	exits                 // threads end
 	calls                 // a function

@@ -7,7 +7,7 @@ type residents struct {
 	kernel      *Kernel
 	run         *run
 	first, last *worker // those put aside, in the order of their turns
-	waiting     int     // how many that are
+	waiting     int     // their number
 	idle        *worker // workers whose blocks are over
 	bytes       int     // of all
 	watch       *stopwatch

@@ -25,9 +25,9 @@ type worker struct {
 	turn      uint64 // counts executions of blocks of code
 	bars      [16]barrier
 	waiting   bool // some barrier has been used
-	clustered bool // that of the cluster has been used
-	spun      bool // a group looked at a lock or a flag for all its turn
-	held      bool // a group let others go on before it stores
+	clustered bool // the cluster's barrier has been used
+	spun      bool // a group polled a lock or a flag for all its turn
+	held      bool // a group let others continue before it stores
 	order     warpOrder
 	bound     map[uint64]binding // textures and surfaces that the launch has used
 	texture   struct {           // the last of them

@@ -11,7 +11,7 @@ import (
 // pause stops all cores of a launch in the middle of their blocks and lets them go on later. The core that finds that the launch
 // is to yield leads: it waits until each other core has stopped or has no blocks left, calls Launch.Resume, and releases them.
 type pause struct {
-	due atomic.Bool // a core leads; the others stop at their next look
+	due atomic.Bool // a core leads; the others stop at their next check
 
 	mu      sync.Mutex // guards the fields below
 	changed sync.Cond  // with mu: stopped, cores or number changed

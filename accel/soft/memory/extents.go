@@ -25,7 +25,7 @@ type extent struct {
 	start, size    uint64
 	below, above   *extent // neighbours by address
 	previous, next *extent // in the bin, if free
-	bytes          uint64  // of the allocation, which are not more than size
+	bytes          uint64  // of the allocation, at most size
 	free           bool
 	visible        bool // can be found by address
 }

@@ -11,8 +11,8 @@ import (
 type Loan struct {
 	FD     int // stays the caller's
 	Offset uint64
-	ID     uint32 // the caller's name for it
-	Gone   func() // is called when nothing of the space lies there any more; it must not use the space
+	ID     uint32 // identifies the part; chosen by the caller
+	Gone   func() // called when nothing of the space lies there any more; it must not use the space
 }
 
 // Lend moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one

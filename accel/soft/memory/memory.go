@@ -24,7 +24,7 @@ const (
 	SlabSize = 64 << 20
 
 	chunkSize = 64 << 10  // step of the address table
-	punchSize = 256 << 10 // freed pages are given back from this size on, smaller pieces are cleared
+	punchSize = 256 << 10 // freed pages are released to the kernel from this size on, smaller pieces are cleared
 	pageSize  = 4096
 
 	maxBytes = 1 << 40 // of an allocation: see packed
@@ -43,11 +43,11 @@ type Space struct {
 	slabs      []atomic.Pointer[slab] // by (address - base) / SlabSize
 	host       Span
 	hostMem    []byte
-	mirror     mirror // empty if nothing leaves the device
+	mirror     mirror // empty without eviction
 
 	mu    sync.Mutex
 	runs  *extents // slabs in the slice
-	order []*slab  // where to look for room, the latest first
+	order []*slab  // search order for room, the latest first
 	empty int      // slabs of one unit without an allocation
 
 	physicals map[*Physical]struct{}
@@ -63,11 +63,11 @@ type slab struct {
 	mem    []byte
 	inside *extents
 	count  int
-	shared bool                     // of other processes, too: its file stays as it is
+	shared bool                     // also mapped by other processes: its file stays unchanged
 	first  uint64                   // of attached memory: its start
-	bytes  uint64                   // and how long it is
+	bytes  uint64                   // its length
 	offset uint64                   // in the file
-	lent   *Loan                    // its memory was moved to; nil: none
+	lent   *Loan                    // the loan that its memory was moved to; nil: none
 	ranged *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
 	chunks []chunk                  // by 64 KiB
 }
@@ -195,7 +195,7 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 		err = s.forget(addr, n)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("clear %d bytes of device memory: %w", n, err) // stays taken: better lost than shown
+		return 0, fmt.Errorf("clear %d bytes of device memory: %w", n, err) // stays allocated: better lost than exposed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
