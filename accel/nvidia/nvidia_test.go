@@ -27,9 +27,10 @@ import (
 const (
 	// realDriver is set where the tests run with NVIDIA's own driver.
 	realDriver = "PEGASUS_TEST_REAL_DRIVER"
-	// capable names a driver that can more than our library (testdata/capable.c), where the tests run with it.
+	// capable selects a driver with more abilities than the project's library (testdata/capable.c), if the tests run
+	// with it.
 	capable = "PEGASUS_TEST_CAPABLE_DRIVER"
-	// incapable names one that can less (testdata/incapable.c).
+	// incapable selects one with fewer (testdata/incapable.c).
 	incapable = "PEGASUS_TEST_INCAPABLE_DRIVER"
 	// fewAddresses is set where device memory has few.
 	fewAddresses = "PEGASUS_TEST_FEW_ADDRESSES"
@@ -60,7 +61,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// startGPU starts the daemon that our library is to be connected to.
+// startGPU starts the daemon that the project's library connects to.
 func startGPU(dir string) (stop func(), err error) {
 	build := os.Getenv("PEGASUS_BUILD")
 	if build == "" {
@@ -214,7 +215,7 @@ func tryAgain(t *testing.T, setting string, args ...string) {
 	}
 }
 
-// TestGPU runs the tests with NVIDIA's driver, where there is one.
+// TestGPU runs the tests with NVIDIA's driver, if there is one.
 func TestGPU(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
 		t.Skip("NOT TRIED ON A GPU: there is no /dev/nvidiactl")
@@ -225,7 +226,7 @@ func TestGPU(t *testing.T) {
 // TestCapable runs them with one that registers host memory, as NVIDIA's does, and checks strictly that memory is mapped.
 func TestCapable(t *testing.T) { again(t, capable, driverOf(t, "capable")) }
 
-// TestIncapable runs them with one that can't map memory or wait for words: both can be done without.
+// TestIncapable runs them with one that can't map memory or wait for words: neither is required.
 func TestIncapable(t *testing.T) { again(t, incapable, driverOf(t, "incapable")) }
 
 // TestCapableInHaste runs one with hardly any addresses: an allocation that comes before the cleanup of earlier memory
@@ -236,7 +237,7 @@ func TestCapableInHaste(t *testing.T) {
 	tryAgain(t, capable+"="+driverOf(t, "capable"), "-test.run", "^TestSwappingConformance$/^HastyCommons$", "-test.count", "10")
 }
 
-// driverOf builds a driver that stands before our library.
+// driverOf builds a driver that wraps the project's library.
 func driverOf(t *testing.T, name string) string {
 	so := filepath.Join(t.TempDir(), name+".so")
 	dir := filepath.Dir(library)
@@ -296,7 +297,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A driver that hasn't got as many addresses as are asked for is asked for less.
+// A smaller range is requested of a driver that lacks the requested addresses.
 func TestFewerAddresses(t *testing.T) {
 	if os.Getenv(realDriver) != "" {
 		t.Skip("a GPU's driver may have as many")

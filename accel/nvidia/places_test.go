@@ -48,7 +48,7 @@ func TestPlacesBeside(t *testing.T) {
 	}
 }
 
-// Pages that small allocations share count as long as one of those is there, however they lie in them.
+// Pages that small allocations share are accounted for as long as one of those exists, in any arrangement.
 func TestPlacesCount(t *testing.T) {
 	const most = 8 << 20
 	d, used := counted(t, most)

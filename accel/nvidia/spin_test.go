@@ -24,7 +24,8 @@ func (s *Stream) lingers() bool {
 	return s.telling
 }
 
-// The end of work is looked for before a thread sleeps, unless it is known to take long; and then no seat is kept.
+// A thread polls for the end of work before it sleeps, unless the work is known to take long; and then it keeps no
+// seat.
 func TestLookFor(t *testing.T) {
 	const spin = 50_000
 	var all seats

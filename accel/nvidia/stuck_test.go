@@ -38,7 +38,7 @@ func contextOf(t *testing.T, d *Device) *Context {
 	return c.(*Context)
 }
 
-// A module for which there is no room takes none, though its context is busy for as long as a program likes.
+// A module that doesn't fit takes no memory, though its context is busy for as long as a program likes.
 func TestStuckModules(t *testing.T) {
 	d, used := counted(t, 64<<20)
 	c, other := contextOf(t, d), contextOf(t, d)
@@ -86,7 +86,7 @@ func TestStuckArrays(t *testing.T) {
 	}
 }
 
-// Memory that can't be unmapped after it was cleared stays where it is: nothing else gets its addresses.
+// Memory that can't be unmapped after it was cleared keeps its addresses: no other memory gets them.
 func TestStuckClearing(t *testing.T) {
 	const n = 4 << 20
 	d, used := counted(t, 64<<20)

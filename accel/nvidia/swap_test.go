@@ -17,7 +17,7 @@ import (
 	"pegasus/cuda"
 )
 
-// sit takes a seat of a page for a test.
+// sit registers a test in a page.
 func sit(t testing.TB, page accelerator, domain string) *Swap {
 	worker, err := page.Register(page.engines, clock)
 	if err != nil {
@@ -32,7 +32,7 @@ func sit(t testing.TB, page accelerator, domain string) *Swap {
 	return &Swap{Seat: ledger}
 }
 
-// accelerator is the pages of an accelerator and of a domain that has it alone.
+// accelerator has the pages of an accelerator and of its only domain.
 type accelerator struct {
 	*engine.Memory
 	engines *engine.Engines
@@ -55,7 +55,7 @@ func newPage(t testing.TB, memory, swap uint64) accelerator {
 	return accelerator{shared, engines}
 }
 
-// swapped opens devices that share a page whose memory is less than they may have together.
+// swapped opens devices that share a page whose memory is less than that of all devices together.
 func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) {
 	page := newPage(t, memory, swap)
 	var all []*Device
@@ -78,7 +78,7 @@ func TestSwapping(t *testing.T) {
 	})
 }
 
-// A device whose allocations may leave it is otherwise as any, and leaves nothing behind.
+// A device with eviction behaves as any other, and leaves nothing behind.
 func TestSwappingConformance(t *testing.T) {
 	memory := uint64(256 << 20)
 	if os.Getenv(realDriver) != "" {
@@ -99,7 +99,7 @@ func TestSwappingConformance(t *testing.T) {
 	}, shared(t), traits())
 }
 
-// fault has the driver fail until the function that it returns is called.
+// fault makes calls of the driver fail until the function that it returns is called.
 func fault(t *testing.T, what string) (over func()) {
 	t.Helper()
 	path := filepath.Join(os.Getenv("PEGASUS_TEST_FAULTS"), what)
@@ -253,7 +253,7 @@ func TestStuckMemory(t *testing.T) {
 	}
 }
 
-// Others make as much room for a device segment as there is not enough of: it counts already.
+// Other processes make room for a device segment: its memory is accounted for already.
 func TestSwappingMakesRoomForSegments(t *testing.T) {
 	const n = 4 << 20
 	page, devices := swapped(t, 2, 20<<20, 40<<20)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Modules that are right but absurd are read soon, and so are their kernels.
+// Modules that are valid but absurd are parsed quickly, and so are their kernels.
 func TestAbsurd(t *testing.T) {
 	full := func(n int) int { return n / part() }
 	const open = head + ".entry k() { .reg .pred %p<4>; .reg .b32 %r<4>;\n"

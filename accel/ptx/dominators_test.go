@@ -73,7 +73,7 @@ func TestDominatorsOfAnyGraph(t *testing.T) {
 	}
 }
 
-// Whatever the branches, the blocks of the largest kernel are found soon.
+// For any branches, the blocks of the largest kernel are found quickly.
 func TestManyBranches(t *testing.T) {
 	n := 50_000 / part()
 	for _, c := range []struct {

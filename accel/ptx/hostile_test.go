@@ -82,7 +82,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// Flow that takes long to analyse is given up on: registers then share no slots.
+// The analysis of flow that takes too long is abandoned: registers then share no slots.
 func TestHostileFlow(t *testing.T) {
 	const n, regs = 20_000, 3200
 	r := rand.New(rand.NewPCG(1, 2))

@@ -101,7 +101,7 @@ func constant(t *testing.T, m *Module, kernel string) uint64 {
 	return b.Insts[0].Args[1].Imm
 }
 
-// A static function or variable is another one in each object; a visible one is the same.
+// A static function or variable is a different one in each object; a visible one is the same.
 func TestLinkFunctions(t *testing.T) {
 	const object = ".func f();\n.global .u32 n = 5;\n.extern .func g();\n" +
 		".visible .entry K() { call f; ret; }\n.visible .entry KG() { call g; ret; }\n" +

@@ -8,7 +8,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Copies of boxes between all kinds of ends against one that moves byte by byte.
+// Copies of boxes between all kinds of ends have the same result as one that moves byte by byte.
 func TestBoxes(t *testing.T) {
 	r := seed(t)
 	_, c := open(t, nil)

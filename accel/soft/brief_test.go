@@ -11,8 +11,8 @@ type loneCode struct{ goCode }
 
 func (loneCode) independent() bool { return true }
 
-// learn makes the device expect that launches of the module's kernel take about
-// so long, however long they took: it moves the mean until that moves no more.
+// learn makes the device predict the given time for launches of the module's kernel, for any real time: it moves the
+// mean until that is stable.
 func learn(d *Device, m *Module, ns int64) {
 	w := launchOf(m)
 	for before := int64(-1); before != d.Predict(w); {
@@ -21,7 +21,7 @@ func learn(d *Device, m *Module, ns int64) {
 	}
 }
 
-// A launch that is known to be brief has ended when Submit returns.
+// A launch that is predicted to be brief has ended when Submit returns.
 func TestBriefKernelRunsWhereSubmitted(t *testing.T) {
 	d, c := open(t, nil)
 	runs := 0
@@ -59,7 +59,7 @@ func TestOthersDoNot(t *testing.T) {
 	want(t, synchronize(t, c), cuda.Success)
 }
 
-// A brief kernel that turns out not to be is ended by Abort.
+// A long kernel that was predicted to be brief is ended by Abort.
 func TestAbort(t *testing.T) {
 	d, c := open(t, nil)
 	begun := make(chan struct{})

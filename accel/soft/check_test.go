@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Each stores at an address and loads from it: %rd1 is the address.
+// Each kernel stores at an address and loads from it: %rd1 is the address.
 var besideKernels = map[string]string{
 	"plain":   "st.global.u32 [%rd1], 7; ld.global.u32 %r1, [%rd1];",
 	"generic": "st.u32 [%rd1], 7; ld.u32 %r1, [%rd1];",

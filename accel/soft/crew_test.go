@@ -13,7 +13,7 @@ import (
 	"pegasus/cuda"
 )
 
-// meeting is where kernels written in Go wait until so many run at the same time.
+// meeting is a barrier of kernels written in Go: they wait until so many run at the same time.
 type meeting struct {
 	mu      sync.Mutex
 	here    int
@@ -74,7 +74,7 @@ func TestKernelsOverlap(t *testing.T) {
 	}
 }
 
-// A kernel with use for all cores runs alone, and neither a cooperative one joins others nor one of the same stream.
+// A kernel that can use all cores runs alone, and neither a cooperative one joins others nor one of the same stream.
 func TestKernelsThatDoNotJoin(t *testing.T) {
 	_, c := open(t, func(c *Config) { c.Cores = 2 })
 	var running, most atomic.Int32
@@ -139,7 +139,7 @@ func TestNothingOvertakes(t *testing.T) {
 	want(t, synchronize(t, c), cuda.Success)
 }
 
-// looping is a kernel in Go that stops and goes on with its crew, as cores do, until let is set.
+// looping is a kernel in Go that stops and continues with its crew, as cores do, until let is set.
 func looping(let *atomic.Bool, turns *atomic.Int64) goCode {
 	return func(r *run) *fault {
 		for !let.Load() {
@@ -156,8 +156,8 @@ func looping(let *atomic.Bool, turns *atomic.Int64) goCode {
 	}
 }
 
-// When the turn is over all kernels stop, the engine is given back once, and all go on in the next turn. One whose context is
-// destroyed meanwhile ends at once.
+// When the turn is over all kernels stop, the engine is released once, and all continue in the next turn. One whose
+// context is destroyed meanwhile ends at once.
 func TestCrewPauses(t *testing.T) {
 	const members = 5
 	page := newPage(t, engine.Options{Memory: 64 << 20})
@@ -340,7 +340,7 @@ func TestChargesAddUp(t *testing.T) {
 	}
 }
 
-// A kernel that joins with fewer cores than it has use for gets those that another one leaves.
+// A kernel that joins with fewer cores than it can use gets those that another one leaves.
 func TestCoresOfThoseThatLeave(t *testing.T) {
 	d, c := open(t, func(c *Config) { c.Cores = 3 })
 	gate := make(chan struct{})

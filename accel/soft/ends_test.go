@@ -74,7 +74,7 @@ func computed(d *Device) (most int64) {
 	return most
 }
 
-// A limit that changes holds for the kernel that runs.
+// A changed limit applies to the running kernel.
 func TestLimitKernels(t *testing.T) {
 	d, c := open(t, func(c *Config) { c.KernelTimeout = 3600e9 })
 	endless := load(t, c, endlessKernel)

@@ -9,8 +9,8 @@ import (
 	"pegasus/cuda"
 )
 
-// The time of an event that waits is that at which the work before it ended, whenever goroutines come to it: with a clock that
-// goes on by a millisecond each time that it is read, events behind the same work are at the same time.
+// The time of an event that waits is that at which the work before it ended, for any scheduling of goroutines: with a
+// clock that advances by a millisecond at each read, events behind the same work are at the same time.
 func TestTimesOfEvents(t *testing.T) {
 	var now atomic.Int64
 	_, c := open(t, func(c *Config) { c.Clock = func() int64 { return now.Add(int64(time.Millisecond)) } })

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// chain is a graph of n launches, one after the other.
+// chain returns a graph of n launches, one after the other.
 func chain(t *testing.T, c *Context, m *Module, n uint32) accel.Graph {
 	t.Helper()
 	nodes := make([]accel.GraphNode, n)
@@ -26,7 +26,7 @@ func chain(t *testing.T, c *Context, m *Module, n uint32) accel.Graph {
 	return g
 }
 
-// A graph that was thought to be brief, and is not, doesn't keep others from the engine until its end, and is charged as it goes.
+// A graph that was predicted to be brief, and is not, releases the engine before its end, and is charged in parts.
 func TestLongBatchTakesTurns(t *testing.T) {
 	for name, busy := range map[string]bool{"where submitted": false, "behind others": true} {
 		t.Run(name, func(t *testing.T) {

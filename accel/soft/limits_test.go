@@ -44,7 +44,7 @@ func TestMemoryLimits(t *testing.T) {
 	go func() { time.Sleep(10 * time.Millisecond); close(gate) }()
 	a = alloc(t, c, 8<<20)
 
-	// Unless the work may wait for the guest, which may be waiting for us.
+	// But not if the work may wait for the guest, which may be waiting for this allocation.
 	var finished func()
 	submit(t, c, c.DefaultStream(), accel.HostFunc{Due: func(_ cuda.Result, f func()) { finished = f }})
 	want(t, c.Free(a, nil), cuda.Success)

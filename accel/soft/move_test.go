@@ -35,7 +35,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// A fault on the way is a panic that names the address, as in Go's own copy.
+// A fault during the copy is a panic that contains the address, as in Go's own copy.
 func TestMoveFaults(t *testing.T) {
 	mem, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -242,7 +242,7 @@ func TestTextures(t *testing.T) {
 		}
 	}
 
-	// Over freed memory: a fault, not a crash.
+	// An access to freed memory is a fault, not a crash.
 	_, r = c.NewTexture(7, linear)
 	want(t, r, cuda.Success)
 	want(t, c.Free(a, nil), cuda.Success)

@@ -45,7 +45,7 @@ func TestQueued(t *testing.T) {
 	none()
 }
 
-// A piece of work that many have waited for keeps no memory for them.
+// A piece of work with many followers keeps no memory for them after its end.
 func TestRecycledNodesAreSmall(t *testing.T) {
 	d, c := open(t, nil)
 	held := make(chan func(), 1)

@@ -185,6 +185,6 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// Memory of another context may go away under queued work. That ends the work's context, not the process.
+// Memory of another context may be freed under queued work. That ends the work's context, not the process.
 
-// A guest may go while an allocation of its waits for a free.
+// A guest may end while an allocation of its waits for a free.

@@ -17,7 +17,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// swapped opens devices on one accelerator whose memory is less than they may have together.
+// swapped opens devices on one accelerator whose memory is less than that of all devices together.
 func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) {
 	page := newPage(t, engine.Options{Memory: memory, Swap: swap})
 	var all []*Device
@@ -62,7 +62,7 @@ func (a *allocation) end() accel.End {
 	return accel.End{Address: a.addr}
 }
 
-// stride is how far bytes are apart that a kernel changes: not all, so that it is quick.
+// stride is the distance of the bytes that a kernel changes: not all of them, so that it is quick.
 const stride = 501
 
 func programs(t *testing.T, d *Device, r *rand.Rand, most int) {
@@ -285,8 +285,8 @@ again:
 }
 `
 
-// The memory of kernels that wait for their turn in the middle leaves the device for that of others, and is there again when the
-// kernels go on, which share the device.
+// The memory of kernels that are paused for their turn is evicted for that of others, and is resident again when the
+// kernels, which share the device, continue.
 func TestPausedKernelIsSwapped(t *testing.T) {
 	const memory, n = 4 << 20, 2_000_000
 	page, devices := swapped(t, 1, memory, 2*memory)

@@ -13,7 +13,7 @@ import (
 	"pegasus/cuda"
 )
 
-// turns is a Turn that a test gives and takes.
+// turns is a Turn that a test starts and ends.
 type turns struct {
 	mu    sync.Mutex
 	given sync.Cond
@@ -66,19 +66,19 @@ func happens(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// accelerator is the pages of an accelerator and of a domain that has it alone.
+// accelerator has the pages of an accelerator and of its only domain.
 type accelerator struct {
 	*engine.Memory
 	engines *engine.Engines
 }
 
-// share has a device use the accelerator.
+// share sets a device up to use the accelerator.
 func (a accelerator) share(c *Config) { c.Shared, c.Engines, c.Memory = a.Memory, a.engines, 0 }
 
-// Holder is the process that has an engine.
+// Holder returns the process that has an engine.
 func (a accelerator) Holder(k engine.Token) int { return a.engines.Holder(k) }
 
-// sharing opens a device on an accelerator that others use, too.
+// sharing opens a device on an accelerator that other devices use, too.
 func sharing(t *testing.T, page accelerator, turn accel.Turn) (*Device, *Context) {
 	t.Helper()
 	return open(t, func(c *Config) {
@@ -104,8 +104,8 @@ func newPage(t testing.TB, o engine.Options) accelerator {
 	return accelerator{shared, engines}
 }
 
-// A kernel without an end gives the engine back when its domain's turn is over, goes on in the next, and is charged for its own
-// time only.
+// A kernel without an end releases the engine when its domain's turn is over, continues in the next, and is charged for
+// its own time only.
 func TestKernelGivesEngineBack(t *testing.T) {
 	page := newPage(t, engine.Options{Memory: 64 << 20})
 	turn := newTurns(true)
@@ -170,7 +170,7 @@ func TestPausedKernelEnds(t *testing.T) {
 	}
 }
 
-// Of several that waited for the engine within a turn, those that get it after the turn go back and wait.
+// Of several workers that waited for the engine within a turn, those that get it after the turn release it and wait.
 func TestTurnIsAskedAtTheEngine(t *testing.T) {
 	page := newPage(t, engine.Options{Memory: 64 << 20})
 	turn := newTurns(true)
@@ -198,7 +198,7 @@ func TestTurnIsAskedAtTheEngine(t *testing.T) {
 	}
 }
 
-// flipping is a turn that ends each time that it has been asked about often enough.
+// flipping is a turn that ends after a number of queries.
 type flipping struct{ n atomic.Int32 }
 
 func (f *flipping) Queued(accel.Class, int)        {}
@@ -209,7 +209,7 @@ func (f *flipping) clock(tick time.Duration) func() int64 {
 	return func() int64 { return base + int64(tick)*reads.Add(1) }
 }
 
-// Copies and fills of any shape give the engine back after each slice, and come to the same bytes.
+// Copies and fills of any shape release the engine after each slice, with the same bytes as a result.
 func TestCopiesAndFillsInSlices(t *testing.T) {
 	turn := &flipping{}
 	_, c := open(t, func(c *Config) {
@@ -274,7 +274,7 @@ func TestCopiesAndFillsInSlices(t *testing.T) {
 	}
 }
 
-// A kernel that is compiled at its first launch is compiled without the engine, and before the kernel's time counts.
+// A kernel that is compiled at its first launch is compiled without the engine, and before its time is measured.
 func TestCompiledWithoutEngine(t *testing.T) {
 	page := newPage(t, engine.Options{Memory: 64 << 20})
 	d, c := sharing(t, page, nil)
@@ -303,8 +303,8 @@ type compiledLate struct {
 
 func (c compiledLate) prepare() error { c.compile(); return nil }
 
-// A kernel is not ended for time in which it did not compute: here its domain's turn was over for longer than the timeout. One
-// that computes for longer is, and so is a copy.
+// A kernel is not ended for time in which it did not compute: here its domain's turn was over for longer than the
+// timeout. One that computes for longer is, and so is a copy.
 func TestTimeoutCountsComputing(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	turn := newTurns(true)

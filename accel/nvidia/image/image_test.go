@@ -54,7 +54,7 @@ func TestBytesOfVariables(t *testing.T) {
 	}
 }
 
-// The text of real compilers.
+// The output of real compilers.
 func TestVariablesOfPrograms(t *testing.T) {
 	all, err := filepath.Glob("../../../guest/bench/kernels/*.ptx")
 	if err != nil || len(all) == 0 {

@@ -36,7 +36,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Only an open case may end otherwise on a GPU, and an approximation may have other bits.
+// Only an open case may end differently on a GPU, and an approximation may have other bits.
 func TestComparison(t *testing.T) {
 	list, err := Kernels("== firm\nadd.u32 %r1, 1, 2;\n= %r1 3\n== approximate\nsin.approx.f32 %r1, 0f00000000;\n= %r1 0\n== open\nopen\nadd.u32 %r1, 1, 2;\n= %r1 3\n")
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"pegasus/test/seeds"
 )
 
-// burst is more than any test holds an engine at once.
+// burst exceeds the time for which any test holds an engine at once.
 const burst = 3600e9
 
-// clockwork is a domain whose workers live by a clock that the test sets.
+// clockwork is a domain whose workers use a clock that the test sets.
 type clockwork struct {
 	t       *testing.T
 	memory  *Memory
@@ -49,7 +49,7 @@ func (c *clockwork) worker() *Worker {
 	return w
 }
 
-// held is for how long a token was held, by tickets that are over.
+// held returns for how long a token was held, by tickets that are over.
 func (c *clockwork) held(k Token) int64 { return c.engines.Total()[k] }
 
 // queue claims a ticket as Acquire does, without waiting for it.
@@ -58,7 +58,7 @@ func (w *Worker) queue(k Token) {
 	w.ticket[k], _ = w.engines.l.tokens[k].claim(w.index, w.epoch, false)
 }
 
-// die leaves a worker's slot as its process does when it is killed.
+// die leaves a worker's slot in the state of a killed process.
 func (w *Worker) die() { unix.Close(w.lock) }
 
 // paused runs f until it has made a number of writes, and returns a function that lets it run to its end. If f makes
@@ -85,7 +85,8 @@ func paused(writes int, f func()) (resume func(), pause bool) {
 	}
 }
 
-// killed runs f until it has made a number of writes, where its process dies. It reports whether f had more to write.
+// killed runs f until it has made a number of writes, where its process dies. It reports whether f had more writes to
+// make.
 func killed(writes int, f func()) (died bool) {
 	done := make(chan struct{})
 	go func() {
@@ -103,9 +104,9 @@ func killed(writes int, f func()) (died bool) {
 	return died
 }
 
-// A holder dies before any of its writes in Release, the process that finds it dead dies before any of its own, and a third one
-// finishes. All of the time is charged, once: the dead one's up to its end, whichever of the three decided when that was, and
-// that of the next in the queue from then on.
+// A holder dies before any of its writes in Release, the process that finds it dead dies before any of its own, and a
+// third one finishes. All of the time is charged, once: the dead one's up to its end, whichever of the three determined
+// that, and that of the next in the queue from then on.
 func TestDeathWhileHandingOver(t *testing.T) {
 	for first, more := 0, true; more; first++ {
 		for second, again := 0, true; again; second++ {
@@ -139,9 +140,9 @@ func TestDeathWhileHandingOver(t *testing.T) {
 	}
 }
 
-// A process is stopped before any of its writes while it ends a dead holder's ticket, perhaps after another one that has begun and
-// died. A third one finishes, the dead worker's place gets a new worker, and the queue goes on, for so long that the place of the
-// ticket is used again. When the process goes on it changes nothing.
+// A process is stopped before any of its writes while it ends a dead holder's ticket, perhaps after another one that
+// has begun and died. A third one finishes, the dead worker's place gets a new worker, and the queue advances for so
+// long that the slot of the ticket is reused. When the process continues it changes nothing.
 func TestLateEnder(t *testing.T) {
 	for _, later := range []int{0, 1, 2, slotsPerToken - 1, slotsPerToken, slotsPerToken + 1, 2*slotsPerToken + 1} {
 		for _, begun := range []int{0, 2, 4} {
@@ -290,7 +291,7 @@ func TestAbandonedTickets(t *testing.T) {
 	}
 }
 
-// The account of a page goes on when a daemon takes over, and charges nothing twice.
+// The account of a page continues when a daemon takes over, and charges nothing twice.
 func TestAccounts(t *testing.T) {
 	c := newClockwork(t)
 	defer c.close()
@@ -324,8 +325,8 @@ func TestAccounts(t *testing.T) {
 	want("total", again.Total(), Times{0, 110, 220})
 }
 
-// A domain is not charged for more time than has passed, whatever a worker has written into its page, and for no less than the
-// observed time of its holds; the daemon reports the forgery.
+// A domain is not charged for more time than has passed, for any values that a worker has written into its page, and
+// for no less than the observed time of its holds; the daemon reports the forgery.
 func TestChargeCannotBeForged(t *testing.T) {
 	_, e := newPages(t, Options{})
 	start := Now()
@@ -354,8 +355,8 @@ func TestChargeCannotBeForged(t *testing.T) {
 	}
 }
 
-// Time that the daemon has observed is charged whatever the page has afterwards, and stands in the page for the next daemon. Time held
-// while no daemon ran is charged, however long it is.
+// Time that the daemon has observed is charged for any later contents of the page, and is in the page for the next
+// daemon. Time held while no daemon ran is charged, however long it is.
 func TestSeenIsCharged(t *testing.T) {
 	_, e := newPages(t, Options{})
 	e.Charge(burst)
@@ -403,7 +404,7 @@ func TestChargeWhileHeld(t *testing.T) {
 	}
 }
 
-// An engine without a token that does something for a worker that dies is charged up to the reap.
+// An engine that is held without a token for a worker that dies is charged up to the reap.
 func TestExecutesAtDeath(t *testing.T) {
 	c := newClockwork(t)
 	defer c.close()
@@ -418,9 +419,9 @@ func TestExecutesAtDeath(t *testing.T) {
 	}
 }
 
-// Processes of several domains are killed at random points while engines go from one to the next: the charges of all domains
-// together are not more than the time that has passed, since no two held an engine at once, and nearly all of it, since there was always one
-// that wanted it.
+// Processes of several domains are killed at random points while engines go from one to the next: the charges of all
+// domains together are not more than the time that has passed, since no two held an engine at once, and nearly all of
+// it, since there was always one that requested it.
 func TestConservationUnderKills(t *testing.T) {
 	seed := seeds.Fixed(t)
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -24,7 +24,7 @@ func arbitrate(t *testing.T, m *Memory) *arbitrated {
 	return &arbitrated{a, m}
 }
 
-// domain adds a domain whose turn it always is.
+// domain adds a domain that always has the turn.
 func (a *arbitrated) domain(t *testing.T) (*Engines, *Party) {
 	t.Helper()
 	e, err := CreateEngines()
@@ -37,7 +37,7 @@ func (a *arbitrated) domain(t *testing.T) (*Engines, *Party) {
 	return e, d
 }
 
-// stepped is an Arbiter that the test has look, at times that the test sets.
+// stepped is an Arbiter that the test steps, at times that the test sets.
 type stepped struct {
 	*Arbiter
 	t         *testing.T
@@ -94,7 +94,7 @@ func (s *stepped) worker(e *Engines) *Worker {
 func (n *tenant) wants() bool { return n.Engines.l.grants[Compute].want.Load() != 0 }
 func (n *tenant) has() bool   { return n.Engines.l.grants[Compute].load().mode() == present }
 
-// ask has a tenant's worker acquire the engine, and waits until the arbiter can see it.
+// ask has a tenant's worker acquire the engine, and waits until the arbiter can observe the request.
 func (s *stepped) ask(n *tenant) {
 	s.t.Helper()
 	s.acquire(n.w, n.got)
@@ -110,7 +110,7 @@ func (s *stepped) acquire(w *Worker, got chan<- struct{}) {
 	})
 }
 
-// after has the arbiter look when so much has passed.
+// after steps the arbiter after a time.
 func (s *stepped) after(ns int64) {
 	s.now += ns
 	s.clock.Store(s.now)
@@ -254,7 +254,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// The time for which a domain may keep an engine in its turn is bounded where the kernel timeout is.
+// The time for which a domain may keep an engine in its turn is bounded by the kernel timeout, if there is one.
 func TestLimitOfTurn(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -274,7 +274,7 @@ func TestLimitOfTurn(t *testing.T) {
 	a.w.Release(Compute)
 }
 
-// Work without the turn gets an engine that is free, or that another domain doesn't use for a while.
+// Work without the turn gets an engine that is free, or that another domain leaves unused for a while.
 func TestWithoutTurn(t *testing.T) {
 	s := newStepped(t)
 	a, b, c := s.tenant(true), s.tenant(false), s.tenant(false)
@@ -331,7 +331,7 @@ func TestGrantedAhead(t *testing.T) {
 	b.w.Release(Compute)
 }
 
-// A grant that is not used before it is taken back is asked for again.
+// A grant that is revoked before its use is requested again.
 func TestGrantTooLate(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -354,7 +354,7 @@ func TestGrantTooLate(t *testing.T) {
 	second.w.Release(Compute)
 }
 
-// Without a daemon domains take engines as they like. The next daemon revokes an engine that several domains hold.
+// Without a daemon domains take engines by themselves. The next daemon revokes an engine that several domains hold.
 func TestNoArbiter(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -434,7 +434,7 @@ func TestGrantNotUsed(t *testing.T) {
 	}
 }
 
-// A domain that took an engine while it heard nothing of the daemon gives it back when others have it.
+// A domain that took an engine while no daemon granted gives it back when another domain has it.
 func TestTakenMeanwhile(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)

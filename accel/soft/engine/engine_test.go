@@ -111,7 +111,7 @@ type fixture struct {
 	mem     []byte
 }
 
-// newPages makes the pages of an accelerator and of a domain that has it alone.
+// newPages creates the pages of an accelerator and of its only domain.
 func newPages(t testing.TB, o Options) (*Memory, *Engines) {
 	t.Helper()
 	m, err := Create(o)
@@ -273,7 +273,7 @@ func TestHolderKilled(t *testing.T) {
 	}
 }
 
-// Processes are killed at random points of acquire and release; one that lives must always go on.
+// Processes are killed at random points of acquire and release; a live one must always make progress.
 func TestKilledAnywhere(t *testing.T) {
 	f := newFixture(t, Options{})
 	w := register(t, f.memory, f.engines)
@@ -443,7 +443,7 @@ func BenchmarkToken(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver has two waiters pass a token back and forth.
+// BenchmarkHandOver measures two waiters that pass a token back and forth.
 func BenchmarkHandOver(b *testing.B) {
 	m, e := newPages(b, Options{})
 	var wg sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Tests of other packages write over the page as a worker would that hostile code has taken over.
+// Tests of other packages overwrite the page as a worker would that hostile code has taken over.
 func TestLayout(t *testing.T) {
 	var l enginesLayout
 	if at := unsafe.Offsetof(l.tokens) + unsafe.Offsetof(l.tokens[0].held) + unsafe.Offsetof(l.tokens[0].held.ns); at != 33032 {

@@ -13,8 +13,8 @@ import (
 	"pegasus/test/seeds"
 )
 
-// scribbled starts a page with honest workers that take turns at a token, over which a hostile one writes n words at
-// once, again and again. The daemon mends it. The returned function ends the writing.
+// scribbled starts a page with honest workers that take turns at a token, and a hostile one that overwrites n words at
+// once, repeatedly. The daemon mends the page. The returned function ends the writing.
 func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	t.Helper()
 	m, _ := newPages(t, Options{Memory: 1 << 30})
@@ -81,7 +81,8 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	return turns, quiet
 }
 
-// Whatever a worker writes over the page, the daemon and the others don't fail, and when it has ended they go on.
+// Whatever a worker writes into the page, the daemon and the other workers don't fail, and they continue after it has
+// ended.
 func TestHostilePage(t *testing.T) {
 	for _, words := range []int{1, 100, 10000} {
 		turns, quiet := scribbled(t, words)
@@ -98,7 +99,7 @@ func TestHostilePage(t *testing.T) {
 	}
 }
 
-// A queue with a ticket that no process claimed, or one of the future, is made anew.
+// A queue with a ticket that no process claimed, or one of the future, is reset.
 func TestQueueMadeAnew(t *testing.T) {
 	for name, damage := range map[string]func(q *tokenWords){
 		"tail beyond":     func(q *tokenWords) { q.tail.Store(1 << 40) },

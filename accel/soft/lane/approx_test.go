@@ -68,8 +68,7 @@ func (a *approximation) check(x, got float32) bool {
 	return math.Abs(float64(got)-want) <= ulp
 }
 
-// approximate runs the instruction on n inputs whose bits begin at first and
-// are a step apart.
+// approximate runs the instruction on n inputs whose bits begin at first and are a step apart.
 func (a *approximation) approximate(t *testing.T, first, step uint32, n int) {
 	d := newDevice(t)
 	buf := d.buffer(4 * n)

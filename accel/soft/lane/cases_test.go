@@ -8,7 +8,7 @@ import (
 	"pegasus/accel/ptx/cases"
 )
 
-// readCases reads testdata/forms.txt and testdata/cases.txt, which explain themselves.
+// readCases reads testdata/forms.txt and testdata/cases.txt, which document their format.
 func readCases(t testing.TB) (forms, kernels []cases.Case) {
 	t.Helper()
 	read := func(name string, parse func(string) ([]cases.Case, error)) []cases.Case {
@@ -45,8 +45,8 @@ func runCase(t *testing.T, c *cases.Case) {
 	}
 }
 
-// Every form gives the bits that were worked out by hand, for uniform and for
-// varying operands, with all threads and with some.
+// Every form gives the bits that were worked out by hand, for uniform and for varying operands, with all threads and
+// with some.
 func TestForms(t *testing.T) { eachLevel(t, testForms) }
 
 func testForms(t *testing.T) {

@@ -72,7 +72,7 @@ loop:	add.u32 %r2, %r2, %r1;
 	})
 }
 
-// The end of many old reductions counts on warps running in lockstep.
+// The last steps of many old reductions depend on warps running in lockstep.
 func TestWarpSynchronousReduction(t *testing.T) {
 	body := `
 	mov.u64 %a2, s; add.u64 %a2, %a2, %a1; add.u32 %r1, %t, 1; st.shared.u32 [%a2], %r1; bar.sync 0;

@@ -9,7 +9,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// instructionsOf are the instructions of a text without their operands: opcode, modifiers and types.
+// instructionsOf returns the instructions of a text without their operands: opcode, modifiers and types.
 func instructionsOf(text string) (list [][]string) {
 	for _, s := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' || r == '{' || r == '}' }) {
 		words := strings.Fields(s)
@@ -23,8 +23,7 @@ func instructionsOf(text string) (list [][]string) {
 	return list
 }
 
-// tested are the instructions that tests compare with values worked out apart
-// from the engine.
+// tested are the instructions that tests compare with values that were computed independently of the engine.
 func tested(t *testing.T) (list [][]string) {
 	var b strings.Builder
 	add := func(text string) { b.WriteString("\n" + text) }
@@ -121,7 +120,7 @@ func typeNames() map[string]bool {
 	return types
 }
 
-// withoutTypes is an instruction's opcode and its modifiers in order.
+// withoutTypes returns an instruction's opcode and its modifiers in order.
 func withoutTypes(words []string, types map[string]bool) string {
 	mods := slices.DeleteFunc(slices.Clone(words[1:]), func(w string) bool { return types[w] })
 	slices.Sort(mods)

@@ -36,7 +36,7 @@ func (d *device) Region(addr uint64) (uint64, []byte) {
 
 func (d *device) Beside(uint64, uint64) []byte { return nil }
 
-// alloc gives memory with a gap behind it. It is aligned as a device's is.
+// alloc returns memory with a gap behind it, aligned as a device's.
 func (d *device) alloc(size, _ uint64) (uint64, []byte, error) {
 	words := make([]uint64, (size+7)/8+1)
 	b := buffer{d.next, unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size)}

@@ -168,7 +168,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Whatever the coordinates and the handle, a kernel reads elements or faults.
+// For all coordinates and handles, a kernel reads elements or faults.
 func TestTextureEdges(t *testing.T) {
 	coordinates := []uint32{0, 0x3f000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f7fffff, 0xff7fffff, 0x4f000000, 0xcf000000, 0x7fffffff, 0x80000000, 0xffffffff, 0x00000001, 0x4b800000}
 	for mode := range 1 << 5 {
@@ -259,8 +259,7 @@ fin:	bar.sync 0; st.global.u32 [%a0], 5;`)
 	}
 }
 
-// Memory that is no longer there ends the launch, on whichever core, by a panic
-// that the caller of Run can recover.
+// An access to unmapped memory ends the launch, on any core, by a panic that the caller of Run can recover.
 func TestMachineFault(t *testing.T) {
 	d := newDevice(t)
 	gone, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -73,7 +73,7 @@ func ffmpegImage(t testing.TB, d *device, kernel string) *Image {
 	return nil
 }
 
-// plane is a picture of one byte a pixel.
+// plane is a picture with one byte per pixel.
 type plane struct {
 	w, h int
 	pix  []byte
@@ -114,7 +114,7 @@ func scale(t testing.TB, kernel string, src plane, w, h int, linear, float bool,
 	return plane{w, h, out.mem}
 }
 
-// psnr is the likeness of a picture to a function of places, in dB.
+// psnr returns the similarity of a picture and a function of positions, in dB.
 func psnr(p plane, want func(x, y int) float64) float64 {
 	var sum float64
 	for y := range p.h {

@@ -12,8 +12,7 @@ import (
 	"pegasus/accel/ptx/cases"
 )
 
-// A GPU gives the values that the cases expect. Without one, and its driver,
-// there is nothing to compare.
+// A GPU returns the expected values of the cases. Without one, and its driver, the test is skipped.
 func TestGPU(t *testing.T) {
 	forms, kernels := readCases(t)
 	list := append(forms, kernels...)

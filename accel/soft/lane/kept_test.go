@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Programs that all together take too much are dropped, except those launched last, and compiled again for the next launch.
+// When programs exceed the total size, they are dropped, except those launched last, and compiled again for the next
+// launch.
 func TestPrograms(t *testing.T) {
 	compiledNow.mu.Lock()
 	most, bytes, list := compiledNow.most, compiledNow.bytes, compiledNow.kept // of other tests

@@ -20,8 +20,8 @@ func largest(tb testing.TB) (text []byte) {
 	return nil
 }
 
-// A kernel of a small module is compiled when that is loaded; of a large one, or
-// of one whose calls may be of anything, when it is launched.
+// A kernel of a small module is compiled when the module is loaded; one of a large module, or one with calls of unknown
+// functions, when it is launched.
 func TestCompiledAtOnce(t *testing.T) {
 	const head = ".version 7.0\n.target sm_75\n.address_size 64\n"
 	for _, c := range []struct {

@@ -101,7 +101,7 @@ type product struct {
 
 var widths = map[string]int{"b16": 16, "f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "f64": 64, "s32": 32, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "b1": 1, "e4m3": 8, "e5m2": 8}
 
-// encode is the bits of a small integer in a type.
+// encode returns the bits of a small integer in a type.
 func encode(t string, v int) uint64 {
 	switch t {
 	case "f32", "tf32":
@@ -192,7 +192,7 @@ func fragmentCase(form string, wideD, wideA bool, sources [3][32][]uint64, want 
 func quad(lane int) int { return lane / 4 % 4 }
 func whole(int) int     { return 0 }
 
-// upper is 4 for the threads of the upper half of a warp.
+// upper returns 4 for the threads of the upper half of a warp.
 func upper(lane int) int { return lane / 16 * 4 }
 
 func products() (list []product) {
@@ -455,7 +455,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// layOut puts a matrix into memory and returns its stride.
+// layOut stores a matrix in memory and returns its stride.
 func layOut(d *device, t string, m matrix, layout string, padded bool) (buffer, int) {
 	outer, inner := m.rows, m.cols
 	if layout == "col" {
@@ -524,7 +524,7 @@ ret; }
 		plain := func(m int) uint32 { return pair(m, row, col, row, col+1) }
 		turned := func(m int) uint32 { return pair(m, col, row, col+1, row) }
 		want := []uint32{plain(0), turned(0), turned(1), turned(2), turned(3), plain(0), plain(1), turned(0)}
-		// The first matrices back as they were, then as loaded: turned.
+		// The first matrices are restored unchanged, then transposed.
 		for i := range 4 {
 			if m, row := lane/8%2, lane%8; lane < 16 {
 				want = append(want, pair(m, row, 2*i, row, 2*i+1))
@@ -703,7 +703,7 @@ ret; }
 	}
 }
 
-// A product of 16×8×16 in f16, again and again by one warp.
+// A product of 16×8×16 in f16, repeated by one warp.
 func BenchmarkProduct(b *testing.B) {
 	d := newDevice(b)
 	im := d.load([]byte(`.version 8.4

@@ -25,7 +25,7 @@ const (
 	accAddress  = 0x7e00_0000_0000
 )
 
-// trial is a launch of a random program, or of one that was kept.
+// trial is a launch of a random or a recorded program.
 type trial struct {
 	seed            uint64 // of the values in memory
 	threads, blocks int
@@ -106,7 +106,7 @@ func aligned(mem []byte) []byte {
 	return b
 }
 
-// shapeOf cuts a number of threads into three dimensions.
+// shapeOf splits a number of threads into three dimensions.
 func shapeOf(r *rand.Rand, n int) [3]uint32 {
 	s := [3]uint32{1, 1, 1}
 	for f := 2; n > 1; f++ {
@@ -167,8 +167,8 @@ func (c trial) minimise(p *programs.Program, style programs.Style, shape [3]uint
 	return p
 }
 
-// Random programs leave on the engine, however they are written and launched,
-// the bits that an independent interpreter finds.
+// Random programs, in all spellings and shapes of launch, leave the same bits on the engine as an independent
+// interpreter.
 func TestOracle(t *testing.T) {
 	eachLevel(t, testOracle)
 }

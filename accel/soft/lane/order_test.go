@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each kernel has all threads read a word, which is 1, behind a barrier, and warp 0 write another number there with no barrier
-// between. That is a race, which a GPU's warps win: all have read before warp 0 has come to the store.
+// In each kernel all threads read a word, which is 1, after a barrier, and warp 0 stores another number there with no
+// barrier between. That is a race, which is harmless on a GPU: all warps have read before warp 0 reaches the store.
 var broadcasts = map[string]string{
 	"shared": `setp.eq.u32 %p1, %t, 0; @%p1 st.shared.u32 [s], 1; bar.sync 0;
 		ld.shared.u32 %r2, [s]; setp.lt.u32 %p2, %t, 32; @%p2 st.shared.u32 [s], 2; st.global.u32 [%a0], %r2;`,
@@ -63,7 +63,7 @@ func TestWarpsKeepPace(t *testing.T) {
 	}
 }
 
-// A random order shows the race, the same one with the same number, and code without races gives the same as ever.
+// A random order exposes the race, the same one with the same seed, and code without races gives the usual result.
 func TestRandomOrder(t *testing.T) {
 	run := func(body string, threads int, random uint64) (got []uint32) {
 		d := newDevice(t)

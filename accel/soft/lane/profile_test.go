@@ -51,7 +51,7 @@ rest:
 	if all := l.Profile.Lines(); all[0].Time == 0 {
 		t.Error("no time was measured")
 	}
-	// Without a profile a worker that had one counts no more.
+	// Without a profile a worker that had one stops counting.
 	before, p := l.Profile.Lines(), l.Profile
 	l.Profile = nil
 	if f := k.Run(l); f != nil {

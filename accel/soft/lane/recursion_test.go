@@ -210,7 +210,7 @@ func TestFunctionPointers(t *testing.T) {
 	expect(t, got, func(int) uint32 { return 65 })
 }
 
-// A call under a guard, of a pointer that is only good in the threads that call.
+// A guarded call, of a pointer that is only valid in the calling threads.
 func TestGuardedIndirectCall(t *testing.T) {
 	got := called(t, 64, table, `
 	setp.lt.u32 %p1, %t, 20; mov.u32 %r2, 77; mov.u64 %a2, 0; @%p1 mov.u64 %a2, f1;
@@ -225,7 +225,7 @@ func TestGuardedIndirectCall(t *testing.T) {
 	})
 }
 
-// Structures pass by value both ways, and local variables of a frame are its own.
+// Structures are passed by value in both directions, and local variables of a frame are its own.
 func TestStructures(t *testing.T) {
 	got := called(t, 96, `
 .func (.param .align 8 .b8 r[16]) swap(.param .align 8 .b8 s[16], .param .b32 depth) { .reg .pred %p; .reg .b32 %n; .reg .b64 %a<4>;
@@ -386,7 +386,7 @@ no: call free, (%a2); ret; }`))
 	}
 }
 
-// Random allocations never overlap, and all of the heap is there again in the end.
+// Random allocations never overlap, and all of the heap is free again in the end.
 func TestHeap(t *testing.T) {
 	const base, size = 0x7000_0000_0000, 1 << 20
 	h := NewHeap(base, size+100)
@@ -441,7 +441,7 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// What clang makes of testdata/virtual.cu.
+// The output of clang for testdata/virtual.cu.
 //
 //go:embed testdata/virtual.ptx
 var virtual []byte

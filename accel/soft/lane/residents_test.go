@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// gridOf runs a body in a grid of blocks, on one core and on two. %b is the block's number, %n how many there are.
+// gridOf runs a body in a grid of blocks, on one core and on two. %b is the block's number, %n the number of blocks.
 func gridOf(t *testing.T, blocks, threads int, body string, check func(t *testing.T, out buffer)) {
 	t.Helper()
 	for _, cores := range []int{1, 2} {
@@ -20,7 +20,7 @@ func gridOf(t *testing.T, blocks, threads int, body string, check func(t *testin
 	}
 }
 
-// Every block adds to a counter and waits until all have: the whole grid has to be begun.
+// Every block adds to a counter and waits until all have: so the whole grid has to be begun.
 func TestGridBarrier(t *testing.T) {
 	for _, wait := range []string{"ld.volatile.global.u32 %r2, [%a2];", "ld.acquire.gpu.global.u32 %r2, [%a2];", "atom.global.add.u32 %r2, [%a2], 0;",
 		"atom.global.max.u32 %r2, [%a2], %r30;", "ld.global.cg.u32 %r2, [%a2];", "ld.global.cv.u32 %r2, [%a2];", "membar.gl; ld.global.u32 %r2, [%a2];", "nanosleep.u32 20; ld.u32 %r2, [%a2];"} {
@@ -68,7 +68,7 @@ store:	st.volatile.global.u32 [%a8], %r2;`, func(t *testing.T, out buffer) {
 	})
 }
 
-// Blocks that are put aside in the middle of long loops come to their ends.
+// Blocks that are put aside in the middle of long loops still end.
 func TestLongBlocks(t *testing.T) {
 	const blocks, turns = 5, 3 << 20
 	gridOf(t, blocks, 1, `

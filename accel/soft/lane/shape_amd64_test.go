@@ -146,7 +146,7 @@ func testTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *test
 	}
 }
 
-// Whichever lane goes wrong first is the one that faults, and lanes before it have stored.
+// The first lane with a fault is the reported one, and lanes before it have stored.
 func TestFaultingLanes(t *testing.T) {
 	const lanes = 128
 	for _, what := range []string{"ld.global.u32 v, [a+16];", "st.global.u32 [a+16], t;", "st.global.v2.u32 [a+16], {t, t};", "atom.global.add.u32 v, [a+16], 1;"} {

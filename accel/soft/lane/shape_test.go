@@ -6,8 +6,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// A load after another instruction with the same address register finds its
-// own memory, whether or not that one had looked at the addresses.
+// A load after another instruction with the same address register accesses its own memory, whether or not that one had
+// determined the shape of the addresses.
 func TestSameAddressRegister(t *testing.T) {
 	const lanes = 64
 	for _, first := range []string{
@@ -107,7 +107,7 @@ func TestAddToOnePlace(t *testing.T) {
 	}
 }
 
-// An index that is taken with its sign by one instruction and without by another gives two addresses.
+// An index that one instruction sign-extends and another zero-extends gives two addresses.
 func TestSignOfIndex(t *testing.T) {
 	const lanes = 64
 	for _, c := range []struct {

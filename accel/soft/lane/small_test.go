@@ -231,7 +231,7 @@ func agree(t *testing.T, form string, dst byte, src string, values [][]uint64, w
 	}
 }
 
-// Every value of 16 bits goes right through every operation on one.
+// Every value of 16 bits has the right result in every operation on one.
 func TestSmallUnary(t *testing.T) {
 	for name, o := range map[string]*oracle{"f16": halfOracle, "bf16": brainOracle} {
 		nan := func(x uint64) bool { v := o.value(x); return v != v }
@@ -328,7 +328,7 @@ func (o *oracle) around(r *rand.Rand) (list [][]uint64) {
 	return list
 }
 
-// f32 rounds to small formats right in every mode.
+// Rounding of f32 to small formats is right in every mode.
 func TestSmallFromF32(t *testing.T) {
 	r := random(21)
 	for _, name := range []string{"f16", "bf16"} {

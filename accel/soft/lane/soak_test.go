@@ -12,7 +12,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// soakEnd is when each test ends that goes on and on.
+// soakEnd is the time at which each endless test ends.
 func soakEnd(t *testing.T) time.Time {
 	limit := 10 * time.Minute
 	if s := os.Getenv("SOAKTIME"); s != "" {
@@ -47,8 +47,7 @@ func TestSoakOracle(t *testing.T) {
 	}
 }
 
-// Approximate functions of every f32 there is, a piece of each after the other,
-// as far as the time goes.
+// Approximate functions of every f32, a piece of each after the other, as far as the time allows.
 func TestSoakApproximations(t *testing.T) {
 	const piece = 1 << 20
 	end, done := soakEnd(t), 0

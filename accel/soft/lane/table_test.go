@@ -225,7 +225,7 @@ func combinationsOf(line *ptx.Line) (list [][]string) {
 	return list
 }
 
-// unsound are combinations of the table that no text may use.
+// unsound are combinations of the table that are invalid.
 func unsound(mods, types []string) bool {
 	return len(types) > 0 && slices.Contains(mods, "v8") && strings.HasSuffix(types[0], "64") ||
 		slices.Contains(mods, "nc") && !slices.Contains(mods, "global")

@@ -68,7 +68,7 @@ func floats(v ...float32) (b [4]uint32) {
 	return b
 }
 
-// grid is a texture of f32 elements, of which that at x, y, z is x + 10y + 100z.
+// grid is a texture of f32 elements, where the one at x, y, z is x + 10y + 100z.
 func grid(w, h, d int) *Texture {
 	t := &Texture{Width: w, Height: h, Depth: d, PitchBytes: 4 * w, SliceBytes: 4 * w * max(h, 1), Format: F32, Channels: 1,
 		Address: [3]AddressMode{Clamp, Clamp, Clamp}}
@@ -83,7 +83,7 @@ func grid(w, h, d int) *Texture {
 	return t
 }
 
-// with is a copy of a texture that differs.
+// with returns a changed copy of a texture.
 func with(t *Texture, change func(*Texture)) *Texture {
 	c := *t
 	change(&c)
@@ -275,7 +275,7 @@ func TestTextureHandles(t *testing.T) {
 	}
 }
 
-// slow is the test's own account of filtering: in exact fractions, one dimension after the other.
+// slow is an independent implementation of filtering: in exact fractions, one dimension after the other.
 type slow struct {
 	*Texture
 	layer int
@@ -343,7 +343,7 @@ func (s slow) one() *big.Rat {
 	return big.NewRat(1, 1)
 }
 
-// read is the texture at a place, filtered along dimension d and those below.
+// read returns the texture's value at a position, filtered along dimension d and those below.
 func (s slow) read(at [3]float32, i [3]int, d, k int) *big.Rat {
 	if d < 0 {
 		return s.number(i, k)
@@ -371,7 +371,7 @@ func floor(r *big.Rat) int {
 	return int(new(big.Int).Div(r.Num(), r.Denom()).Int64()) // Div rounds down for positive divisors
 }
 
-// Filtering agrees with the slow account of it, in all dimensions, formats and modes.
+// Filtering agrees with the slow implementation, in all dimensions, formats and modes.
 func TestTextureFiltering(t *testing.T) {
 	seed := seeds.Fixed(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -451,7 +451,7 @@ func TestTextureFiltering(t *testing.T) {
 	}
 }
 
-// Integers are filtered as an H200 filters them: testdata/linear.txt explains itself.
+// Integers are filtered as on an H200: testdata/linear.txt documents its format.
 func TestTextureAsOnAGPU(t *testing.T) {
 	text, err := os.ReadFile("testdata/linear.txt")
 	if err != nil {

@@ -38,7 +38,7 @@ var specials = []uint64{
 	0x000fffffffffffff, 0x0010000000000000, 0x41e0000000000000, 0x41dfffffffc00000, 0xc1e0000000000000, 0x43e0000000000000, 0x47efffffe0000000, 0x47effffff0000000, 0x36a0000000000000, 0x3690000000000000,
 }
 
-// fillRow gives a row random lanes, some of them special, as 32-bit or 64-bit values.
+// fillRow fills a row with random lanes, some of them special, as 32-bit or 64-bit values.
 func fillRow(r *rand.Rand, row *[maxLanes]uint64, wide bool) {
 	special := func() uint64 { return specials[r.IntN(len(specials))] }
 	for i := range row {

@@ -67,8 +67,8 @@ OUT:
 	}
 }
 
-// A warp instruction doesn't wait for threads that wait for those that execute it,
-// be it where they meet again, at a barrier, or at their end.
+// A warp instruction doesn't wait for threads that wait for those that execute it, whether at a join, at a barrier, or
+// at their end.
 func TestWrongMask(t *testing.T) {
 	const threads = 64
 	for _, after := range []string{"", "bar.sync 0;", "@%p ret;", "@%p exit; bar.sync 0;"} {

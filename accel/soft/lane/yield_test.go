@@ -28,7 +28,7 @@ func steps(v uint32, n int) uint32 {
 	return v
 }
 
-// A launch stops on all cores at once wherever it is, changes nothing until it goes on, and comes to the same results.
+// A launch stops on all cores at any point, changes nothing until it continues, and has the same results.
 func TestYield(t *testing.T) {
 	const blocks, threads, n = 64, 96, 3000
 	for _, cores := range []int{1, 2, 5} {
@@ -78,7 +78,7 @@ func TestCancelPaused(t *testing.T) {
 	}
 }
 
-// However long instructions and blocks of code are, a launch looks often whether it is to yield.
+// However long instructions and blocks of code are, a launch frequently checks whether it is to yield.
 func TestLooksOften(t *testing.T) {
 	bulk := func(n int, instruction string) string { return strings.Repeat(instruction+"\n", n) }
 	for _, c := range []struct {

@@ -146,7 +146,7 @@ func TestNextOwnerReadsNothing(t *testing.T) {
 	}
 }
 
-// Memory comes back to the host when it is freed.
+// Freed memory is returned to the host.
 func TestMemoryIsGivenBack(t *testing.T) {
 	s := space(t, 4)
 	a, err := s.Alloc(40<<20, true)
@@ -176,7 +176,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// Lookups go on while others allocate and free.
+// Lookups proceed while other goroutines allocate and free.
 func TestLookupWhileChanging(t *testing.T) {
 	s := space(t, 2)
 	fixed, _ := s.Alloc(1000, true)
