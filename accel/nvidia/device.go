@@ -47,7 +47,7 @@ type Config struct {
 	// on.
 	OnTimeout func()
 
-	// Device memory has addresses in [DeviceBase, +DeviceBytes) if the driver supports that. Reserved reports that the
+	// Device memory has addresses in [DeviceBase, +DeviceBytes) if the driver supports that. Reserved is set if the
 	// range is reserved (PROT_NONE); the reservation is dropped while the driver starts, and right before the driver
 	// reserves the range.
 	DeviceBase, DeviceBytes uint64

@@ -42,7 +42,7 @@ func (s *Stream) behind() (all []*piece) {
 	return all
 }
 
-// idle reports that work submitted now would wait for nothing. d.mu is held.
+// idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
 // ending reports whether the stream would be idle but for pieces whose callbacks are running. d.mu is held.

@@ -16,7 +16,8 @@ const (
 	leastDims = 3
 )
 
-// TensorMap has the driver describe a tensor. Which addresses it has is not looked at: kernels reach those that they reach.
+// TensorMap has the driver encode a tensor's description. Its address is not checked: kernels can access any address by
+// themselves.
 func (c *Context) TensorMap(a *cuda.TensorMapArgs) (m [16]uint64, r cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return m, r

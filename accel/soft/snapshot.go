@@ -23,7 +23,7 @@ func (d *Device) Snapshot() cuda.Device {
 	return s
 }
 
-// Describe returns the description of an accelerator with that name, cores and memory; mapped reports that kernels can
+// Describe returns the description of an accelerator with that name, cores and memory; mapped means that kernels can
 // use host memory at the guest's addresses.
 func Describe(name string, cores int, memory uint64, mapped bool) cuda.Device {
 	sum := sha256.Sum256([]byte("pegasus software accelerator " + name))

@@ -9,7 +9,6 @@
 //
 // Guest requests are checked here when they are submitted; the lane engine checks the memory accesses of kernels
 // against the allocations.
-// accesses are checked by the lane engine, against the allocations.
 package soft
 
 import (
@@ -52,8 +51,8 @@ type Config struct {
 	Shared  *engine.Memory
 	Engines *engine.Engines
 
-	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of memory.SlabSize. Reserved reports that
-	// the range is reserved already (PROT_NONE).
+	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of memory.SlabSize. Reserved is set if the
+	// range is reserved already (PROT_NONE).
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 

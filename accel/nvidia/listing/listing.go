@@ -55,7 +55,7 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Patience bounds the start of the driver: without the persistence daemon it first initializes the devices.
+// Patience bounds the start of the driver: without persistence mode it first initializes the devices.
 const Patience = 60 * time.Second
 
 // Ask returns the devices that a driver reports; library "" is the system's. The error is one line.

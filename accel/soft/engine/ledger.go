@@ -82,11 +82,11 @@ func (l *Ledger) Stash(n uint64) bool {
 func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 
 // Free returns the bytes of the device that allocations may still use. It is less than 0 if domains' own memory was
-// reserved before the workers whose allocations are on the device gave way.
+// reserved before the allocations in its place were evicted.
 func (l *Ledger) Free() int64 { return int64(l.memory.Capacity()) - int64(l.memory.resident()) }
 
-// Others appends the other workers to a list. For workers of its own domain, the guarantee is not available to this
-// worker.
+// Others appends the other workers to a list. The guarantee does not protect workers of this worker's own domain, as memory
+// taken from them stays with the domain.
 func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 	to = l.memory.owners(to, func(i int) bool { return i != l.at.index })
 	for i := range to {

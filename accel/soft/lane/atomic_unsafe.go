@@ -56,8 +56,8 @@ type atomicOp struct {
 	size int
 }
 
-// update changes memory that was checked and returns the previous value; share reports that other blocks may access it
-// at the same time.
+// update changes memory that was checked and returns the previous value; share means that other blocks may access it at
+// the same time.
 func (a *atomicOp) update(p unsafe.Pointer, b, c uint64, share bool) uint64 {
 	switch a.size {
 	case 2:

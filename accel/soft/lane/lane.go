@@ -236,7 +236,7 @@ func (k *Kernel) Compiled() bool {
 	return k.prog.Load() != nil || k.known.Load() && k.err != nil
 }
 
-// Independent reports that no thread can be waiting for stores of other blocks, or of other work of the device. It
+// Independent reports whether no thread can be waiting for stores of other blocks, or of other work of the device. It
 // compiles the kernel.
 func (k *Kernel) Independent() bool { return k.facts() && !k.awaits }
 

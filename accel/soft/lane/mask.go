@@ -72,8 +72,8 @@ type active struct {
 	m      mask
 	lo, hi int // the smallest range that holds all
 	dense  bool
-	// from and to are the smallest range of whole blocks that contains all; whole reports that it contains no other
-	// threads.
+	// from and to are the smallest range of whole blocks that contains all lanes; whole is set if the range contains no
+	// other threads.
 	from, to int
 	whole    bool
 	listed   bool

@@ -52,7 +52,7 @@ type instr struct {
 	aux2    any
 	inner   func(g *group, in *instr)
 	affine  *affineOp // if d is an affine register
-	// aware reports that exec handles affine registers as a and d; rows of other operands are written before.
+	// aware is set if exec handles affine registers as a and d; rows of other operands are written before.
 	aware bool
 }
 

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause stops all cores of a launch in the middle of their blocks and lets them go on later. The core that finds that the launch
-// is to yield leads: it waits until each other core has stopped or has no blocks left, calls Launch.Resume, and releases them.
+// pause stops all cores of a launch in the middle of their blocks and lets them continue later. The core that finds
+// that the launch is to yield leads: it waits until each other core has stopped or has no blocks left, calls
+// Launch.Resume, and releases them.
 type pause struct {
 	due atomic.Bool // a core leads; the others stop at their next check
 
@@ -37,7 +38,7 @@ func (p *pause) tryEnter() bool {
 	return true
 }
 
-// stop blocks a core until the launch goes on.
+// stop blocks a core until the launch continues.
 func (p *pause) stop(resume func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

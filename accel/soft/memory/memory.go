@@ -79,7 +79,7 @@ type chunk struct {
 	granules atomic.Pointer[[chunkSize / Granule]atomic.Uint64]
 }
 
-// New creates a space of size bytes at base, both multiples of SlabSize. reserved reports that the caller has reserved
+// New creates a space of size bytes at base, both multiples of SlabSize. reserved means that the caller has reserved
 // the range already; else it must be unused.
 func New(base, size uint64, reserved bool) (*Space, error) {
 	if base%SlabSize != 0 || size%SlabSize != 0 || size == 0 || base+size < base {

@@ -68,7 +68,7 @@ func (s *Space) forget(addr, n uint64) error {
 // moveStep is the size that is in both places while memory is moved.
 const moveStep = 4 << 20
 
-// move copies from, which is at offset off of file fd, to to, which holds zeros, and leaves zeros behind. Pages that
+// move copies from, which is at offset off of file fd, into to, which holds zeros, and leaves zeros behind. Pages that
 // were never touched are skipped.
 func move(to, from []byte, fd int, off uint64) error {
 	n := uint64(len(from))

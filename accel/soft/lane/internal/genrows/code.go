@@ -21,10 +21,10 @@ var isas = []*isa{{"AVX2", 8, "Y", "X", 16, false}, {"AVX512", 16, "Z", "Y", 32,
 // bytes of a vector.
 func (s *isa) bytes() int { return 4 * s.lanes }
 
-// vec is a virtual register. Each is written once.
+// vec is a virtual register, which is written once.
 type vec int
 
-// class is the kind of register that a vec gets.
+// class is the kind of register that a vec is allocated to.
 type class uint8
 
 const (
@@ -65,7 +65,7 @@ func (c *code) newVec(k class) vec {
 	return vec(len(c.class) - 1)
 }
 
-// emit adds an instruction unless its result is there already.
+// emit adds an instruction unless its result exists already.
 func (c *code) emit(i inst, k class) vec {
 	key := fmt.Sprintf("%s %v %v %d", i.name, i.args, i.dstHalf, k)
 	for _, a := range i.args {
@@ -90,7 +90,7 @@ func (c *code) narrow(name string, args ...any) vec {
 	return c.emit(inst{name: name, args: args, tied: -1, dstHalf: true}, vector)
 }
 
-// mask is op with a mask as result, in whatever register the instruction set has for it.
+// mask is op with a mask as result, in the kind of register that the instruction set uses for it.
 func (c *code) mask(name string, args ...any) vec {
 	k := vector
 	if c.masks {
@@ -104,7 +104,7 @@ func (c *code) replacing(name string, args ...any) vec {
 	return c.emit(inst{name: name, args: args, tied: len(args) - 1}, vector)
 }
 
-// fused is x·y + z.
+// fused returns x·y + z.
 func (c *code) fused(kind string, x, y, z vec) vec {
 	return c.emit(inst{name: kind, args: []any{x, y, z}, tied: -1, fma: true}, vector)
 }
@@ -157,8 +157,8 @@ func (c *code) prune() {
 	c.order = slices.DeleteFunc(c.order, func(v vec) bool { return !used[v] })
 }
 
-// assemble gives the virtual registers real ones. As many constants as there
-// is room for are loaded by setup, once for all lanes.
+// assemble allocates real registers to the virtual ones. setup loads as many constants as there is room for, once for
+// all lanes.
 func (c *code) assemble() (setup, body []string, err error) {
 	c.prune()
 	for pinned := len(c.order); pinned >= 0; pinned-- {
@@ -210,7 +210,7 @@ func (a *allocation) run(pinned int) (setup, body []string) {
 	return setup, a.out
 }
 
-// place gives v a register.
+// place allocates a register to v.
 func (a *allocation) place(v vec) {
 	f := &a.free[a.class[v]]
 	if len(*f) == 0 {
@@ -246,7 +246,7 @@ func (a *allocation) inst(n int, i inst) {
 	if i.fma {
 		i = a.form(n, i)
 	}
-	// Constants without a register: as the operand that may be in memory, or by way of a register.
+	// Constants without a register: as the operand that may be in memory, or through a register.
 	var loaded []vec
 	memoryTaken := slices.ContainsFunc(i.args, func(x any) bool { _, ok := x.(memory); return ok })
 	for k, x := range i.args {
@@ -300,7 +300,7 @@ func (a *allocation) inst(n int, i inst) {
 	a.write(i.name, words...)
 }
 
-// tie gives the result the register of the argument that it replaces, or of a copy.
+// tie allocates the register of the argument that the result replaces, or of a copy, to the result.
 func (a *allocation) tie(i inst, dying []vec) {
 	v := vecOf(i.args[i.tied])
 	if slices.Contains(dying, v) {

@@ -20,9 +20,8 @@ type source struct {
 	funcs map[string]*ast.FuncDecl
 }
 
-// sourceFiles hold functions that kernels may call. A function is compiled as
-// if all its branches were taken, and then chosen from; so there are neither
-// loops nor side effects.
+// sourceFiles hold functions that kernels may call. A function is compiled as if all its branches were taken, and then
+// the result is selected; so there are neither loops nor side effects.
 var sourceFiles = []string{"scalar.go", "approx.go", "integer.go", "place.go"}
 
 func readSource() *source {
@@ -88,7 +87,7 @@ func (op *operation) vectorExpr() string {
 	return op.expr
 }
 
-// compiler turns functions into vector code.
+// compiler compiles functions to vector code.
 type compiler struct {
 	*code
 	*source
@@ -143,7 +142,7 @@ func (c *compiler) statements(list []ast.Stmt, s scope) value {
 	return value{}
 }
 
-// assign gives a variable its value. There may be no statement.
+// assign sets a variable to its value. There may be no statement.
 func (c *compiler) assign(st ast.Stmt, s scope) {
 	if st == nil {
 		return
@@ -320,7 +319,7 @@ func (c *compiler) operator(e *ast.BinaryExpr, s scope) value {
 	return c.binary(op, x, y)
 }
 
-// roundings are the numbers of the rounding functions.
+// roundings are the instruction's numbers of the rounding functions.
 var roundings = map[string]int{"math.RoundToEven": 0, "math.Floor": 1, "math.Ceil": 2, "math.Trunc": 3}
 
 func (c *compiler) callExpr(e *ast.CallExpr, s scope) value {
@@ -364,7 +363,7 @@ func (c *compiler) single(e ast.Expr, s scope) (value, bool) {
 	return c.intrinsic(name, []value{x})
 }
 
-// intrinsic compiles calls that have instructions.
+// intrinsic compiles calls that correspond to instructions.
 func (c *compiler) intrinsic(name string, a []value) (value, bool) {
 	as := func(kind string) value {
 		v := a[0]

@@ -13,10 +13,9 @@ type operand struct {
 	slot, slotSize int    // where a scalar is spread on the stack
 }
 
-// kernel is the vector version of an operation. It does n lanes, a multiple
-// of 16, or of 64 if the result is a row of bits. Operands in the set scalars
-// are single values: they are spread on the stack, and read from there again
-// and again.
+// kernel is the vector version of an operation. It computes n lanes, a multiple of 16, or of 64 if the result is a row
+// of bits. Operands in the set scalars are single values: they are spread on the stack, and read from there in each
+// turn.
 type kernel struct {
 	*isa
 	op       *operation
@@ -66,7 +65,7 @@ func (s *source) body(k *kernel, p *pool) (setup, body []string, err error) {
 	return c.assemble()
 }
 
-// load reads a vector of lanes.
+// load emits the load of a vector of lanes.
 func (c *compiler) load(o operand) value {
 	if o.kind != "bit" {
 		return each(o.kind, parts(o.kind), func(i int) vec {
@@ -94,7 +93,7 @@ func (c *compiler) guard(m value) {
 	c.do("JNE done")
 }
 
-// store writes a vector of results.
+// store emits the store of a vector of results.
 func (c *compiler) store(kind string, v value) {
 	if kind != "bit" {
 		for i := range v.n {
@@ -108,8 +107,7 @@ func (c *compiler) store(kind string, v value) {
 		name = "KMOVW"
 	}
 	c.do(name, v.v[0], "R11")
-	// R12 collects the bits of 64 lanes. It is stored as often as some are
-	// added; the last time they are complete.
+	// R12 collects the bits of 64 lanes. It is stored each time that some are added; the last time they are complete.
 	c.do(fmt.Sprintf("SHRQ $%d, R12", c.lanes))
 	c.do(fmt.Sprintf("SHLQ $%d, R11", 64-c.lanes))
 	c.do("ORQ R11, R12")
@@ -173,7 +171,7 @@ func (k *kernel) symbol() string {
 	return k.op.name + k.name
 }
 
-// spread puts the scalars on the stack, as vectors of equal lanes.
+// spread stores the scalars on the stack, as vectors of equal lanes.
 func (k *kernel) spread(line func(string, ...any)) {
 	rows := slices.DeleteFunc(slices.Clone(k.operands), func(o operand) bool { return o.slotSize == 0 })
 	line("MOVQ scalars+40(FP), AX")

@@ -39,12 +39,12 @@ func width(kind string) int {
 	return 32
 }
 
-// fail ends the compilation of a kernel that can't be written for an instruction set.
+// fail ends the compilation of a kernel that an instruction set can't express.
 func (c *code) fail(format string, args ...any) { panic(unsupported(fmt.Sprintf(format, args...))) }
 
 type unsupported string
 
-// each makes a value register by register.
+// each builds a value register by register.
 func each(kind string, n int, f func(i int) vec) value {
 	r := value{kind: kind, n: n}
 	for i := range n {
@@ -118,7 +118,7 @@ func (c *code) product(x, y value) value {
 	})
 }
 
-// shift is x << y or x >> y, with Go's meaning of large counts.
+// shift returns x << y or x >> y, with Go's semantics for large counts.
 func (c *code) shift(op string, x, y value) value {
 	letter := "D"
 	if wide(x.kind) {
@@ -165,7 +165,7 @@ func (c *code) shiftBy(op string, x value, by int) value {
 	return each(x.kind, x.n, func(i int) vec { return c.op(name+"Q", by, x.v[i]) })
 }
 
-// extreme is min or max of integers.
+// extreme returns the min or max of integers.
 func (c *code) extreme(name string, x, y value) value {
 	if wide(x.kind) && !c.masks {
 		op := map[string]string{"min": "<", "max": ">"}[name]
@@ -182,7 +182,7 @@ var (
 	integerPredicates = map[string]int{"==": 0, "<": 1, "<=": 2, "!=": 4, ">=": 5, ">": 6}
 )
 
-// compare gives a bool.
+// compare returns a bool.
 func (c *code) compare(op string, x, y value) value {
 	if float(x.kind) {
 		return each("bool", x.n, func(i int) vec {
@@ -224,7 +224,7 @@ func (c *code) not(x value) value {
 	return each("bool", x.n, func(i int) vec { return c.op("VPXOR", ones, x.v[i]) })
 }
 
-// logical is && or ||.
+// logical returns && or ||.
 func (c *code) logical(op string, x, y value) value {
 	if x.n != y.n {
 		x, y = c.lanes32(x), c.lanes32(y)
@@ -257,7 +257,7 @@ func (c *code) lanes64(m value) value {
 	return value{kind: "bool", n: 2, v: [2]vec{c.op("VPMOVSXDQ", half(m.v[0])), c.op("VPMOVSXDQ", half(c.upper(m.v[0])))}}
 }
 
-// evenWords has the even 32-bit words of two registers.
+// evenWords returns the even 32-bit words of two registers.
 func (c *code) evenWords(lo, hi vec) vec {
 	if c.masks {
 		even := c.symbol(c.pool.numbers("even", func(i int) uint32 { return uint32(2 * i) }))
@@ -274,7 +274,7 @@ func (c *code) upper(v vec) vec {
 	return c.narrow("VEXTRACTF128", 1, v)
 }
 
-// both puts two halves into one register.
+// both joins two halves in one register.
 func (c *code) both(lo, hi vec) vec {
 	if c.masks {
 		return c.op("VINSERTF64X4", 1, half(hi), lo)
@@ -282,7 +282,7 @@ func (c *code) both(lo, hi vec) vec {
 	return c.op("VINSERTF128", 1, half(hi), lo)
 }
 
-// choose is x where m holds, else y.
+// choose returns x where m holds, else y.
 func (c *code) choose(m, x, y value) value {
 	if x.kind == "bool" {
 		return c.logical("||", c.logical("&&", m, x), c.logical("&&", c.not(m), y))
@@ -371,7 +371,7 @@ func (c *code) convert(x value, to string) value {
 	return r
 }
 
-// convertUnsigned has the conversions that only AVX-512 has.
+// convertUnsigned returns the conversions that only AVX-512 has.
 func (c *code) convertUnsigned(x value, to string) value {
 	from := x.kind
 	switch from + " " + to {
@@ -399,7 +399,7 @@ func (c *code) convertUnsigned(x value, to string) value {
 	return x
 }
 
-// round is math.Floor and its like, by the instruction's number.
+// round returns math.Floor and its like, by the instruction's number.
 func (c *code) round(x value, mode int) value {
 	name := "VROUND"
 	if c.masks {
@@ -408,7 +408,7 @@ func (c *code) round(x value, mode int) value {
 	return each(x.kind, x.n, func(i int) vec { return c.op(name+suffix(x.kind), 8|mode, x.v[i]) })
 }
 
-// flush makes subnormal numbers zeroes of the same sign.
+// flush replaces subnormal numbers by zeroes of the same sign.
 func (c *code) flush(x value) value {
 	if c.masks {
 		sign := c.constant(1<<31, 32)

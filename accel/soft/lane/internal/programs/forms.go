@@ -190,7 +190,7 @@ var forms = func() (list []form) {
 	return list
 }()
 
-// plain makes an instruction of the table.
+// plain generates an instruction of the table.
 func (w *writer) plain() string {
 	f := forms[w.IntN(len(forms))]
 	var b strings.Builder
@@ -209,12 +209,12 @@ func (w *writer) plain() string {
 	return b.String() + after
 }
 
-// canonical makes a NaN in a register of 64 bits the one that all agree on.
+// canonical generates code that makes a NaN in a register of 64 bits the canonical one.
 func canonical(reg string) string {
 	return fmt.Sprintf("; setp.nan.f64 %%q, %s, %s; selp.b64 %s, 0x7ff8000000000000, %s, %%q", reg, reg, reg, reg)
 }
 
-// operand makes one for a letter.
+// operand generates an operand for a letter.
 func (w *writer) operand(letter rune) string {
 	switch letter {
 	case 'H', 'R', 'L':

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// product is a form of mma, with how many registers D and C, A and B have.
+// product is a form of mma, with the numbers of registers of D and C, A and B.
 type product struct {
 	form, types string
 	d, a, b     int
 }
 
-// Products of integers, with the types of A and B that there are.
+// Products of integers, with the possible types of A and B.
 var products = []product{
 	{"m8n8k16", "u8 s8", 2, 1, 1}, {"m16n8k16", "u8 s8", 4, 2, 1}, {"m16n8k32", "u8 s8", 4, 4, 2},
 	{"m8n8k32", "u4 s4", 2, 1, 1}, {"m16n8k32", "u4 s4", 4, 2, 1}, {"m16n8k64", "u4 s4", 4, 4, 2},
@@ -58,8 +58,7 @@ func (w *writer) fragment(n int) string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// floatProduct multiplies numbers of like magnitude, so that their sums are
-// exact before they are rounded.
+// floatProduct multiplies numbers of similar magnitude, so that their sums are exact before they are rounded.
 func (w *writer) floatProduct() string {
 	p := floatProducts[w.IntN(len(floatProducts))]
 	names, next := make([]string, 8), 0

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// conversion makes a cvt.
+// conversion generates a cvt.
 func (w *writer) conversion() string {
 	integers := []string{"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"}
 	to, from := oneOf(w, integers...), oneOf(w, integers...)
@@ -79,7 +79,7 @@ func (w *writer) holder(t string) rune {
 	return 'l'
 }
 
-// move takes registers apart and together, and reads special registers.
+// move generates pieces that split and join registers, and read special registers.
 func (w *writer) move() string {
 	r := func(letter rune) string { return w.register(letter) }
 	t := func(letter rune) string { return fmt.Sprintf("%%%c%d", letter, w.IntN(8)) }
@@ -102,7 +102,7 @@ func (w *writer) move() string {
 	)
 }
 
-// chain makes an addition, subtraction or multiplication of several words.
+// chain generates an addition, subtraction or multiplication of several words.
 func (w *writer) chain() string {
 	letter, types := oneOf(w, 'r', 'r', 'l'), "32"
 	if letter == 'l' {
@@ -142,7 +142,7 @@ func (w *writer) place() place {
 		place{".local", "m", 0, 64}, place{"", "%lg", 0, 64})
 }
 
-// access makes loads and stores, of vectors too.
+// access generates loads and stores, of vectors too.
 func (w *writer) access() string {
 	t := oneOf(w, "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64", "f32", "f64")
 	n := map[string]int{"8": 1, "16": 2, "32": 4, "64": 8}[t[1:]]
@@ -188,7 +188,7 @@ func (w *writer) list(letter rune, count int, written bool) string {
 // accumulators are the operations on words that all threads update, each by one operation whose order does not matter.
 var accumulators = [...]string{"add.u32", "add.u64", "min.s32", "max.u32", "min.u64", "max.s64", "and.b32", "or.b64", "xor.b32", "xor.b64", "inc.u32", "min.s64", "max.s32", "min.u32"}
 
-// atomic updates an accumulator, or a word of the thread's own.
+// atomic generates an update of an accumulator, or of a word of the thread's own.
 func (w *writer) atomic() string {
 	if w.IntN(2) == 0 {
 		i := w.IntN(len(accumulators))
@@ -303,7 +303,7 @@ func (w *writer) meeting() string {
 	return oneOf(w, "bar.sync 0", "bar.warp.sync -1", "membar.cta; bar.sync 5")
 }
 
-// shuffle makes a shfl of a whole warp.
+// shuffle generates a shfl of a whole warp.
 func (w *writer) shuffle() string {
 	segment := oneOf(w, 0, 0x10, 0x18, 0x1c, 0x1e, 0x1f)
 	clamp := 31

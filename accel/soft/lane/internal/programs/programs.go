@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Program is a random kernel "k", in pieces that can be left out.
+// Program is a random kernel "k", in pieces that can be omitted.
 type Program struct {
 	Threads int // of a block
 	Blocks  int
@@ -18,7 +18,7 @@ type Program struct {
 	nodes   []node
 }
 
-// Style is how a program is written down. All ways give the same result.
+// Style selects the spelling of a program. All styles give the same result.
 type Style struct {
 	Loaded bool // arguments come from memory, not from parameters
 	Guards bool // conditions are guards, not branches
@@ -40,19 +40,18 @@ const (
 	AccBytes = 8 * len(accumulators) // of the words that all threads update
 )
 
-// maxThreads is how many threads have a place in shared memory.
+// maxThreads is the number of threads with a place in shared memory.
 const maxThreads = 320
 
-// maxLoops is how many jumps back a program may have.
+// maxLoops bounds the backward jumps of a program.
 const maxLoops = 16
 
-// Arguments of the kernel behind the two addresses: single registers begin
-// with them.
+// Arguments of the kernel after the two addresses: the initial values of the single registers.
 const (
 	Args16, Args32, Args64 = 2, 3, 3
 )
 
-// New makes a program.
+// New generates a program.
 func New(r *rand.Rand) *Program {
 	w := &writer{Rand: r, p: &Program{}}
 	w.p.Threads = oneOf(w, 1, 8, 31, 32, 32, 33, 64, 64, 70, 96, 128, 200, 300)
@@ -90,7 +89,7 @@ var special = []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 255, 0x7f, 0x80, 0x7fff,
 	0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000001, 0x7ff0000000000001, 0x000fffffffffffff, 0x0010000000000000, 0x8000000000000001, 0x7fefffffffffffff,
 	0x41e0000000000000, 0x41dfffffffc00000, 0x43e0000000000000, 0x43f0000000000000, 0xc3e0000000000000, 0x3fe0000000000000, 0x4004000000000000, 0x36a0000000000000, 0x3690000000000000, 0x3690000000000001, 0x380fffffffffffff, 0x380fffffe0000000, 0x47efffffefffffff, 0x47effffff0000000, 0x3cb0000000000000, 0x4330000000000001}
 
-// bits are those of an interesting value.
+// bits returns the bits of an interesting value.
 func (w *writer) bits() uint64 {
 	switch w.IntN(6) {
 	case 0:
@@ -109,7 +108,7 @@ func floats(low, high float64) uint64 {
 	return uint64(math.Float32bits(float32(low))) | uint64(math.Float32bits(float32(high)))<<32
 }
 
-// Values are n random bytes that are interesting as numbers.
+// Values returns n random bytes that are interesting as numbers.
 func Values(r *rand.Rand, n int) []byte {
 	w, mem := &writer{Rand: r}, make([]byte, n)
 	for i := 0; i < n; i += 8 {
@@ -141,8 +140,8 @@ func (w *writer) target(letter rune) string {
 
 func (w *writer) predicate() string { return fmt.Sprintf("%%p%d", w.IntN(4)) }
 
-// preamble computes registers that are written once, from arguments: an
-// engine may see that all threads have the same in them.
+// preamble computes registers that are written once, from arguments: an engine may detect that they are the same for
+// all threads.
 func (w *writer) preamble() {
 	w.p.singles = [3]int{Args16, Args32, Args64}
 	w.first = true
@@ -170,7 +169,7 @@ func (w *writer) computed() string {
 	return w.plain()
 }
 
-// segment adds n pieces, between which threads may jump about.
+// segment adds n pieces, between which threads may jump.
 func (w *writer) segment(n int) {
 	first := w.labels
 	w.labels += n + 1
@@ -240,7 +239,7 @@ func (w *writer) anything() string {
 	return w.plain()
 }
 
-// Instructions counts those that can be left out.
+// Instructions returns the number of instructions that can be omitted.
 func (p *Program) Instructions() int {
 	n := 0
 	p.each(func(*node) { n++ })
@@ -276,7 +275,7 @@ func (p *Program) Without(first, end int) *Program {
 	return &q
 }
 
-// Text writes the program down.
+// Text returns the program's text.
 func (p *Program) Text(s Style) string {
 	var b strings.Builder
 	p.head(&b, s)
@@ -414,7 +413,7 @@ func (p *Program) tail(b *strings.Builder) {
 	b.WriteString("ret;\n}\n")
 }
 
-// Where names the register or the variable at an offset of a thread's memory.
+// Where returns the name of the register or the variable at an offset of a thread's memory.
 func (p *Program) Where(offset int) string {
 	names := []string{}
 	for i := range 8 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// video makes a video instruction.
+// video generates a video instruction.
 func (w *writer) video() string {
 	if w.IntN(2) == 0 {
 		return w.parallelVideo()
@@ -35,7 +35,7 @@ func (w *writer) video() string {
 	return fmt.Sprintf("%s%s %s, %s, %s, %s", text, oneOf(w, ".add", ".min", ".max"), d, a, b, c)
 }
 
-// videoMad has at most one sign, or .po.
+// videoMad generates one with at most one sign, or .po.
 func (w *writer) videoMad(d, a, b, c string) string {
 	ta, tb, po := oneOf(w, "u32", "s32"), oneOf(w, "u32", "s32"), ""
 	switch w.IntN(5) {
@@ -55,7 +55,7 @@ func (w *writer) videoMad(d, a, b, c string) string {
 	return fmt.Sprintf("vmad.%s.%s.%s%s%s%s %s, %s, %s, %s", to, ta, tb, po, oneOf(w, "", ".sat"), oneOf(w, "", ".shr7", ".shr15"), d, a, b, c)
 }
 
-// parallelVideo works on the halves or the bytes of words.
+// parallelVideo generates an instruction on the halves or the bytes of words.
 func (w *writer) parallelVideo() string {
 	n, letter := oneOf(w, 2, 4), "h"
 	if n == 4 {

@@ -84,8 +84,7 @@ func (w *warp) predicates(in *inst, t *thread) {
 	w.write(t, &in.args[0], bit(r))
 }
 
-// sources reads the operands behind the first as integers of one type, those
-// named by word as u32.
+// sources reads the operands after the first as integers of one type, those marked by word as u32.
 func (w *warp) sources(in *inst, t *thread, as typ, word ...int) []*big.Int {
 	var list []*big.Int
 	for i := 1; i < len(in.args); i++ {
@@ -139,7 +138,7 @@ func (w *warp) integer(in *inst, t *thread) {
 	w.write(t, &in.args[0], wrap(r, bits))
 }
 
-// halves computes with the two integers of 16 bits in each operand.
+// halves executes an instruction on the two integers of 16 bits in each operand.
 func (w *warp) halves(in *inst, t *thread) {
 	var d uint64
 	for at := 0; at < 32; at += 16 {
@@ -380,7 +379,7 @@ func nthSet(mask, base, n uint64) uint64 {
 	return 0xffffffff
 }
 
-// funnel shifts b:a and gives its upper word (left) or lower word (right).
+// funnel shifts b:a and returns its upper word (left) or lower word (right).
 func funnel(in *inst, a, b, c uint64) uint64 {
 	n := uint(min(c, 32))
 	if in.mods["wrap"] {
@@ -458,7 +457,7 @@ func (w *warp) dot(in *inst, t *thread) uint64 {
 	return wrap(sum, 32)
 }
 
-// mov copies, or takes a register apart or together.
+// mov executes mov, which copies, splits or joins registers.
 func (w *warp) mov(in *inst, t *thread) {
 	d, s, as := &in.args[0], &in.args[1], in.types[0]
 	switch {

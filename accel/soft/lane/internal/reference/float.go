@@ -36,7 +36,7 @@ func (w *warp) float(in *inst, t *thread) {
 	w.write(t, &in.args[0], r)
 }
 
-// modified computes, and applies the modifiers.
+// modified computes the result and applies the modifiers.
 func (f format) modified(in *inst, a, b, c uint64) uint64 {
 	if in.mods["ftz"] {
 		a, b, c = f.flush(a), f.flush(b), f.flush(c)
@@ -197,7 +197,7 @@ func (f format) sqrt(a uint64, mode string) uint64 {
 	return f.round(new(big.Float).SetPrec(300).Sqrt(f.number(a)), mode)
 }
 
-// extreme is min or max: a NaN loses, unless it is to be kept; -0 is less than +0.
+// extreme returns the min or max: a NaN loses, unless it is to be kept; -0 is less than +0.
 func (f format) extreme(a, b uint64, largest, nan bool) uint64 {
 	switch {
 	case f.isNaN(a) && f.isNaN(b), nan && (f.isNaN(a) || f.isNaN(b)):
@@ -210,7 +210,7 @@ func (f format) extreme(a, b uint64, largest, nan bool) uint64 {
 	return either(f.order(a).Cmp(f.order(b)) > 0 == largest, a, b)
 }
 
-// order numbers the values that are no NaN, from the least on.
+// order numbers the values other than NaNs, in ascending order.
 func (f format) order(v uint64) *big.Int {
 	z := new(big.Int).SetUint64(v &^ f.sign())
 	if f.negative(v) {
@@ -219,7 +219,7 @@ func (f format) order(v uint64) *big.Int {
 	return z
 }
 
-// equalOrder is order, with both zeroes alike.
+// equalOrder is order with both zeroes equal.
 func (f format) equalOrder(v uint64) *big.Int {
 	if f.isZero(v) {
 		v = 0
@@ -373,7 +373,7 @@ func (w *warp) convert(in *inst, t *thread) {
 	w.write(t, &in.args[0], r)
 }
 
-// finish applies modifiers to a float that was converted to.
+// finish applies the modifiers to a float result of a conversion.
 func finish(in *inst, v uint64) uint64 {
 	f := formatOf(in.types[0])
 	if in.mods["ftz"] && f == single {

@@ -8,9 +8,8 @@ import (
 // layout returns the row and column in the matrix of element i of a thread, by the figures of the manual for mma.
 type layout func(lane, i int) (row, col int)
 
-// The figures are of one kind. A quad of threads holds a row of A, or a column
-// of B, and each of them as many neighbours along it as a register of 32 bits
-// has (f64: one). Registers go down eight rows, then along.
+// The figures follow one rule. A quad of threads holds a row of A, or a column of B, and each thread as many neighbours
+// along it as fit in a register of 32 bits (f64: one). Registers proceed down eight rows, then along.
 func layoutA(rows, bits int) layout {
 	n := max(32/bits, 1)
 	high := rows / 8
@@ -27,7 +26,7 @@ func layoutB(bits int) layout {
 
 func layoutC(lane, i int) (int, int) { return lane/4 + i/2*8, lane%4*2 + i%2 }
 
-// elementsOf puts a matrix together from the registers of all threads.
+// elementsOf assembles a matrix from the registers of all threads.
 func (w *warp) elementsOf(lanes []*thread, o *operand, rows, cols int, as typ, at layout) [][]uint64 {
 	m := make([][]uint64, rows)
 	for r := range m {

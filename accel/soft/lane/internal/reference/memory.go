@@ -2,8 +2,7 @@ package reference
 
 import "math/big"
 
-// Windows of the generic address space: elsewhere than the engine's, as
-// nothing may depend on them.
+// Windows of the generic address space: different from the engine's, as no result may depend on them.
 const (
 	sharedWindow = 0xa << 60
 	localWindow  = 0xb << 60

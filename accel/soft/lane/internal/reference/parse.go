@@ -22,7 +22,7 @@ type variable struct {
 	offset int
 }
 
-// inst is one instruction. The text of an opcode is cut at its dots.
+// inst is one instruction. The text of an opcode is split at its dots.
 type inst struct {
 	text   string
 	guard  int // register, or -1
@@ -126,7 +126,7 @@ func parse(src string) *Kernel {
 	return k
 }
 
-// variable reads ".space [.align n] .type name[[count]]" and places it.
+// variable parses ".space [.align n] .type name[[count]]" and places it.
 func (k *Kernel) variable(s string, at *int) {
 	w := strings.Fields(s)
 	v := variable{space: w[0][1:]}
@@ -148,7 +148,7 @@ func (k *Kernel) variable(s string, at *int) {
 	k.vars[name] = v
 }
 
-// registers reads ".reg .type name, name<count>".
+// registers parses ".reg .type name, name<count>".
 func (k *Kernel) registers(s string) {
 	w := strings.SplitN(s, " ", 3)
 	bits := 1
@@ -220,7 +220,7 @@ func (k *Kernel) instruction(s string) inst {
 	return in
 }
 
-// typesOf has the instructions that there are, and how many types each names.
+// typesOf has the implemented instructions, and the number of types that each names.
 var typesOf = func() map[string]int {
 	m := map[string]int{}
 	for n, names := range []string{
@@ -238,7 +238,7 @@ var typesOf = func() map[string]int {
 	return m
 }()
 
-// modifiers are those that the interpreter minds, or may pass over.
+// modifiers are those that the interpreter implements, or may ignore.
 var modifiers = func() map[string]bool {
 	m := map[string]bool{}
 	for _, name := range strings.Fields(
@@ -252,7 +252,7 @@ var modifiers = func() map[string]bool {
 	return m
 }()
 
-// split cuts a list at the commas outside of brackets.
+// split splits a list at the commas outside of brackets.
 func split(s string) (list []string) {
 	depth, first := 0, 0
 	for i, c := range s {
@@ -336,7 +336,7 @@ func (k *Kernel) operand(s string) operand {
 	return o
 }
 
-// address reads "base", "base+n", "base+-n" or a number.
+// address parses "base", "base+n", "base+-n" or a number.
 func (k *Kernel) address(s string) operand {
 	o := operand{kind: address, text: s, reg: -1, pair: -1}
 	name, add, plus := strings.Cut(s, "+")

@@ -30,7 +30,7 @@ type problem struct{ err error }
 
 func fail(format string, args ...any) { panic(problem{fmt.Errorf(format, args...)}) }
 
-// undefined ends an execution whose result is open.
+// undefined ends an execution whose result PTX does not define.
 func undefined(why string) { panic(problem{fmt.Errorf("%w: %s", ErrUndefined, why)}) }
 
 func unknown(in *inst) { panic(problem{fmt.Errorf("%s: %w", in.text, ErrUnknown)}) }
@@ -45,7 +45,7 @@ func caught(err *error) {
 	}
 }
 
-// Parse reads the only kernel of a module.
+// Parse parses the only kernel of a module.
 func Parse(src string) (k *Kernel, err error) {
 	defer caught(&err)
 	k = parse(src)

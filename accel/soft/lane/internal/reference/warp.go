@@ -17,7 +17,7 @@ type thread struct {
 	ended  bool
 }
 
-// block is a block that runs.
+// block is a running block.
 type block struct {
 	*Kernel
 	launch *Launch
@@ -58,7 +58,7 @@ func runBlock(k *Kernel, l *Launch, ctaid [3]int) {
 	b.schedule()
 }
 
-// schedule runs each warp up to its next barrier, again and again.
+// schedule runs each warp up to its next barrier, repeatedly.
 func (b *block) schedule() {
 	type coroutine struct {
 		next func() (arrival, bool)
@@ -158,7 +158,7 @@ func (w *warp) arrivals() iter.Seq[arrival] {
 			}
 		}
 		defer func() {
-			// The consumer stops early only when something else failed.
+			// The consumer stops early only after another failure.
 			if p := recover(); p != nil {
 				if q, ok := p.(problem); ok && q.err.Error() == "stopped" {
 					return
@@ -237,8 +237,8 @@ func (w *warp) lanes(mask uint32) (list []*thread) {
 
 func (t *thread) lane() int { return t.number % warpSize }
 
-// execute runs an instruction for some threads: one that looks at other
-// threads at once, any other thread by thread.
+// execute runs an instruction for some threads: one that reads other threads' registers for all at once, any other
+// thread by thread.
 func (w *warp) execute(in *inst, mask uint32) {
 	lanes := w.lanes(mask)
 	switch in.op {
@@ -300,8 +300,8 @@ func (w *warp) barrier(in *inst, lanes []*thread) {
 	w.wait(a)
 }
 
-// shuffle follows the manual's text for shfl: bval is the lane or the
-// difference, cval the last lane, segmask the bits of the lane that stay.
+// shuffle follows the manual's text for shfl: bval is the lane or the difference, cval the last lane, segmask the bits
+// of the lane that stay.
 func (w *warp) shuffle(in *inst, lanes []*thread, mask uint32) {
 	u32 := typ{'u', 32}
 	old := map[int]uint64{}
@@ -440,7 +440,7 @@ func (w *warp) redux(in *inst, lanes []*thread, mask uint32) {
 	}
 }
 
-// reduce joins two values by the operation that an instruction names.
+// reduce combines two values by the operation that an instruction names.
 func reduce(in *inst, a, b *big.Int) *big.Int {
 	z := new(big.Int)
 	switch {
