@@ -94,7 +94,7 @@ func (p *piece) finished() {
 	p.letGo()
 }
 
-// letGo lets the stream go on. d.mu is held.
+// letGo releases the stream. d.mu is held.
 func (p *piece) letGo() {
 	if !p.release {
 		p.release = true
@@ -103,7 +103,7 @@ func (p *piece) letGo() {
 	}
 }
 
-// letGo lets all streams go on that are, or would be, held. d.mu is held.
+// letGo releases all streams that are, or would be, held. d.mu is held.
 func (c *Context) letGo() {
 	for s := range c.active {
 		for p := s.first; p != nil; p = p.next {

@@ -136,7 +136,7 @@ func TestFirstComeFirstGranted(t *testing.T) {
 	s.gets(a)
 	a.w.Release(Compute)
 	for range 100 {
-		a.w.Acquire(Compute, nil) // no other domain holds it
+		a.w.Acquire(Compute, nil) // without a new grant
 		a.w.Release(Compute)
 	}
 	a.w.Acquire(Compute, nil)

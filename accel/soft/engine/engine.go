@@ -144,7 +144,7 @@ func (e *Engines) LockIn(m *Memory) error {
 // FD returns the page's descriptor, to be passed to workers. The page keeps ownership.
 func (e *Engines) FD() int { return e.fd }
 
-// File returns a file with a copy of the page's descriptor, which the caller owns.
+// File transfers the page's descriptor to a file, which the caller owns.
 func (e *Engines) File() *os.File {
 	f := os.NewFile(uintptr(e.fd), "engines")
 	e.fd = -1

@@ -85,8 +85,8 @@ func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 // reserved before the allocations in its place were evicted.
 func (l *Ledger) Free() int64 { return int64(l.memory.Capacity()) - int64(l.memory.resident()) }
 
-// Others appends the other workers to a list. The guarantee does not protect workers of this worker's own domain, as memory
-// taken from them stays with the domain.
+// Others appends the other workers to a list. The guarantee does not protect workers of this worker's own domain, as
+// memory taken from them stays with the domain.
 func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 	to = l.memory.owners(to, func(i int) bool { return i != l.at.index })
 	for i := range to {

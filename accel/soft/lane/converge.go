@@ -96,7 +96,7 @@ func (g *group) settle() {
 	}
 }
 
-// unpark lets the latest of the parked fragments go on with the threads that are there. It reports whether there was
+// unpark lets the latest of the parked fragments continue with the threads that are there. It reports whether there was
 // one.
 func (g *group) unpark() bool {
 	for i := len(g.frags) - 1; i >= 0 && g.parked > 0; i-- {

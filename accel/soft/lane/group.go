@@ -141,7 +141,7 @@ func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string)
 	}
 }
 
-// step runs fragments until none can go on, or a turn is over. It reports whether anything ran.
+// step runs fragments until none can run, or a turn is over. It reports whether anything ran.
 func (g *group) step() (ran bool) {
 	g.held = 0
 	for range turnsPerStep {
@@ -172,7 +172,7 @@ func (g *group) step() (ran bool) {
 	return ran
 }
 
-// runnables returns the number of fragments that can go on.
+// runnables returns the number of runnable fragments.
 func (g *group) runnables() (n int) {
 	for i := range g.frags {
 		if g.frags[i].bar == runnable {
@@ -182,7 +182,7 @@ func (g *group) runnables() (n int) {
 	return n
 }
 
-// pick returns the latest fragment that can go on, or -1; any of them if the order is random.
+// pick returns the latest runnable fragment, or -1; any of them if the order is random.
 func (g *group) pick() int {
 	if g.w.order.random {
 		return g.pickAny()
@@ -409,7 +409,7 @@ func (g *group) exit(f *fragment, b *block) bool {
 	return false
 }
 
-// rest puts the fragment behind all others that can go on. Its turn counts for
+// rest puts the fragment behind all other runnable ones. Its turn counts for
 // a part of a round of them.
 func (g *group) rest(f fragment) {
 	turns := 1 + g.runnables()
@@ -417,7 +417,7 @@ func (g *group) rest(f fragment) {
 	g.impatient(fuelPerTurn / turns)
 }
 
-// postpone puts the fragment behind all others that can go on.
+// postpone puts the fragment behind all other runnable ones.
 func (g *group) postpone(f fragment) {
 	g.frags = append(g.frags, fragment{})
 	copy(g.frags[1:], g.frags)

@@ -9,12 +9,12 @@ import (
 // Warps that leave a barrier execute at about the same pace on a GPU: a load of one warp does not observe a store that
 // another issues a few instructions later in program order. Compilers rely on that (GCC's broadcasts to the workers of
 // a gang), though by PTX's rules it is a race. So threads that have left a barrier, or begun their block, let all other
-// threads of their block go on before each of their first stores.
+// threads of their block continue before each of their first stores.
 
 // heldStores is the number of stores after a barrier that are held back.
 const heldStores = 8
 
-// yielding is returned instead of a fault where a fragment is to go on behind the others.
+// yielding is returned instead of a fault where a fragment is to continue behind the others.
 var yielding = new(Fault)
 
 // begun records that threads of the group have left a barrier, or begin.
@@ -42,7 +42,7 @@ func runHold(g *group, _ *instr) {
 	g.fault = yielding
 }
 
-// accompanied reports whether there are threads of the block beside those of the running fragment that may go on.
+// accompanied reports whether there are threads of the block beside those of the running fragment that can run.
 func (g *group) accompanied() bool { return len(g.w.groups) > 1 || g.runnables() > 0 }
 
 // reveals reports whether an instruction changes memory that other warps may read.
@@ -92,7 +92,7 @@ func (o *warpOrder) next() []*group {
 	return o.turns
 }
 
-// pickAny returns one of the fragments that can go on, or -1.
+// pickAny returns one of the runnable fragments, or -1.
 func (g *group) pickAny() int {
 	n := g.runnables()
 	if n == 0 {
@@ -110,7 +110,7 @@ func (g *group) pickAny() int {
 	return -1
 }
 
-// partWarps splits the fragments that can go on into fragments of single warps.
+// partWarps splits the runnable fragments into fragments of single warps.
 func (g *group) partWarps() {
 	for i := range g.frags {
 		if g.frags[i].bar != runnable {

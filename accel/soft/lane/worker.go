@@ -282,7 +282,7 @@ func (g *group) arrive(f *fragment, b *block) (gone bool) {
 	return true
 }
 
-// arrivePart handles a guarded barrier that only some threads come to: the others go on.
+// arrivePart handles a guarded barrier that only some threads come to: the others continue.
 func (g *group) arrivePart(f *fragment, b *block, m mask) bool {
 	if m.empty() {
 		f.pc = b.next
