@@ -193,7 +193,7 @@ func (c *Config) giveUp() {
 	}
 }
 
-// reserve reserves them again, unless they are in use by now.
+// reserve reserves the addresses of device memory again, unless they are in use by now.
 func (c *Config) reserve() {
 	if !c.Reserved {
 		return

@@ -1,6 +1,6 @@
 // Package memory is the device memory of a software accelerator in one worker process: allocations at addresses that
 // are the same for guest, device and host. It lies in slabs, each a memfd of its own, mapped into the part of the
-// address space that the worker was given. The kernel provides a page when it is first touched.
+// address space that the worker was given. The host allocates a page when it is first touched.
 //
 // Any goroutine may allocate, free, and look up addresses; a lookup takes no locks, since kernels do it constantly. The
 // contents of an allocation are erased before its place is reused.
@@ -24,7 +24,7 @@ const (
 	SlabSize = 64 << 20
 
 	chunkSize = 64 << 10  // step of the address table
-	punchSize = 256 << 10 // freed pages are released to the kernel from this size on, smaller pieces are cleared
+	punchSize = 256 << 10 // freed pages are released to the host from this size on, smaller pieces are cleared
 	pageSize  = 4096
 
 	maxBytes = 1 << 40 // of an allocation: see packed
@@ -233,7 +233,7 @@ func (s *Space) emptied(l *slab) {
 func (l *slab) wipe(off, n uint64) error { return wipe(l.fd, l.mem, l.offset, off, n) }
 
 // wipe makes mem[at:at+n] read as zero, where mem is file fd from offset off on: whole pages are released to the
-// kernel, the rest is cleared.
+// host, the rest is cleared.
 func wipe(fd int, mem []byte, off, at, n uint64) error {
 	if n < punchSize {
 		clear(mem[at : at+n])

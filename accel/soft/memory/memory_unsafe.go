@@ -17,7 +17,7 @@ func mapAt(addr, size uint64, prot, flags, fd int, offset uint64) error {
 	if e != 0 {
 		return e
 	}
-	if uint64(got) != addr { // a kernel that doesn't support the flag takes the address as a hint
+	if uint64(got) != addr { // a host kernel that doesn't support the flag takes the address as a hint
 		unix.Syscall(unix.SYS_MUNMAP, got, uintptr(size), 0)
 		return unix.EEXIST
 	}

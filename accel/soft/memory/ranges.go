@@ -10,7 +10,7 @@ import (
 	"pegasus/accel/ranges"
 )
 
-// MapGranule is the unit of mappings, in bytes. The kernel's page size would do, but programs expect this of a GPU.
+// MapGranule is the unit of mappings, in bytes. The host's page size would do, but programs expect this of a GPU.
 const MapGranule = 2 << 20
 
 // ErrRange is returned for invalid addresses: neither reserved and free, nor whole mappings, as required.
@@ -172,7 +172,7 @@ func (s *Space) Unmap(at, n uint64) error {
 	return nil
 }
 
-// protection maps an access to the kernel's protection flags.
+// protection maps an access to mmap's protection flags.
 var protection = map[accel.Access]int{
 	accel.NoAccess: unix.PROT_NONE, accel.ReadOnly: unix.PROT_READ, accel.ReadWrite: unix.PROT_READ | unix.PROT_WRITE,
 }
