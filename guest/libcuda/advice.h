@@ -1,10 +1,10 @@
-/* What a program has advised of its managed memory. */
+/* Per-range memory advice (cuMemAdvise, prefetch location) of managed memory. */
 #ifndef PEGASUS_ADVICE_H
 #define PEGASUS_ADVICE_H
 
 #include <stdint.h>
 
-/* An allocation is free: whoever gets its memory next has advised nothing. */
+/* Drops the advice of an allocation that is freed, so that the next allocation at its address starts without any. */
 void advice_forget(uint64_t allocation);
 
 #endif

@@ -1,40 +1,45 @@
 /*
- * The arena: memory that guest process and worker share. The guest alone says
- * what lies where: pinned and managed memory of the program, and staging blocks
- * through which everything else travels.
+ * The arena: memory that the guest process shares with its worker. Only the guest allocates in it: the program's pinned
+ * and managed memory, and the staging blocks that carry all other data.
  */
 #ifndef PEGASUS_ARENA_H
 #define PEGASUS_ARENA_H
 
 #include "process.h"
 
-/* A piece of the arena on its way to the host. */
+/* A staging block that carries data to the host. */
 struct staging {
 	uint64_t offset, bytes;
-	uint32_t release; /* index + 1 of its release word; 0 for a borrowed piece that needs none */
+	uint32_t release; /* index + 1 of its release word; 0 for a borrowed block, which has none */
 };
 
-/* For a fresh segment: everything is free. */
+/* Marks all of the arena as free, for a new segment. */
 CUresult arena_reset(void);
 
-/* bytes of page-aligned arena memory; CUDA_ERROR_OUT_OF_MEMORY if there is none. */
+/* Allocates bytes of page-aligned arena memory; CUDA_ERROR_OUT_OF_MEMORY if the arena has no room. */
 CUresult arena_take(uint64_t bytes, uint64_t *offset);
 void arena_give(uint64_t offset, uint64_t bytes);
 
-/* A staging block of at most staging_limit bytes; waits while too many are under way. A thread must not hold another one. */
+/*
+ * Allocates a staging block of at most staging_limit bytes; blocks while too many are in flight. The calling thread
+ * must not hold another block.
+ */
 CUresult staging_take(uint64_t bytes, struct staging *s);
-/* The same, without waiting. */
+/* As staging_take, but fails instead of blocking. */
 bool staging_try(uint64_t bytes, struct staging *s);
-/* The host may still read the block: it is free once its release word is set. */
+/* Passes the block to the host, which may still read it: the block becomes free when the host sets its release word. */
 void staging_pass(const struct staging *s);
-/* The block is free now. */
+/* Frees the block at once. */
 void staging_give(const struct staging *s);
-/* The most that one block should have; beside: the worker runs on a processor of its own. */
+/*
+ * Returns the largest useful size of one staging block, in bytes; beside: the worker runs on another processor than
+ * this thread.
+ */
 uint64_t staging_limit(bool beside);
 
 /*
- * A block for one exchange with the host, of any size: of arena memory, or, when the program has pinned
- * all of that, a staging block. CUDA_ERROR_OUT_OF_MEMORY if it is larger than either can be.
+ * Allocates a buffer of any size for one exchange with the host: arena memory or, when the program's pinned memory
+ * fills the arena, a staging block. CUDA_ERROR_OUT_OF_MEMORY if the size exceeds both.
  */
 CUresult arena_borrow(uint64_t bytes, struct staging *s);
 void arena_return(const struct staging *s);

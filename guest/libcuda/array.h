@@ -4,20 +4,23 @@
 #include "copy.h"
 #include "zz_wire.h"
 
-/* The end of a copy that is a box of an array; the box has to lie within it. */
+/* Sets *end to the copy endpoint for a box of an array; fails unless the box lies within the array. */
 CUresult array_end(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t width, uint64_t height, uint64_t depth,
 	struct end *end);
 
-/* Bytes of one channel, 0 for a format that is not supported. */
+/* Returns the bytes of one channel, 0 for an unsupported format. */
 uint32_t array_format_bytes(CUarray_format format);
 
-/* Of linear textures: CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _TEXTURE_PITCH_ALIGNMENT. */
+/* Values of CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _TEXTURE_PITCH_ALIGNMENT, for linear textures. */
 enum { TEXTURE_ALIGNMENT = 512, PITCH_ALIGNMENT = 32 };
 
-/* What a texture object is to be, checked as far as the host doesn't check it. */
+/*
+ * Translate the descriptions of a texture object into the arguments of its packet; they check only the fields that the
+ * host does not check.
+ */
 CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_args *args);
 CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args *args);
-/* Whether kernels may store to an array. */
+/* Checks that kernels may store to the array and sets *id to its id. */
 CUresult check_surface(CUarray handle, uint64_t *id);
 
 #endif

@@ -1,10 +1,8 @@
 /*
- * Stream capture: what is submitted to a stream becomes a graph's nodes instead
- * of work. Other streams join where they wait for an event that was recorded in
- * the capture.
+ * Stream capture: work that is submitted to a capturing stream becomes nodes of a graph. Another stream joins the
+ * capture when it waits for an event that was recorded in the capture.
  *
- * Nothing of a stream that captures goes to the host, and nothing that would
- * have to: what can't be captured is refused, and makes the capture invalid.
+ * A capturing stream sends nothing to the host. A call that cannot be captured fails and invalidates the capture.
  */
 #ifndef PEGASUS_CAPTURE_H
 #define PEGASUS_CAPTURE_H
@@ -16,17 +14,17 @@ extern _Atomic uint32_t captures_running;
 
 static inline bool captures_any(void) { return atomic_load_explicit(&captures_running, memory_order_relaxed) != 0; }
 
-/* Whether the legacy stream of a context may be used: not while one that keeps order with it captures. */
+/* Checks that the context's legacy stream may be used: no stream that synchronises with it is capturing. */
 CUresult capture_implies(uint64_t context);
-/* Whether something may concern all streams of a context: not while one captures, in whatever mode. */
+/* Checks that a call may affect all streams of the context: no stream of the context is capturing, in any mode. */
 CUresult capture_refuse_context(uint64_t context);
-/* Refuses what can't be captured, or depends on what has not happened. */
+/* Rejects a call that cannot be captured, or whose result depends on work that has not run; invalidates the capture. */
 CUresult capture_refuse(struct stream *s);
-/* The same, but the capture stays valid. */
+/* As capture_refuse, but the captures stay valid. */
 CUresult capture_refuse_only(struct stream *s);
 CUresult capture_refuse_event(struct event *e);
 
-/* A node of what was to be submitted to a place that captures. */
+/* Each adds a node to the capture of a stream reference in place of submitting the work. */
 CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct function *f);
 CUresult capture_copy(const struct place *place, const struct box *box);
 CUresult capture_fill(const struct place *place, const struct fill_args *args);
@@ -35,12 +33,15 @@ CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p)
 CUresult capture_free(const struct place *place, CUdeviceptr address);
 CUresult capture_record(const struct place *place, struct event *e, bool external);
 
-/* A place waits for an event, one of which is in a capture. */
+/* Makes a stream reference wait for an event; the stream or the event's record belongs to a capture. */
 CUresult capture_wait(const struct place *place, struct event *e, bool external);
 
-/* A stream ends. */
+/* Removes a stream that is destroyed from its capture. */
 void capture_stream_gone(struct stream *s);
-/* An event ends, or was recorded outside of captures; with the graphs' lock held, or without. */
+/*
+ * Drops the captured record of an event that is destroyed or was recorded outside of captures; _forget expects the
+ * graphs' lock, _gone takes it.
+ */
 void capture_event_forget(struct event *e);
 void capture_event_gone(struct event *e);
 

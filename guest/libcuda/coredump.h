@@ -1,6 +1,6 @@
 /*
- * What programs set about core dumps of kernels that fail. It is kept and answered, for each context and for those that are made
- * later; nothing writes such dumps, whose format is the debugger's of NVIDIA.
+ * Settings of GPU core dumps (cuCoredumpSetAttribute). The library stores and returns them, per context and as defaults
+ * for new contexts, but writes no dump: the format belongs to NVIDIA's debugger.
  */
 #ifndef PEGASUS_COREDUMP_H
 #define PEGASUS_COREDUMP_H
@@ -9,9 +9,9 @@
 
 #include "object.h"
 
-/* A context was created, with these flags; it begins with what holds for all. */
+/* Registers a new context with its flags; the context starts with the global settings. */
 void coredump_context_begins(uint64_t serial, uint32_t flags);
-/* A context has gone. */
+/* Drops the settings of a context that has been destroyed. */
 void coredump_context_gone(uint64_t serial);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is known of the devices: one snapshot, taken by cuInit, answers every question about them. */
+/* Device properties. cuInit fetches one snapshot, which serves all device queries. */
 #ifndef PEGASUS_DEVICE_H
 #define PEGASUS_DEVICE_H
 
@@ -6,29 +6,29 @@
 
 enum { DEVICES_MOST = 16, DEVICE_ATTRIBUTES = 160 };
 
-/* One device's record in the snapshot, as the host writes it. */
+/* One device's record in the snapshot, in the host's format. */
 struct device_record {
 	char name[128];
 	uint8_t uuid[16];
 	uint64_t totalMem;
 	char pciBusId[16];
-	int32_t attribute[DEVICE_ATTRIBUTES]; /* index: CUdevice_attribute; 0, which is none: its habits */
+	int32_t attribute[DEVICE_ATTRIBUTES]; /* index: CUdevice_attribute; index 0 is no attribute and holds the HABIT_ flags */
 };
 _Static_assert(sizeof(struct device_record) == 128 + 16 + 8 + 16 + 4 * DEVICE_ATTRIBUTES, "device record");
 
-/* Fetches the snapshot. */
+/* Fetches the snapshot from the worker. */
 CUresult device_snapshot(void);
 
 int device_count(void);
 int device_driver_version(void);
-/* device must exist. */
+/* Returns the record of a device, which must exist. */
 const struct device_record *device_at(int device);
 static inline bool device_exists(int device) { return device >= 0 && device < device_count(); }
 static inline int device_attribute(int device, CUdevice_attribute a)
 {
 	return (unsigned)a < DEVICE_ATTRIBUTES ? device_at(device)->attribute[a] : 0;
 }
-/* 10 * major + minor. */
+/* Returns 10 * major + minor of the compute capability. */
 static inline int device_capability(int device)
 {
 	return 10 * device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
@@ -36,9 +36,9 @@ static inline int device_capability(int device)
 }
 enum { HABIT_MACHINE_CODE = 1, HABIT_HANDLES = 2 };
 static inline bool device_takes_code(int device) { return device_at(device)->attribute[0] & HABIT_MACHINE_CODE; }
-/* Whether it chooses the handles of textures. */
+/* Reports whether the device chooses the handles of texture objects. */
 static inline bool device_gives_handles(int device) { return device_at(device)->attribute[0] & HABIT_HANDLES; }
-/* The limit that a fresh context has. */
+/* Returns the limit's value in a new context. */
 uint64_t context_default_limit(CUlimit limit);
 
 #endif

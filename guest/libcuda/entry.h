@@ -1,22 +1,25 @@
-/* What the generated exports call before anything else. */
+/* Checks that the generated exports run before each call. */
 #ifndef PEGASUS_ENTRY_H
 #define PEGASUS_ENTRY_H
 
 #include "process.h"
 
 /* Flags of pg_enter. */
-#define ENTER_UNSAFE 1 /* might disturb a capture, or wait for what it holds back */
+#define ENTER_UNSAFE 1 /* the call can disturb a capture, or wait for work that the capture holds back */
 
-/* Streams that capture, and what that forbids the calling thread: see capture.h. */
+/* Number of capturing streams, and the check of the calling thread's capture mode: see capture.h. */
 extern _Atomic uint32_t captures_running;
 CUresult capture_forbids(void);
 
-/* STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid, where the modes of a capture and of the calling thread forbid unsafe calls. */
+/*
+ * Returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and invalidates the capture, if the modes of a capture and of the
+ * calling thread forbid unsafe calls.
+ */
 static inline CUresult capture_permits(void) { return LIKELY(captures_running == 0) ? CUDA_SUCCESS : capture_forbids(); }
 
 /*
- * Success, or what the caller of any API function gets: not initialised, poisoned, worker gone, or
- * called from a host callback, where a call that waits would wait for ever.
+ * Returns CUDA_SUCCESS or the error that every API call returns in the current state: not initialised, poisoned, worker
+ * lost, or called from a host callback, where a blocking call would deadlock.
  */
 static inline CUresult pg_enter(int flags)
 {
@@ -26,7 +29,7 @@ static inline CUresult pg_enter(int flags)
 	return (flags & ENTER_UNSAFE) && r == CUDA_SUCCESS ? capture_permits() : r;
 }
 
-/* Answers for a symbol that has no implementation; each is logged once by name. */
+/* Result of an API symbol without implementation; logs each name once. */
 CUresult pg_unsupported(const char *symbol);
 
 #endif

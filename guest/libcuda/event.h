@@ -6,7 +6,10 @@
 #include "stream.h"
 #include "zz_wire.h"
 
-/* An event's word is shared by no other living event: the table of words is larger than ours. */
+/*
+ * Returns the event's completion word. Live events never share a word: the host's table of words is larger than the
+ * table of events.
+ */
 static inline struct event_word *event_word_of(const struct event *e)
 {
 	return &process.events[e->object.id & (process.eventWords - 1)];
@@ -14,11 +17,14 @@ static inline struct event_word *event_word_of(const struct event *e)
 
 CUresult event_create(struct context *c, uint32_t flags, struct event **created);
 CUresult event_destroy(struct event *e);
-/* Records an event of the place's context there. */
+/* Records the event in a stream of the event's context. */
 CUresult event_record(struct event *e, const struct place *place);
-/* Waits until its latest record has completed. */
+/* Blocks until the event's latest record has completed. */
 CUresult event_settle(struct event *e);
-/* Posts a packet that records events in a place, of which records, that it brings, say what they are and their next serials. */
+/*
+ * Posts a packet that records several events in a stream; fills records, which are part of the packet, with the events'
+ * ids and next serials.
+ */
 CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct place *place, const struct packet *p);
 
 #endif

@@ -1,22 +1,25 @@
 /*
- * What an optional component, guest/tables, adds to the library: without it there is no table, and nothing hangs on contexts.
- * What stands here is defined weakly, so that whether a build has the component is a matter of linking.
+ * Interface of the optional component guest/tables. Its functions have weak definitions here, so linking decides
+ * whether a build contains the component: without it no export table exists and nothing is attached to contexts.
  */
 #ifndef PEGASUS_EXPORT_H
 #define PEGASUS_EXPORT_H
 
 #include "cuda.h"
 
-/* The table of an id, or NULL. */
+/* Returns the export table with the id, or NULL. */
 const void *export_table(const CUuuid *id);
 
-/* A context is about to end, and can still be used. No lock is held: the program's functions are called. */
+/*
+ * Called before a context is destroyed, while it is still usable. The caller holds no lock, since this runs functions
+ * of the program.
+ */
 void export_context_ends(CUcontext context);
 
-/* It has ended. */
+/* Called after a context was destroyed. */
 void export_context_ended(CUcontext context);
 
-/* The primary context of a device, which is made if need be, without retaining it: see context.c. */
+/* Returns the primary context of a device without retaining it, creating it if necessary: see context.c. */
 CUresult context_primary(CUdevice device, CUcontext *context);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sleeping on a word, in slices, without disturbing the caller's errno. */
+/* Futex waits in bounded slices that preserve the caller's errno. */
 #ifndef PEGASUS_FUTEX_H
 #define PEGASUS_FUTEX_H
 
@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* No sleep is longer than this, so that a death is noticed. */
+/* Longest single sleep, in nanoseconds, so that a waiting thread notices the worker's death. */
 #define FUTEX_SLICE_NS 100000000L
 
-/* syscall() instead of wrappers that are cancellation points: a thread must not vanish in the middle of a call. */
+/* syscall() because libc's wrappers are cancellation points: a thread must not be cancelled in the middle of a call. */
 static inline void futex_wait_for(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
 	int saved = errno;
@@ -47,11 +47,11 @@ static inline int64_t clock_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* How long naps are: a quarter of the time waited so far, within bounds. */
+/* Bounds of one sleep of nap_while, which lasts a quarter of the time waited so far. */
 #define FIRST_NAP_NS 50000
 #define LONGEST_NAP_NS 1000000
 
-/* Sleeps while a word is as it was seen, at most for ns, in naps that grow. */
+/* Polls until the word differs from seen or ns nanoseconds have passed, with growing sleeps between the polls. */
 static inline void nap_while(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
 	int saved = errno;

@@ -1,9 +1,8 @@
 /*
- * Graphs, as data: nodes with what they are to do, all of it copied, and what
- * each comes after. Only an executable graph travels (graphexec.c).
+ * Graphs as data: nodes with copies of their parameters, and their dependencies. Only executable graphs are sent to the
+ * host (graphexec.c).
  *
- * One lock guards all graphs and captures. Other locks of the library are taken
- * under it, but never the other way round.
+ * One lock guards all graphs and captures. The library's other locks nest inside it, never the other way round.
  */
 #ifndef PEGASUS_GRAPH_H
 #define PEGASUS_GRAPH_H
@@ -11,15 +10,15 @@
 #include "launch.h"
 #include "object.h"
 
-/* What a kernel node launches. */
+/* Parameters of a kernel node. */
 struct kernel_work {
-	CUfunction function; /* or kernel, as the program named it */
+	CUfunction function; /* or kernel, as passed by the program */
 	struct launch_args shape;
-	uint32_t bytes, count; /* of the block; of parameters */
+	uint32_t bytes, count; /* bytes of block; number of parameters */
 	uint8_t *block;
-	void **values; /* each parameter's place in the block, for who asks */
+	void **values; /* address of each parameter in block, returned by queries */
 	int priority;
-	CUaccessPolicyWindow window; /* hints that nothing here follows */
+	CUaccessPolicyWindow window; /* hint without effect here */
 	CUlaunchMemSyncDomain domain;
 	CUlaunchMemSyncDomainMap domains;
 };
@@ -30,14 +29,14 @@ struct graph_memory;
 struct graph_node {
 	struct object object;
 	struct graph *graph;
-	struct graph_node **before; /* that it comes after */
+	struct graph_node **before; /* dependencies */
 	uint32_t count, room;       /* of before */
-	uint32_t local;             /* in its graph; grows in the order of nodes */
-	uint64_t origin;            /* handle of the node that it is a copy of, or 0 */
-	uint64_t context;           /* handle, or 0 for work that needs none */
+	uint32_t local;             /* id within its graph, ascending in creation order */
+	uint64_t origin;            /* handle of the node that this one is a copy of, or 0 */
+	uint64_t context;           /* handle, or 0 for work that needs no context */
 	CUgraphNodeType type;
-	bool disabled;              /* of an executable graph */
-	uint32_t mark, place;       /* for whoever walks */
+	bool disabled;              /* in an executable graph only */
+	uint32_t mark, place;       /* scratch space of graph traversals */
 	union {
 		struct kernel_work kernel;
 		CUDA_MEMCPY3D copy;
@@ -46,8 +45,8 @@ struct graph_node {
 		struct graph *child;
 		CUevent event;
 		struct {
-			struct graph_memory *of; /* what it allocates or frees: see graphmem.h */
-			bool within;             /* of an executable graph: that does both */
+			struct graph_memory *of; /* the allocation that it makes or frees: see graphmem.h */
+			bool within;             /* in an executable graph: the graph both allocates and frees it */
 		} memory;
 	};
 };
@@ -59,47 +58,52 @@ struct graph {
 	struct graph_node **nodes;
 	uint32_t count, room;
 	uint32_t locals, id;
-	uint64_t origin; /* handle of the graph that it is a copy of, or 0 */
-	bool inner;      /* part of a node or of an executable graph, and goes with it */
-	bool capturing;  /* a capture adds to it */
-	bool allocates;  /* has nodes that allocate or free: nodes and edges stay, and it has one executable graph at a time */
-	uint64_t executable; /* the handle of that, or of one that has gone; 0: none */
-	struct keep *kept; /* user objects */
+	uint64_t origin; /* handle of the graph that this one is a copy of, or 0 */
+	bool inner;      /* part of a node or of an executable graph, and freed with it */
+	bool capturing;  /* a capture adds nodes to it */
+	bool allocates;  /* has memory nodes: its nodes and edges are fixed; one executable graph at a time */
+	uint64_t executable; /* handle of that executable graph, which may have been destroyed since; 0: none */
+	struct keep *kept; /* references to user objects */
 };
 
 extern struct table graphs, graph_nodes;
 
-/* Holds the lock until the end of the scope. */
+/* GRAPHS_LOCKED holds the lock until the end of the scope. */
 void graphs_lock(void);
 void graphs_leave(void);
-void graphs_unlock(const bool *); /* and runs destructors of user objects that are due: for who has no other lock */
+void graphs_unlock(const bool *); /* also runs due destructors of user objects: the caller must hold no other lock */
 #define GRAPHS_LOCKED __attribute__((cleanup(graphs_unlock), unused)) const bool graphs_locked = (graphs_lock(), true)
 
-/* What follows is called with the lock held. */
+/* The functions below require the lock. */
 
 struct graph *graph_of(CUgraph handle);
 struct graph_node *node_of(CUgraphNode handle);
 struct graph *graph_new(void);
 void graph_free(struct graph *g);
-/* A copy; inner ones can't be found by the program. */
+/* Copies a graph; the program cannot look up inner copies. */
 CUresult graph_copy(const struct graph *g, bool inner, struct graph **copied);
-/* A node that does nothing yet, after those of that place. */
+/* Adds an empty node that depends on the nodes of after. */
 CUresult graph_add(struct graph *g, CUgraphNodeType type, struct graph_node *const *after, size_t count, struct graph_node **added);
 void node_remove(struct graph_node *n);
-/* Makes a node do what another of its type does. */
+/* Copies the parameters of from, a node of the same type, to n. */
 CUresult node_take(struct graph_node *n, const struct graph_node *from);
-/* Forgets what a node does. */
+/* Frees a node's parameters. */
 void node_clear(struct graph_node *n);
-/* Nodes by their handles, all of one graph: an array to be freed, NULL for none. */
+/* Looks up nodes by handle, all of one graph; *nodes is an array that the caller frees, NULL for none. */
 CUresult nodes_of(const struct graph *g, const CUgraphNode *handles, size_t count, struct graph_node ***nodes);
-/* A graph's nodes in an order in which each comes after those before it, to be freed; or one of a cycle. */
+/*
+ * Sorts a graph's nodes topologically into an array that the caller frees; if the graph has a cycle, *bad is one of its
+ * nodes.
+ */
 CUresult graph_order(struct graph *g, struct graph_node ***order, struct graph_node **bad);
-/* Whether data says of edges no more than that one node ends before another begins. */
+/*
+ * Reports whether the edge data describe plain dependencies only: the whole node completes before its successor begins.
+ */
 bool edges_plain(const CUgraphEdgeData *data, size_t count);
 
-/* What a kernel node is to launch, packed with a function of that handle that is held. */
+/* Sets a kernel node's parameters, packed with the held function f of that handle. */
 CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct parcel *p);
-/* What a node is to do, by the structure of its type. Unless this succeeds the node is as before. */
+/* Set a node's parameters from the API structure of its type. On failure the node is unchanged. */
 CUresult node_set_kernel(struct graph_node *n, const CUDA_KERNEL_NODE_PARAMS *p);
 CUresult node_set_copy(struct graph_node *n, const CUDA_MEMCPY3D *p, CUcontext context);
 CUresult node_set_fill(struct graph_node *n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context);
@@ -107,19 +111,21 @@ CUresult node_set_host(struct graph_node *n, const CUDA_HOST_NODE_PARAMS *p);
 CUresult node_set_event(struct graph_node *n, CUevent event);
 CUresult node_set_child(struct graph_node *n, const struct graph *child);
 CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p);
-/* The same for a node that was just added: nodes that allocate or free do so for good, and write the address into p. */
+/*
+ * As node_set for a node that was just added: memory nodes allocate or free permanently and write the address into p.
+ */
 CUresult node_set_new(struct graph_node *n, CUgraphNodeParams *p);
 
-/* User objects that go with a graph; its list of them. */
+/* References to user objects that belong to a graph; keeps_drop releases a list of them. */
 CUresult keeps_copy(struct graph *to, const struct graph *from);
 void keeps_drop(struct keep **list);
-/* Moves a list behind another one. */
+/* Appends the list from to *to and empties it. */
 void keeps_move(struct keep **to, struct keep **from);
-/* The same for those of a graph and of all graphs in it. */
+/* As keeps_move for a graph and all graphs nested in it. */
 void keeps_move_all(struct keep **to, struct graph *from);
-/* Whether a graph, or one in it, has any. */
+/* Reports whether a graph, or one nested in it, references user objects. */
 bool keeps_any(const struct graph *g);
-/* Destructors that are due, since the lock was taken: run without it. */
+/* Runs the destructors that became due while the lock was held; call it without the lock. */
 void keeps_run(void);
 
 #endif

@@ -1,10 +1,8 @@
 /*
- * Handles are numbers: kind, generation and index of a slot in a table, never
- * addresses. A handle that is stale, of another kind, or plain nonsense is not
- * found; nothing is ever dereferenced on a program's word.
+ * Handles are numbers, never addresses: kind, generation and index of a slot in a table. Lookup fails for a stale
+ * handle, a handle of another kind and any other number; the library never dereferences a handle.
  *
- * Objects lie in the table's own memory, which is never given back, so a lookup
- * takes no lock.
+ * Objects lie in the table's own memory, which is never freed, so a lookup takes no lock.
  */
 #ifndef PEGASUS_HANDLE_H
 #define PEGASUS_HANDLE_H
@@ -46,33 +44,36 @@ enum {
 	HANDLE_CHUNKS = 4096,
 };
 
-/* The head of every object in a table. */
+/* Header of every object in a table. */
 struct object {
-	_Atomic uint64_t handle; /* 0 unless the object is alive */
-	uint64_t id;             /* the handle it has, or will have when published */
+	_Atomic uint64_t handle; /* 0 unless the object is published */
+	uint64_t id;             /* its handle, valid once it is published */
 	uint32_t index, nextFree;
 };
 
 struct table {
 	enum handle_kind kind;
 	uint32_t objectBytes;
-	uint32_t limit; /* objects at most, below 1 << HANDLE_INDEX_BITS */
+	uint32_t limit; /* largest number of objects, below 1 << HANDLE_INDEX_BITS */
 	_Atomic(uint8_t *) chunks[HANDLE_CHUNKS];
-	pthread_mutex_t lock; /* guards what follows; no other lock is taken under it */
-	uint32_t used;        /* slots ever used; index 0 never is */
-	uint32_t freeFirst, freeLast; /* oldest first, so that ids are not reused soon */
+	pthread_mutex_t lock; /* guards the fields below; innermost lock */
+	uint32_t used;        /* number of slots ever used; index 0 is never used */
+	uint32_t freeFirst, freeLast; /* FIFO free list, so that ids are reused as late as possible */
 };
 
 #define HANDLE_TABLE(k, type, most) \
 	{.kind = (k), .objectBytes = sizeof(type), .limit = (most), .lock = PTHREAD_MUTEX_INITIALIZER}
 
-/* A fresh object that nobody can find yet, or NULL when the table is full. All but the head is as its last user left it. */
+/*
+ * Returns an unpublished object, or NULL when the table is full. Except for the header it contains the data of the
+ * slot's previous object.
+ */
 void *handle_new(struct table *t);
-/* Makes an object findable under its id. */
+/* Makes lookups find the object by its id. */
 void handle_publish(void *object);
-/* Makes an object unfindable; true for the one caller who did it. */
+/* Makes lookups miss the object; true for exactly one of several concurrent callers. */
 bool handle_retire(void *object);
-/* Gives a retired (or never published) object back to its table. */
+/* Returns a retired (or never published) object to its table. */
 void handle_free(struct table *t, void *object);
 
 static inline void *handle_at(struct table *t, uint32_t index)
@@ -81,7 +82,7 @@ static inline void *handle_at(struct table *t, uint32_t index)
 	return chunk ? chunk + (uint64_t)(index % HANDLE_CHUNK) * t->objectBytes : NULL;
 }
 
-/* The living object of a handle, or NULL. */
+/* Returns the published object with the handle, or NULL. */
 static inline void *handle_find(struct table *t, uint64_t handle)
 {
 	if (handle >> (HANDLE_INDEX_BITS + HANDLE_GENERATION_BITS) != (uint64_t)t->kind)
@@ -90,7 +91,7 @@ static inline void *handle_find(struct table *t, uint64_t handle)
 	return o && atomic_load_explicit(&o->handle, memory_order_acquire) == handle ? o : NULL;
 }
 
-/* Calls visit for every object alive; for rare occasions. */
+/* Calls visit for every published object; walks the whole table. */
 void handle_each(struct table *t, void (*visit)(void *object, void *argument), void *argument);
 
 #endif

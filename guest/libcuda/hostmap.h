@@ -1,9 +1,11 @@
 /*
- * Registered memory that devices reach: pages of the arena take the place of the program's own, with what is in them, until it is
- * unregistered. The program keeps its addresses; kernels have others, where the worker sees the arena.
+ * Registered host memory that devices access: pages of the arena replace the program's own pages, with their contents,
+ * until the memory is unregistered. The program's addresses stay; kernels use other addresses, at which the worker maps
+ * the arena.
  *
- * What cannot be moved keeps its pages, and has no address for kernels: memory that other processes share, pages with the calling
- * thread's stack, and what a kernel without userfaultfd could change in another thread meanwhile.
+ * Memory that cannot be moved keeps its pages and has no device address: memory shared with other processes, pages of
+ * the calling thread's stack, and, on a kernel without userfaultfd, memory that another thread could change during the
+ * move.
  */
 #ifndef PEGASUS_HOSTMAP_H
 #define PEGASUS_HOSTMAP_H
@@ -13,16 +15,16 @@
 #include "cuda.h"
 
 /*
- * The device address of registered memory, which is moved if it hasn't been yet: CUDA_ERROR_NOT_SUPPORTED for what can't be,
- * CUDA_ERROR_OUT_OF_MEMORY when the arena is full.
+ * Sets *address to the device address of registered memory and moves the memory on first use: CUDA_ERROR_NOT_SUPPORTED
+ * for memory that cannot be moved, CUDA_ERROR_OUT_OF_MEMORY when the arena is full.
  */
 CUresult hostmap_device(const struct range *registered, uint64_t *address);
-/* Registered memory was forgotten, and no work uses it: the program has pages of its own again. */
+/* Gives unregistered memory, which no work uses any more, pages of the program's own again. */
 void hostmap_drop(uint64_t device);
-/* Where in the arena bytes of the program's lie; false: not there. */
+/* Sets *offset to the arena offset of bytes at a program's address; returns false if they do not lie in the arena. */
 bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset);
 
-/* Round a fork: the child gets copies of the pages, which its parent goes on using. */
+/* Called around fork: the child gets copies of the pages, and the parent keeps the originals. */
 void hostmap_before_fork(void);
 void hostmap_after_fork(bool child);
 

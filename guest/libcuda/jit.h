@@ -1,4 +1,4 @@
-/* The options of just-in-time compilation: values in void pointers, some of them results. */
+/* Options of just-in-time compilation: values in void pointers, some of which are results. */
 #ifndef PEGASUS_JIT_H
 #define PEGASUS_JIT_H
 
@@ -6,15 +6,15 @@
 
 struct jit {
 	char *infoLog, *errorLog;
-	unsigned int infoBytes, errorBytes;     /* room, as the program said */
-	void **infoUsed, **errorUsed, **wall;   /* where results go */
+	unsigned int infoBytes, errorBytes;     /* buffer sizes, from the program */
+	void **infoUsed, **errorUsed, **wall;   /* destinations of results */
 	unsigned int verbose;
-	float before; /* milliseconds that earlier calls took */
+	float before; /* milliseconds used by earlier calls */
 };
 
-/* Reads options by number; an unknown one, or a missing array, is CUDA_ERROR_INVALID_VALUE. */
+/* Parses options by number; an unknown option, or a missing array, is CUDA_ERROR_INVALID_VALUE. */
 CUresult jit_read(unsigned int count, const CUjit_option *options, void **values, struct jit *jit);
-/* Writes the log and the time into the program's buffers. */
+/* Writes log and time to the program's buffers. */
 void jit_report(const struct jit *jit, const char *log, size_t logBytes, CUresult result, float milliseconds);
 
 #endif

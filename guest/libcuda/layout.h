@@ -1,4 +1,4 @@
-/* What the host says of a loaded module, checked and in private memory. */
+/* The host's description of a loaded module, validated and in private memory. */
 #ifndef PEGASUS_LAYOUT_H
 #define PEGASUS_LAYOUT_H
 
@@ -9,16 +9,16 @@ struct layout_param {
 	uint32_t offset, size;
 };
 
-/* As on the wire. */
+/* Wire format. */
 struct layout_function {
 	uint32_t name, paramBytes, paramCount, paramFirst; /* name: offset in strings */
 	int32_t maxThreads, staticShared, constBytes, localBytes, registers, ptxVersion, binaryVersion, maxDynamicShared;
 };
 
-/* As on the wire, too: what a launch has to keep to beside that. */
+/* Wire format: further constraints on launches. */
 struct layout_limits {
-	int32_t refusal;     /* of every launch, LAYOUT_TRY_FIRST, or 0 */
-	int32_t required[3]; /* the only shape of a block, or zeros */
+	int32_t refusal;     /* error of every launch, LAYOUT_TRY_FIRST, or 0 */
+	int32_t required[3]; /* the only permitted block shape, or zeros */
 };
 
 /* The device decides at the first launch. */
@@ -32,7 +32,7 @@ struct layout_global {
 };
 
 struct layout {
-	void *memory; /* all of it */
+	void *memory; /* owns all arrays below */
 	const struct layout_function *functions;
 	uint32_t functionCount;
 	const struct layout_param *params;
@@ -40,16 +40,16 @@ struct layout {
 	const struct layout_global *globals;
 	uint32_t globalCount;
 	const char *strings;
-	const struct layout_limits *limits; /* by index; NULL: a host of old names none */
-	uint32_t *hash; /* function index + 1 by name */
+	const struct layout_limits *limits; /* by function index; NULL if the host is an older release that sends none */
+	uint32_t *hash; /* by name: function index + 1 */
 	uint32_t hashSize;
 };
 
-/* Parses a copy of bytes; false if they make no sense or memory has run out. */
+/* Parses a copy of bytes; false if they are malformed or memory is exhausted. */
 bool layout_parse(const uint8_t *bytes, uint64_t length, struct layout *l);
 void layout_free(struct layout *l);
 
-/* Index of a function, or of a variable of a kind, by name, -1 if there is none. */
+/* Return the index of a function, or of a variable of a kind, by name; -1 if it does not exist. */
 int64_t layout_find_function(const struct layout *l, const char *name);
 int64_t layout_find_global(const struct layout *l, enum layout_kind kind, const char *name);
 

@@ -1,24 +1,27 @@
 /*
- * Libraries: images that belong to no context. Each context gets a module of them when something there is first needed.
- * Their kernels, too, are of no context: wherever a function is asked for, a kernel stands for its function in the context
- * that the call is about.
+ * Libraries: images that belong to no context. A context loads its module of a library on first use. Kernels belong to
+ * no context either: a call that expects a function also accepts a kernel, which stands for its function in the context
+ * of the call.
  */
 #ifndef PEGASUS_LIBRARY_H
 #define PEGASUS_LIBRARY_H
 
 #include "module.h"
 
-/* The function that a kernel is in a context, by handle: loads the library there if need be. Not a kernel: 400. */
+/*
+ * Sets *function to the kernel's function in a context, loading the library there if necessary;
+ * CUDA_ERROR_INVALID_HANDLE if the handle is not a kernel's.
+ */
 CUresult kernel_function(uint64_t kernel, uint64_t context, CUfunction *function);
 
-/* The function of a handle, which is no kernel's: a kernel has calls of its own for what cuFunc... do. */
+/* Looks up a function but no kernel: kernels have counterparts of their own for the cuFunc... calls. */
 static inline CUresult function_only(CUfunction handle, struct function **f)
 {
 	*f = function_find(handle);
 	return LIKELY(*f) ? context_error((*f)->wireContext) : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* The function of a handle; of a kernel, that of the current context. */
+/* Looks up a function; a kernel's handle yields its function in the current context. */
 static inline CUresult function_of(CUfunction handle, struct function **f)
 {
 	if (UNLIKELY(!function_find(handle))) {
@@ -29,7 +32,7 @@ static inline CUresult function_of(CUfunction handle, struct function **f)
 	return function_only(handle, f);
 }
 
-/* Holds the function of a handle; of a kernel, that of a context. */
+/* Holds a function; a kernel's handle yields its function in the given context. */
 static inline CUresult function_take(CUfunction handle, uint64_t context, struct function **f)
 {
 	*f = function_hold(handle);

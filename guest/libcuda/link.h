@@ -1,10 +1,10 @@
-/* Finding the worker: the rendezvous over PEGASUS_SOCKET, and mapping the segment. */
+/* Connects to the worker: the rendezvous over PEGASUS_SOCKET, and mapping of the segment. */
 #ifndef PEGASUS_LINK_H
 #define PEGASUS_LINK_H
 
 #include "process.h"
 
-/* Fills process; on failure nothing is left behind. Called with the start lock held. */
+/* Connects and fills process; on failure it releases everything. The caller holds the start lock. */
 CUresult link_open(void);
 
 #endif

@@ -4,24 +4,27 @@
 #include "object.h"
 #include "range.h"
 
-/* Device memory of a context; the table knows it afterwards. */
+/* Allocates device memory of a context and adds it to the table of ranges. */
 CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address);
-/* The reverse: the host has it back when the work before has ended. */
+/* Frees memory of memory_alloc; the host reuses it after earlier work has completed. */
 CUresult memory_free(uint64_t address);
-/* As memory_alloc, but the table does not get to know of it. If there is none, pools give back what they don't use. */
+/*
+ * As memory_alloc, but does not add the memory to the table of ranges. If the device has too little memory, pools
+ * release their unused memory first.
+ */
 CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
-/* The host has it back when the work before has ended. */
+/* Frees memory of memory_take; the host reuses it after earlier work has completed. */
 CUresult memory_give(uint32_t wire, uint64_t address);
-/* Waits for all queued work, of all contexts; the result is that of the current one. */
+/* Blocks until all queued work of all contexts has completed; returns the result of the current context. */
 CUresult memory_drain(void);
-/* Arena memory of a context: pinned or managed. */
+/* Allocates arena memory of a context: pinned or managed. */
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
 /*
- * A context is about to end: its device memory is forgotten, before the host can
- * give the same addresses to another one.
+ * Called before a context is destroyed: removes its device memory from the table before the host can allocate the same
+ * addresses again.
  */
 void memory_context_ends(uint64_t context);
-/* A context has ended, and so has its work: its arena memory can be used again. */
+/* Called after a context and its work have ended: frees its arena memory. */
 void memory_context_ended(uint64_t context);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * When in a stream memory was let go of, and what comes after that. Memory of a pool is free from a point of a stream on: work
- * of the same stream comes after it anyway; other work does if its stream waits for an event that was recorded behind that
- * point, or if all before it has ended.
+ * Positions in streams at which pool memory was freed, and the order of later work relative to them. Memory of a pool
+ * is free from a position of a stream on: later work of the same stream is ordered after it; work of another stream is
+ * if that stream waits for an event that was recorded after the position, or if all work before the position has
+ * completed.
  *
- * Nothing here takes a lock of its own: callers hold the lock of the pools, which moment_recorded, moment_waits and
- * moment_stream_ends take themselves.
+ * The functions take no lock: the caller holds the lock of the pools, except for moment_recorded, moment_waits and
+ * moment_stream_ends, which take it themselves.
  */
 #ifndef PEGASUS_MOMENT_H
 #define PEGASUS_MOMENT_H
@@ -13,26 +14,29 @@
 
 extern pthread_mutex_t momentLock; /* the lock of the pools */
 
-/* Now, in a place; false if there is no room to remember it. */
+/* Sets *now to the current position of a stream; false if memory is exhausted. */
 bool moment_now(const struct place *place, struct moment *now);
-/* Whether two points can be spoken of as one, which is then *both. */
+/* Reports whether one position stands for both, and sets *both to it. */
 bool moment_merge(const struct moment *a, const struct moment *b, struct moment *both);
-/* Whether work that is queued to a place from now on comes after it anyway; events: also by those that its stream waits for. */
+/*
+ * Reports whether work queued to a stream from now on is ordered after the position anyway; events: take the stream's
+ * event waits into account.
+ */
 bool moment_before(const struct moment *m, const struct place *place, bool events);
-/* Whether all work before it has ended, as far as is known without waiting. */
+/* Reports whether all work before the position has completed, as far as the guest can determine without waiting. */
 bool moment_passed(const struct moment *m);
-/* Has work that is queued to a place from now on come after it. */
+/* Orders work queued to a stream from now on after the position. */
 CUresult moment_await(const struct moment *m, const struct place *place);
-/* Whether it is in a stream of that context, or long ago. */
+/* Reports whether the position is in a stream of that context, or is the zero value. */
 bool moment_within(const struct moment *m, uint64_t context);
 
-/* An event is recorded in a place: called before. */
+/* Called before an event is recorded in a stream. */
 void moment_recorded(struct event *e, const struct place *place);
-/* A place waits for an event: called after. */
+/* Called after a stream was made to wait for an event. */
 void moment_waits(const struct place *place, const struct event *e);
-/* A stream is about to end. */
+/* Called before a stream is destroyed. */
 void moment_stream_ends(struct stream *s);
-/* A context has ended: all its work has. */
+/* Called after a context was destroyed and its work has ended. */
 void moment_context_ended(uint64_t context);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Memory pools that processes of a domain share. A pool is exported as a descriptor that names it; each allocation of it is passed
- * on by bytes, which name the chunk that it lies in as a loan to other processes (see ipc.c), and its place there. A process that
- * imports allocations maps each chunk once, for as long as any of them is in use.
+ * Memory pools shared between processes of a domain. A pool is exported as a file descriptor that names it. An
+ * allocation is exported as bytes that name its chunk, as a loan to other processes (see ipc.c), and its location in
+ * the chunk. A process that imports allocations maps each chunk once, while any of its imported allocations is in use.
  */
 #ifndef PEGASUS_POOLSHARE_H
 #define PEGASUS_POOLSHARE_H
@@ -10,19 +10,24 @@
 
 struct mem_lend_result;
 
-/* Lends the allocation that begins at an address, as often as asked: other processes may map it by the returned ticket. */
+/*
+ * Lends the allocation that begins at an address, any number of times: other processes map it by the returned ticket.
+ */
 CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan);
-/* Maps such memory, and ends that. The table of ranges does not get to know of it. */
+/* Map and unmap lent memory. The table of ranges does not contain it. */
 CUresult ipc_borrow(const struct context *c, const struct mem_lend_result *loan, uint64_t *address);
 CUresult ipc_give_back(const struct context *c, uint64_t address);
 
-/* Frees an imported allocation after the work of a place, or, with NULL, after all work: CUDA_ERROR_INVALID_VALUE for other memory. */
+/*
+ * Frees an imported allocation after the work of a stream or, with NULL, after all work: CUDA_ERROR_INVALID_VALUE for
+ * other memory.
+ */
 CUresult import_free(uint64_t address, const struct place *place);
-/* A pool ends: unmaps chunks of it that no allocation needs. */
+/* Called when a pool is destroyed: unmaps its chunks without allocations in use. */
 void imports_end(uint64_t pool);
-/* Unmaps chunks that no allocation needs any more, once their work has ended. */
+/* Unmaps chunks without allocations in use whose work has completed. */
 void imports_settle(void);
-/* A context ends, and with it what it has mapped. */
+/* Drops the mappings of a context that is destroyed. */
 void imports_context_ends(uint64_t context);
 
 #endif

@@ -1,7 +1,4 @@
-/*
- * What the library knows of its process: whether calls can be made, where the
- * segment lies, and what each thread carries.
- */
+/* Per-process state of the library: the state of the connection, the location of the segment, and per-thread data. */
 #ifndef PEGASUS_PROCESS_H
 #define PEGASUS_PROCESS_H
 
@@ -15,17 +12,17 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum process_state {
-	PROCESS_NEW,    /* before cuInit, or after one that failed */
-	PROCESS_READY,  /* a worker serves us */
-	PROCESS_LOST,   /* the worker is gone: every call returns process.fault */
+	PROCESS_NEW,    /* before cuInit, or after a failed one */
+	PROCESS_READY,  /* connected to a worker */
+	PROCESS_LOST,   /* the worker is lost: every call returns process.fault */
 	PROCESS_FORKED, /* child of a process that had called cuInit */
 };
 
-/* Written by cuInit before state becomes READY, constant afterwards. */
+/* cuInit writes the fields before state becomes READY; afterwards they are constant. */
 struct process {
 	_Atomic uint32_t state;
-	_Atomic uint32_t fault;  /* result of every call once LOST */
-	_Atomic int64_t lookNext; /* coarse time of the next look at the worker's socket */
+	_Atomic uint32_t fault;  /* result of every call once state is LOST */
+	_Atomic int64_t lookNext; /* coarse time of the next check of the worker's socket */
 
 	struct segment_header *header;
 	struct ring_slot *ring;
@@ -36,18 +33,18 @@ struct process {
 	uint32_t eventWords;
 	_Atomic uint32_t *releases;
 	uint32_t releaseWords;
-	uint8_t *arena;   /* where we see the arena */
+	uint8_t *arena;   /* address of the arena in this process */
 	uint64_t arenaBytes;
-	bool arenaShared; /* the worker sees it at the same address */
+	bool arenaShared; /* the worker maps it at the same address */
 	uint64_t deviceBase, deviceBytes;
 
-	bool apart; /* the worker runs under another kernel: neither can wake the other */
-	bool bell;  /* but for a message to it */
+	bool apart; /* the worker runs under another kernel: a futex of one side cannot wake the other */
+	bool bell;  /* a message to the worker's socket wakes the poller */
 
 	void *view;
 	uint64_t viewBytes;
-	_Atomic uint64_t socketInode; /* of the socket: the program may have closed its number, and use that for another */
-	int socket; /* to the worker: says nothing, may be told to look, hangs up when the worker dies */
+	_Atomic uint64_t socketInode; /* inode of socket: the program may have closed the descriptor and reused its number */
+	int socket; /* to the worker: sends nothing, accepts doorbell messages, hangs up when the worker dies */
 };
 
 extern struct process process;
@@ -55,35 +52,38 @@ extern struct process process;
 struct context;
 struct thread_stream;
 
-/* One thread's part. Small, since it lives in the static TLS block. */
+/* Per-thread data. Small, since it lies in the static TLS block. */
 struct thread {
 	uint64_t *stack; /* context handles, the current one last */
 	uint32_t depth, capacity;
 	uint64_t inlineStack[4];
-	uint32_t replySlot; /* index + 1, 0: none taken yet */
-	uint32_t replyBusy; /* a call of this thread is waiting in replySlot */
+	uint32_t replySlot; /* index + 1, 0: none claimed yet */
+	uint32_t replyBusy; /* a call of this thread waits in replySlot */
 	struct thread_stream *streams; /* per-thread default streams, by context */
-	bool registered;               /* thread_ended will be called */
-	bool inCallback;               /* runs a host callback of the program */
+	bool registered;               /* thread_ended will run when the thread ends */
+	bool inCallback;               /* the thread runs a host callback of the program */
 };
 
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
-/* Makes sure that thread_ended runs when this thread ends. */
+/* Registers thread_ended to run when the calling thread ends. */
 void thread_register(void);
 
-/* Why calls cannot be made, given that the fast test of process_enter failed. */
+/* Returns the error of every call after the fast check of process_enter has failed. */
 CUresult process_refusal(void);
-/* Looks at the worker's socket if it is time; the result is process_enter's. */
+/* Checks the worker's socket if the check is due; returns the result of process_enter. */
 CUresult process_look(void);
-/* Makes a descriptor the socket to the worker. */
+/* Makes a file descriptor the socket to the worker. */
 void process_take_socket(int fd);
-/* Has the worker look into the ring, by a message that others pass on. One that doesn't fit isn't missed: there are more before it. */
+/*
+ * Rings the worker's doorbell with a message. Dropping one when the socket is full is harmless: earlier ones are still
+ * queued.
+ */
 void process_ring(void);
-/* A result from the host, which must not turn into a wild number. */
+/* Converts a result from the host into a valid CUresult. */
 CUresult process_result(uint32_t fromHost);
 
-/* Every call begins here: success, or the result that it has to return. */
+/* Start of every call: returns success, or the error that the call has to return. */
 static inline CUresult process_enter(void)
 {
 	if (UNLIKELY(atomic_load_explicit(&process.state, memory_order_acquire) != PROCESS_READY))
@@ -93,13 +93,13 @@ static inline CUresult process_enter(void)
 	return CUDA_SUCCESS;
 }
 
-/* Starts the process's part; idempotent. */
+/* Connects the process; idempotent. */
 CUresult process_start(void);
 
 /* Log levels of PEGASUS_LOG, in order. */
 enum log_level { LOG_OFF, LOG_ERROR, LOG_INFO, LOG_DEBUG };
 void log_at(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Logs that the value of an environment variable has no effect, and which values have one. The caller does so once. */
+/* Logs that the value of an environment variable has no effect, and the valid values. The caller does so once. */
 void setting_ignored(const char *name, const char *value, const char *wanted);
 
 #endif

@@ -1,4 +1,4 @@
-/* A program in a virtual machine whose agent has ended goes on, and finds the next agent. */
+/* Reconnection of a program in a virtual machine to the next agent after its agent has ended. */
 #ifndef PEGASUS_REJOIN_H
 #define PEGASUS_REJOIN_H
 
@@ -6,12 +6,12 @@
 
 #include "process.h"
 
-/* Remembers where the agent listens, and which socket is ours. Called before any other thread makes calls. */
+/* Stores the agent's socket path. Called before any other thread makes calls. */
 void rejoin_prepare(const char *path);
 
 /*
- * The socket has hung up: goes to the agent that is there now, if there is one. false: the worker has
- * gone. Any thread may call it at any time; nothing waits.
+ * Connects to the current agent, if one runs, after the socket has hung up. Returns false if the worker is lost. Safe
+ * for concurrent calls from any thread; never blocks.
  */
 bool rejoin(void);
 

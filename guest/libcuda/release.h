@@ -1,10 +1,13 @@
-/* The CUDA and the driver that programs are told of: a pair, as one driver of NVIDIA's has one CUDA. */
+/* The CUDA and driver versions reported to programs: a pair, since each NVIDIA driver has one CUDA version. */
 #ifndef PEGASUS_RELEASE_H
 #define PEGASUS_RELEASE_H
 
-/* Returns 1000 * major + 10 * minor: what $PEGASUS_CUDA names, else the CUDA of the driver that $PEGASUS_DRIVER names, else host's. */
+/*
+ * Returns 1000 * major + 10 * minor: the version in $PEGASUS_CUDA, else the CUDA version of the driver in
+ * $PEGASUS_DRIVER, else host's.
+ */
 int release_cuda(int host);
-/* Returns the driver that $PEGASUS_DRIVER names, else the first one that had this CUDA. */
+/* Returns the driver version in $PEGASUS_DRIVER, else the first driver with this CUDA version. */
 const char *release_driver(int cuda);
 
 #endif

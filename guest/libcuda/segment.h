@@ -1,10 +1,9 @@
 /*
- * The memory that a guest process shares with its worker on the host, and the
- * four messages of the rendezvous. Package callbuf has the same bytes in Go;
- * both are held to the golden files there.
+ * The memory that a guest process shares with its worker on the host, and the four messages of the rendezvous. Package
+ * callbuf defines the same bytes in Go; golden files there check both.
  *
- * The host is the less likely one to lie, but what it writes is still read once
- * and checked before it is used as an offset or a length.
+ * The guest trusts the host more than the reverse, but still reads each of its values once and validates it before use
+ * as an offset or a length.
  */
 #ifndef PEGASUS_SEGMENT_H
 #define PEGASUS_SEGMENT_H
@@ -20,8 +19,8 @@ enum {
 	SLOT_BYTES = 128,
 	SLOT_BODY = SLOT_BYTES - 8,
 	PACKET_HEADER = 24,
-	PACKET_SLOTS = 64,       /* the most that one packet takes where the host doesn't say */
-	PACKET_SLOTS_MOST = 274, /* and anywhere; a packet takes half of the ring at most */
+	PACKET_SLOTS = 64,       /* largest packet, in slots, unless the host gives another limit */
+	PACKET_SLOTS_MOST = 274, /* upper bound of that limit; a packet never takes more than half of the ring */
 	PACKET_PAYLOAD_MOST = PACKET_SLOTS_MOST * SLOT_BODY - PACKET_HEADER,
 	REPLY_BYTES = 256,
 	REPLY_DATA = 240,
@@ -29,12 +28,12 @@ enum {
 	REPORT_NONE = 1,
 	REPORT_MADE = 2,
 	FEATURE_APART = 1, /* guest and host run under different kernels */
-	FEATURE_BELL = 2,  /* and a message to the worker's socket wakes the poller; in a hello: we know that */
+	FEATURE_BELL = 2,  /* with FEATURE_APART: a message to the worker's socket wakes the poller; in a hello: the guest supports it */
 };
 
 #define SEGMENT_MAGIC UINT64_C(0x0031555341474550) /* "PEGASU1\0" */
 
-/* Every word that changes has a cache line of its own. (h): only the host writes it. */
+/* Every word that changes has a cache line of its own. (h): written by the host only. */
 struct segment_header {
 	uint64_t magic;
 	uint32_t version, headerBytes;
@@ -47,19 +46,19 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t processPoison;    /* (h) result of every call from now on, 0: fine */
 	_Alignas(64) _Atomic uint32_t tail;             /* next slot to claim */
 	_Alignas(64) _Atomic uint32_t head;             /* (h) slots consumed; futex word */
-	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller; FEATURE_BELL: not 0: it wants a message */
-	_Alignas(64) _Atomic uint32_t producersWaiting; /* somebody sleeps on head */
+	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller; with FEATURE_BELL: not 0: the poller waits for a message */
+	_Alignas(64) _Atomic uint32_t producersWaiting; /* futex word of the sleeping poller; FEATURE_BELL: not 0: it waits for a message */
 	_Alignas(64) _Atomic uint32_t spinNanoseconds;  /* (h) how long to spin for a reply before sleeping */
 	_Alignas(64) _Atomic uint32_t contextPoison[SEGMENT_CONTEXTS]; /* (h) sticky result by context id */
-	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: a call that synchronises has an error to fetch */
-	_Atomic uint32_t contextText[SEGMENT_CONTEXTS]; /* (h) not 0: it has text to fetch */
-	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that it can't let through yet */
-	_Alignas(64) _Atomic uint32_t reportTaken;      /* (h) not 0: it looks at report */
-	_Atomic uint32_t packetSlots;                   /* (h) the most that it takes in one packet, 0: PACKET_SLOTS */
-	_Alignas(64) _Atomic uint32_t report;           /* 0: nobody would use it, or REPORT_NONE or, until the host takes it, REPORT_MADE */
-	_Alignas(64) uint8_t reportBody[64];            /* the packet beside the ring */
-	_Alignas(64) _Atomic uint32_t wordsWait;        /* not 0: the host has left words for stderr, until they are printed */
-	char words[252];                                /* (h) why a call fails next; ends with 0 */
+	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: the context has an error that the next synchronising call fetches */
+	_Atomic uint32_t contextText[SEGMENT_CONTEXTS]; /* (h) not 0: the context has device printf output to fetch */
+	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that the gate does not admit yet */
+	_Alignas(64) _Atomic uint32_t reportTaken;      /* (h) not 0: the host reads report */
+	_Atomic uint32_t packetSlots;                   /* (h) largest number of slots of one packet, 0: PACKET_SLOTS */
+	_Alignas(64) _Atomic uint32_t report;           /* 0: unused by the guest, REPORT_NONE, or REPORT_MADE until the host takes the report */
+	_Alignas(64) uint8_t reportBody[64];            /* 0: unused, REPORT_NONE, or REPORT_MADE until the host takes the report */
+	_Alignas(64) _Atomic uint32_t wordsWait;        /* not 0: the host has left a message for stderr, until it is printed */
+	char words[252];                                /* (h) why the next call fails; NUL-terminated */
 };
 
 struct ring_slot {
@@ -74,7 +73,7 @@ struct packet_header {
 };
 
 struct reply_slot {
-	_Atomic uint32_t tag; /* futex word: the call that was answered last */
+	_Atomic uint32_t tag; /* futex word: tag of the call answered last */
 	_Atomic uint32_t waiting; /* not 0: the call sleeps on tag */
 	int32_t result;
 	uint32_t length;
@@ -83,7 +82,7 @@ struct reply_slot {
 
 struct event_word {
 	_Atomic uint64_t completed; /* (h) serial of the last completed record */
-	_Atomic uint64_t waiter;    /* 0, or tag << 32 | slot + 1 of a thread that waits for a record: it is answered once */
+	_Atomic uint64_t waiter;    /* 0, or tag << 32 | slot + 1 of a thread that waits for a record; answered once */
 };
 
 enum {
@@ -95,10 +94,10 @@ enum {
 };
 #define NO_WINDOW UINT32_MAX
 
-/* What a process of a virtual machine tells its agent. */
-#define HELLO_BACK (UINT64_C(1) << 32)   /* it has a worker, by an agent before: this takes the place of the socket to it */
-#define HELLO_AFRESH (UINT64_C(1) << 33) /* it hasn't taken what an agent before gave it */
-#define HELLO_PLACED (UINT64_C(1) << 34) /* it knows segments that begin somewhere in their file; in a welcome: such is this */
+/* Flags that a process of a virtual machine sends to its agent. */
+#define HELLO_BACK (UINT64_C(1) << 32)   /* the process has a worker, through an earlier agent: this socket replaces the one to that agent */
+#define HELLO_AFRESH (UINT64_C(1) << 33) /* the process has a worker through an earlier agent: replaces the socket to that agent */
+#define HELLO_PLACED (UINT64_C(1) << 34) /* the process has not accepted a worker from an earlier agent */
 
 struct hello {
 	uint32_t magic, version;
@@ -114,7 +113,7 @@ struct welcome {
 	uint64_t arenaBases[WINDOW_BASES], deviceBases[WINDOW_BASES];
 	uint64_t deviceBytes;
 	char message[128];
-	uint64_t segmentOffset; /* where in its file the segment begins; HELLO_PLACED: else it isn't sent, and is 0 */
+	uint64_t segmentOffset; /* offset of the segment in its file; sent with HELLO_PLACED only, else 0 */
 };
 #define WELCOME_BYTES offsetof(struct welcome, segmentOffset) /* without HELLO_PLACED */
 

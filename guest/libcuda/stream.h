@@ -5,60 +5,75 @@
 
 #define WIRE_LEGACY 0
 
-/* Where work goes: a stream of a context, as packets name them. */
+/* A stream reference: the target of work, in the form that packets use. */
 struct place {
 	uint32_t context;
-	uint64_t stream; /* its handle, or WIRE_LEGACY */
+	uint64_t stream; /* the stream's handle, or WIRE_LEGACY */
 	uint64_t contextHandle;
 	struct mark *mark;
-	struct stream *capturing; /* it, if it captures what is submitted to it: see capture.h */
+	struct stream *capturing; /* the stream, if it is capturing, else NULL: see capture.h */
 };
 
 /*
- * What a program's stream handle means to the calling thread, unless the
- * context has failed: then its sticky error. A stream that captures is refused,
- * as for all that can't be captured.
+ * Resolves a program's stream handle for the calling thread; fails with the context's sticky error if it has failed.
+ * Rejects a capturing stream, for calls that cannot be captured.
  */
 CUresult stream_resolve(CUstream handle, struct place *place);
-/* The same for callers who look whether it captures. */
+/* As stream_resolve for callers that handle capturing streams. */
 CUresult stream_resolve_any(CUstream handle, struct place *place);
-/* The same for callers who submit nothing, and don't mind what captures. */
+/* As stream_resolve for callers that submit nothing, whether or not the stream captures. */
 CUresult stream_place(CUstream handle, struct place *place);
-/* A stream object and its context; NULL for the legacy stream of the current one. out must not be NULL. */
+/*
+ * Looks up a stream and its context; *s is NULL for the legacy stream of the current context. out, a result pointer of
+ * the caller, must not be NULL.
+ */
 CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c);
-/* Whether threads that wait for a place are to sleep, by what was set of the stream, else of its context. */
+/*
+ * Reports whether threads that wait for a stream sleep instead of spinning, by the stream's setting, else the
+ * context's.
+ */
 bool stream_sleeps(const struct place *place);
-/* Waits for all work queued to a place. */
+/* Blocks until all work queued to a stream has completed. */
 CUresult stream_wait(const struct place *place);
 
-/* The nearest priority that there is. */
+/* Returns the nearest supported priority. */
 int stream_priority(int wanted);
-/* A stream of a context, in which nothing is queued. */
+/* Creates an empty stream of a context. */
 CUresult stream_create(struct context *c, uint32_t flags, struct stream **created);
-/* A stream was created: it comes after what the context has waited for. */
+/* Orders a new stream after the event waits of its context. */
 CUresult stream_joins(struct context *c, struct stream *s);
 
-/* Whether all that was sent to a place has ended, as far as calls that waited for it know; *sent is how much that was. */
+/*
+ * Reports whether all work sent to a stream has completed, as far as earlier blocking calls have found; sets *sent to
+ * the number of packets sent.
+ */
 bool mark_ended(const struct place *place, uint64_t *sent);
-/* A call that waited for the place, after so much was sent, found that all of it has ended. */
+/* Records that a blocking call found the first sent packets of a stream completed. */
 void mark_waited(const struct place *place, uint64_t sent);
-/* A stream goes, and so does its mark: nobody finds it any more. True for the one caller who did it. */
+/*
+ * Retires the marker of a stream that is destroyed, so that lookups miss it. True for exactly one of several concurrent
+ * callers.
+ */
 bool mark_retire(struct stream *stream);
 
-/* The calling thread ends: so do its default streams. */
+/* Destroys the default streams of the calling thread, which ends. */
 void stream_release_thread(void);
-/* A context ends: its streams, events, arrays and textures do. */
+/* Drops streams, events, arrays and textures of a context that is destroyed. */
 void stream_context_gone(uint64_t context);
-/* A context has ended: its callbacks will not be due any more, and run now, with an error. Takes no lock with it. */
+/* Called after a context was destroyed, without locks: runs its pending callbacks with an error. */
 void callback_context_gone(uint64_t serial);
 /*
- * Waits until the callbacks of a context that is about to end have run, however long its work takes: programs that end free by
- * them what the work used. Returns early when the context or the worker has failed, when a callback that runs is blocked, since it
- * may wait for the caller, and in a program whose streams wait for words, since these may never be written.
+ * Blocks until the callbacks of a context that is about to be destroyed have run, however long its work takes, since
+ * programs free the resources of the work in them. Returns early when the context or the worker has failed, when a
+ * running callback is blocked, since it may wait for the caller, and in a program with stream memory waits, which may
+ * never be satisfied.
  */
 void callback_await(uint64_t serial, uint32_t wire);
-extern _Atomic bool memopWaits; /* a stream was ever told to wait for a word */
-/* A callback of a graph, which the host may have run again and again until it is dropped. Errors it doesn't hear of. */
+extern _Atomic bool memopWaits; /* some stream was made to wait for a memory word */
+/*
+ * Registers a callback of a graph, which the host may run any number of times until it is dropped. It receives no
+ * errors.
+ */
 CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id);
 void callback_drop(uint64_t id);
 

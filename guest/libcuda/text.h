@@ -1,21 +1,26 @@
 /*
- * What kernels print. It waits on the host until the program synchronises with
- * the context, as CUDA says; then it goes to the program's own stdout or stderr.
+ * Device printf. The output of kernels stays on the host until the program synchronises with the context, as CUDA
+ * specifies; then it is written to the program's stdout or stderr.
  */
 #ifndef PEGASUS_TEXT_H
 #define PEGASUS_TEXT_H
 
 #include "process.h"
 
-/* Fetches and prints what a context, by its id on the wire, has to say by now. */
+/* Fetches and prints the pending output of a context, given by its wire id. */
 void text_fetch(uint32_t context);
-/* The same when all its work has ended: it is about to go. The caller has no lock that others need. */
+/*
+ * As text_fetch after all work of a context has ended, before the context is destroyed. The caller holds no lock that
+ * others need.
+ */
 void text_show_last(uint32_t context);
 
-/* The context whose text a thread prints now, or 0: who synchronises with it meanwhile waits for that. */
+/*
+ * Context whose output a thread is printing, or 0; a thread that synchronises with the context waits for that output.
+ */
 extern _Atomic uint32_t textUnderWay;
 
-/* In this order: a thread that has taken the text says so first. */
+/* The order of the loads matters: a thread that has taken the output sets textUnderWay first. */
 static inline bool text_waits(uint32_t context)
 {
 	return UNLIKELY(atomic_load_explicit(&process.header->contextText[context], memory_order_acquire) != 0 ||
@@ -28,7 +33,7 @@ static inline void text_show(uint32_t context)
 		text_fetch(context);
 }
 
-/* For the end of a call that synchronises. */
+/* End of a call that synchronises: prints output and returns r. */
 static inline CUresult text_shown(uint32_t context, CUresult r)
 {
 	text_show(context);

@@ -1,6 +1,6 @@
 /*
- * Virtual memory management: reserved addresses, memory that has none, and which is mapped where. The host checks all of it
- * again; what is kept here answers the program's questions, and says at once what is wrong.
+ * Virtual memory management: reserved address ranges, physical memory without addresses, and mappings between them. The
+ * host validates all requests again; the guest's records serve queries and report errors at once.
  */
 #ifndef PEGASUS_VMM_H
 #define PEGASUS_VMM_H
@@ -10,15 +10,15 @@
 #include "cuda.h"
 #include "range.h"
 
-/* Whether a program may use bytes at an address of a reserved range: they may lie in several mappings beside each other. */
+/* Reports whether a program may use bytes at an address of a reserved range; they may span adjacent mappings. */
 bool vmm_usable(uint64_t address, uint64_t bytes);
 /*
- * The mapping that an address of a reserved range lies in, as a range of its own; flags are its memory's handle types. access,
- * unless it is NULL, is what may be done with it (CUmemAccess_flags).
+ * Sets *range to the mapping that contains an address of a reserved range; flags are the handle types of its memory.
+ * *access, unless access is NULL, is the permitted access (CUmemAccess_flags).
  */
 bool vmm_mapping(uint64_t address, struct range *range, uint32_t *access);
 
-/* A descriptor of some bytes that other processes can read, and no process can change. */
+/* Creates a file with count bytes, sealed against changes, for passing to other processes. */
 CUresult sealed_file(const void *bytes, size_t count, int *fd);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One Zstandard frame of exactly outBytes; false if it is not that. */
+/* Decompresses one Zstandard frame of exactly outBytes; false if it is malformed or of another size. */
 bool zstd_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64_t outBytes);
 
 #endif
