@@ -1,8 +1,8 @@
 /*
- * Managed memory lies where host and kernels both reach it, so nothing moves and advice changes nothing. It is checked all
- * the same, and remembered by page, since a program can ask what it has advised. Devices say that they have no concurrent
- * managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS): a driver refuses their names in advice then. As a hint
- * does no harm, here it is taken, and programs work that do not look first.
+ * Managed memory lies where host and kernels both reach it, so nothing moves and advice has no effect. It is still
+ * checked, and stored per page range, since a program can query its advice. Devices report no concurrent managed access
+ * (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); a driver then rejects advice that names such a device. Here that
+ * advice is accepted: a hint does no harm, and programs work that do not check the attribute first.
  */
 #include "advice.h"
 
@@ -24,7 +24,7 @@ struct advice {
 };
 #define HOST_BIT (1u << DEVICES_MOST)
 
-/* Pages of which the same was said. They are in order and do not overlap; of what lies between nothing was said. */
+/* A range of pages with the same advice. Ranges are sorted and do not overlap; pages between them have no advice. */
 struct pages {
 	uint64_t begin, end, allocation; /* address of the one that they are of */
 	struct advice advice;
@@ -179,7 +179,7 @@ static CUresult check_location(CUmemLocation *where, bool nodes)
 	}
 }
 
-/* What a device number means where the processor is one, too. */
+/* Returns the location of a device number, which may be CU_DEVICE_CPU. */
 static CUmemLocation location_of(CUdevice device)
 {
 	return (CUmemLocation){.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
@@ -234,7 +234,9 @@ CUresult pg_cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice devic
 	return pg_cuMemPrefetchAsync_v2(address, bytes, location_of(device), 0, stream);
 }
 
-/* Any stream may use managed memory at any time here: who may use it is for the program to keep to. */
+/*
+ * Without effect: any stream may use managed memory at any time here, and programs must observe their own attachments.
+ */
 CUresult pg_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags)
 {
 	struct place place;
@@ -250,7 +252,7 @@ CUresult pg_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t 
 
 /* --- asking --- */
 
-/* What holds for all pages of a part. */
+/* Returns the advice that all pages of a part have in common. */
 static struct advice common(const struct part *part)
 {
 	struct advice all = {0};

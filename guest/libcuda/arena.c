@@ -145,7 +145,7 @@ static bool released(const struct flight *f)
 	return atomic_load_explicit(&process.releases[f->staging.release - 1], memory_order_acquire) != 0;
 }
 
-/* Frees what the host has read; all says whether to look further than the oldest. */
+/* Frees the blocks that the host has read, in order up to the first unread one; all: checks all blocks in flight. */
 static void reap_locked(bool all)
 {
 	struct flight **at = &flights;

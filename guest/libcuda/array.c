@@ -279,7 +279,10 @@ static struct texture *find(struct table *table, uint64_t handle)
 	return s.found;
 }
 
-/* A texture, of which the host was told, gets its handle: that may have to be asked for. What isn't made isn't there. */
+/*
+ * Issues the handle of a texture that the host has created, fetching it if the device chooses handles; publishes the
+ * texture. On failure it frees the texture.
+ */
 static CUresult give_handle(struct table *table, const struct context *c, struct texture *t, unsigned long long *out)
 {
 	t->given = t->object.id;

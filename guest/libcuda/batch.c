@@ -1,4 +1,4 @@
-/* Calls that are many of another: copies with attributes, prefetches, and what happens to managed memory that is not needed. */
+/* Batches of other calls: copies with attributes, prefetches, and discards of managed memory. */
 #include "array.h"
 #include "capture.h"
 #include "context.h"
@@ -7,8 +7,8 @@
 #include "zz_impl.h"
 
 /*
- * To read sources in the stream's order is right for every order of access that a program can allow, unless they are to have been
- * read when the call returns. What overlaps with what is for the device.
+ * Reading sources in stream order satisfies every access order that a program can allow, except a source that must have
+ * been read when the call returns. Hints about overlapping transfers are up to the device.
  */
 static CUresult check_attributes(const CUmemcpyAttributes *a)
 {
@@ -105,7 +105,7 @@ static CUresult element_of(const CUmemcpy3DOperand *o, uint64_t *bytes)
 	return CUDA_SUCCESS;
 }
 
-/* What can be multiplied by an element's size. */
+/* Reports whether n can be multiplied by an element's size without overflow. */
 static bool small(size_t n) { return n <= SIZE_MAX / 256; }
 
 static bool small_operand(const CUmemcpy3DOperand *o)
@@ -206,7 +206,7 @@ CUresult pg_cuMemPrefetchBatchAsync(CUdeviceptr *at, size_t *sizes, size_t count
 	return r;
 }
 
-/* What is in it need not be kept any more: it may as well be. */
+/* Without effect: the memory's contents may be discarded, but need not be. */
 CUresult pg_cuMemDiscardBatchAsync(CUdeviceptr *at, size_t *sizes, size_t count, unsigned long long flags, CUstream stream)
 {
 	struct place place;

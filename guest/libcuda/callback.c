@@ -1,7 +1,6 @@
 /*
- * Host callbacks: the host stops a stream where one is due, and a thread of the
- * guest process, started when the first is queued, asks for those that are due
- * and runs them.
+ * Host callbacks. The host stops a stream where a callback is due. A thread of the guest process, started when the
+ * first callback is queued, fetches the due callbacks and runs them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -99,7 +98,10 @@ static void serve_on(struct callback_wait_result *due)
 			run_due(c, process_result((uint32_t)due->status));
 		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &deferred); /* whatever the program has set: what is due must not go with us */
 	}
-	/* The worker has gone: nothing will be due any more, and who waits for a callback must not wait for ever. */
+	/*
+	 * The worker is lost: no callback becomes due any more, so run all of them now and let threads that wait for one
+	 * continue.
+	 */
 	handle_each(&callbacks, run_lost, &r);
 }
 
@@ -176,7 +178,10 @@ void callback_await(uint64_t serial, uint32_t wire)
 	errno = saved;
 }
 
-/* The program's signals are not for this thread. It says first that a callback is done, if not 0. */
+/*
+ * Starts the callback thread with the program's signals blocked. The thread first reports callback done as finished,
+ * unless done is 0.
+ */
 static CUresult start_thread(uint64_t done)
 {
 	pthread_attr_t attributes;
@@ -202,8 +207,8 @@ static CUresult ensure_thread(void)
 }
 
 /*
- * Room for one that passes. Who queues faster than they run waits for them, as with work that fills the ring; but not within
- * one, where no other would ever run, nor for those of graphs, which stay.
+ * Allocates a callback that runs once. While the table is full it blocks until a callback has run, like a full ring;
+ * but it fails within a callback, where no other one could run, and if all entries belong to graphs, which stay.
  */
 static CUresult take(const struct place *place, struct callback **c)
 {

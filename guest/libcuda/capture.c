@@ -8,7 +8,7 @@
 #include "zz_impl.h"
 #include "zz_wire.h"
 
-/* A stream's part in a capture: the nodes that what comes next comes after. */
+/* A stream's membership in a capture: the nodes that its next node depends on. */
 struct capturing {
 	struct capture *capture;
 	struct stream *stream;
@@ -19,7 +19,7 @@ struct capturing {
 	struct capturing *next;
 };
 
-/* What an event that was recorded in a capture stands for. */
+/* The captured record of an event. */
 struct captured {
 	uint64_t capture; /* its id */
 	uint32_t count;
@@ -131,7 +131,7 @@ static CUresult add(struct capturing *m, CUgraphNodeType type, struct graph_node
 	return graph_add(m->capture->graph, type, m->at, m->count, n);
 }
 
-/* What comes next comes after the node, if it was made well. */
+/* Makes the next node of the capture depend on n, if r reports that n was added. */
 static CUresult added(struct capturing *m, struct graph_node *n, CUresult r)
 {
 	if (r != CUDA_SUCCESS) {
@@ -148,7 +148,7 @@ static CUresult begin_node(const struct place *place, CUgraphNodeType type, stru
 	return r == CUDA_SUCCESS ? add(*m, type, n) : r;
 }
 
-/* --- what is captured --- */
+/* --- captured calls --- */
 
 CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct function *f)
 {
@@ -297,7 +297,7 @@ CUresult capture_wait(const struct place *place, struct event *e, bool external)
 	return r;
 }
 
-/* --- what is refused --- */
+/* --- rejected calls --- */
 
 static bool keeps_order(const struct capture *c)
 {
@@ -373,7 +373,7 @@ CUresult capture_forbids(void)
 	return r;
 }
 
-/* --- what ends --- */
+/* --- ends of captures, streams and events --- */
 
 void capture_stream_gone(struct stream *s)
 {
@@ -556,7 +556,7 @@ CUresult pg_cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 	return r;
 }
 
-/* What a program is shown stays until it asks again. */
+/* Updates the array that a program queries; it stays valid until the next query. */
 static CUresult show(struct capturing *m)
 {
 	CUgraphNode *shown = realloc(m->shown, (m->count + 1) * sizeof *shown);

@@ -1,7 +1,4 @@
-/*
- * Contexts: the stack that every thread has, primary contexts, and what can be
- * said about a context without asking the host.
- */
+/* Contexts: the stack of each thread, primary contexts, and queries that need no request to the host. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -191,8 +188,9 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 }
 
 /*
- * Called with the lock held. The context's objects go first, so that nobody finds them half dead; but streams and
- * events only when the host hears of it before it hears of those that get their places: they share an event's word.
+ * Destroys a context; requires the lock. Its objects are removed first, so that no lookup finds them half destroyed.
+ * Streams and events are removed only after OP_CONTEXT_DESTROY is queued: new ones in their slots share an event's
+ * word, so the host must process the destruction before their packets.
  */
 static CUresult destroy(struct context *c)
 {
@@ -219,8 +217,9 @@ static CUresult destroy(struct context *c)
 }
 
 /*
- * The same for the context of a handle, which first says what it has to say; its work may take long, so without the lock.
- * Another thread may be quicker, and a primary context be there anew by then, with the handle that it always has.
+ * As destroy, by handle. It first waits for callbacks and prints pending output; the work may take long, so this part
+ * runs without the lock. Another thread may destroy the context meanwhile, and a primary context may already exist
+ * again under the same handle, hence the serial.
  */
 static CUresult end(uint64_t handle, uint64_t serial)
 {
@@ -311,8 +310,9 @@ CUresult context_primary(CUdevice dev, CUcontext *pctx) { return take_hold(dev, 
 CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) { return take_hold(dev, pctx, 1); }
 
 /*
- * Called with the lock held: who retains it from now on gets another, by the same handle. The caller ends it then.
- * Unlike other contexts a primary one stays on the stacks where it is: a destroyed one until it is there anew.
+ * Requires the lock. The next retain creates a new primary context with the same handle; the caller destroys the old
+ * one. Unlike other contexts a primary one stays on the stacks that contain it: as a destroyed context until it exists
+ * again.
  */
 static uint64_t take_primary(struct primary *p, uint64_t *serial)
 {
@@ -346,7 +346,7 @@ CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	return r == CUDA_SUCCESS ? end_primary(last, serial) : r;
 }
 
-/* Those who have retained the context still have to release it: the next who retains it makes it anew. */
+/* The context's retain count stays: users still have to release it, and the next retain creates it anew. */
 CUresult pg_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	if (!device_exists(dev))

@@ -29,7 +29,7 @@ enum {
 
 static bool in_device_window(uint64_t address)
 {
-	/* Without a window of its own, device memory could be anywhere: only the table knows. */
+	/* Without a device window of its own, device memory may have any address: look it up in the table. */
 	return process.deviceBytes == 0 || address - process.deviceBase < process.deviceBytes;
 }
 
@@ -143,7 +143,7 @@ static struct copy_args args_of(const struct transfer *t, uint8_t dstKind, uint8
 	};
 }
 
-/* Sends it; call is NULL for one that nobody waits for. */
+/* Sends a transfer; call is NULL for one without a reply. */
 static CUresult send_transfer(const struct place *place, const struct transfer *t, struct call *call)
 {
 	struct packet p = {

@@ -46,7 +46,7 @@ static void name_of(char *name, const char *variable, const char *prefix)
 	snprintf(name, NAME_ROOM, "%s.cuda.%s.%ld", prefix, host, (long)getpid());
 }
 
-/* Called with the lock held. What holds until a program sets it is in the environment, or as CUDA has it. */
+/* Returns the global settings; requires the lock. Defaults come from the environment, else from CUDA. */
 static struct settings *global_settings(void)
 {
 	if (!known) {
@@ -126,7 +126,7 @@ static size_t room_for(struct settings *s, CUcoredumpSettings what)
 	return what == CU_COREDUMP_GENERATION_FLAGS ? sizeof s->generation : 0;
 }
 
-/* Without a place for the value, how large that has to be; a name fits into what it needs. */
+/* Reads a setting; with value NULL, returns the buffer size for it. A buffer for a name only has to fit that name. */
 static CUresult get(struct settings *s, CUcoredumpSettings what, void *value, size_t *size)
 {
 	const char *name = name_in(s, what);

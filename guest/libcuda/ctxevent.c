@@ -1,7 +1,7 @@
 /*
- * Events of all that is queued to a context. They are recorded in a stream that nobody else knows, which waits for the others: the
- * legacy stream stands for all that keep order with it. What comes after a wait of the context's is the work of its streams, also of
- * those that are created later.
+ * Events of all work of a context (cuCtxRecordEvent, cuCtxWaitEvent). They are recorded in an internal stream, the
+ * joint, which waits for the others; the legacy stream stands for all streams that synchronise with it. A wait of the
+ * context orders the later work of all its streams, including streams created later.
  */
 #include "capture.h"
 #include "context.h"
@@ -145,7 +145,10 @@ CUresult pg_cuCtxWaitEvent(CUcontext context, CUevent handle)
 	return r;
 }
 
-/* A stream that keeps order with the legacy one comes after its waits anyway; another one waits for what the joint waits for. */
+/*
+ * A stream that synchronises with the legacy stream is ordered after its waits anyway; any other stream waits for the
+ * events that the joint waits for.
+ */
 CUresult stream_joins(struct context *c, struct stream *s)
 {
 	if (LIKELY(!atomic_load_explicit(&c->waits, memory_order_acquire)) || !(s->flags & CU_STREAM_NON_BLOCKING))

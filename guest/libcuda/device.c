@@ -22,7 +22,7 @@ int device_count(void) { return count; }
 
 int device_driver_version(void)
 {
-	/* Allowed before cuInit: what the library implements, which the host may lower. */
+	/* Permitted before cuInit: returns the version that the library implements, which the host may lower. */
 	return release_cuda(driverVersion ? driverVersion : CUDA_VERSION);
 }
 

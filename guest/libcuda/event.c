@@ -82,11 +82,10 @@ CUresult pg_cuEventDestroy_v2(CUevent handle)
 }
 
 /*
- * Serials have to enter the ring in the order in which they are drawn: of two
- * racing records the later serial must be the later packet. So have records and
- * waits: what is known to come before an event's latest record is right for a wait
- * only if that record is the latest in the ring, too. One lock per event
- * would do; both are rare enough for one in all.
+ * Serials must enter the ring in the order in which they are drawn: of two concurrent records the one with the later
+ * serial must be the later packet. The same holds for records and waits: the position known for an event's latest
+ * record is right for a wait only if that record is also the latest in the ring. One lock per event would do; both
+ * operations are rare enough for one global lock.
  */
 static pthread_mutex_t recordLock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,7 +1,7 @@
 /*
- * Export tables are in no manual. Programs that bring the CUDA runtime with them ask for some; what is refused here is answered
- * by guest/tables, if that is built in. The runtime asks for its interface first, and when that is missing reports that nothing
- * is supported: it gets no further, to tables without which it ends the process.
+ * Export tables are undocumented. Programs that bundle the CUDA runtime request some of them; guest/tables, if linked,
+ * provides those that are rejected here. The runtime requests its own interface first; without it, the runtime reports
+ * that nothing is supported and never requests the tables without which it ends the process.
  */
 #include "export.h"
 

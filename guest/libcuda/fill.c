@@ -1,4 +1,7 @@
-/* Fills. Asynchronous to the host by either name, except that a synchronous one waits of pinned or managed memory, or if the program wants it to. */
+/*
+ * Fills. Both variants are asynchronous to the host, except that a synchronous fill waits for pinned or managed memory,
+ * or if the program set synchronous memory operations.
+ */
 #include "capture.h"
 #include "copy.h"
 #include "range.h"

@@ -1,7 +1,4 @@
-/*
- * What is known of a function: attributes from the module's layout, and the few
- * settings that a program can change.
- */
+/* Functions: attributes from the module's layout, and the settings that a program can change. */
 #include <string.h>
 
 #include "device.h"

@@ -1,6 +1,4 @@
-/*
- * Graphs and their edges, and what can be asked of them.
- */
+/* Graphs and their edges, and queries of them. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -451,7 +449,7 @@ static void add_answer(struct answer *a, const struct graph_node *n)
 	a->count++;
 }
 
-/* Room that is left says so. */
+/* Sets *count to the number of entries and clears the unused rest of the array. */
 static void end_answer(struct answer *a, size_t *count)
 {
 	for (size_t i = a->count; i < a->room; i++)

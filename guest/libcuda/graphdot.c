@@ -1,6 +1,4 @@
-/*
- * A graph as a file that Graphviz draws, for who debugs a program.
- */
+/* Writes a graph as a Graphviz file, for debugging. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -36,7 +36,7 @@ struct errand {
 	struct errand *next;
 };
 
-/* What one version of an executable graph has in the guest: it stays until the version's last launch has ended. */
+/* Guest resources of one version of an executable graph; they stay until the version's last launch has completed. */
 struct stock {
 	struct errand *errands;
 	struct keep *kept;          /* user objects that the graph has no more, and launches may still use */
@@ -51,7 +51,7 @@ static struct stock *left;
 static _Atomic bool anyLeft;
 static struct table errands = HANDLE_TABLE(HANDLE_ERRAND, struct errand, 1000000);
 
-/* --- what stays in the guest --- */
+/* --- guest resources --- */
 
 static pthread_mutex_t errandLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a context that failed */
 
@@ -148,7 +148,7 @@ static void stock_leave(struct stock *s)
 	stocks_sweep();
 }
 
-/* --- what travels --- */
+/* --- encoding for the host --- */
 
 struct writer {
 	struct graph_exec *exec;
@@ -377,7 +377,10 @@ static CUresult put_after(struct writer *w, uint32_t place)
 	return CUDA_SUCCESS;
 }
 
-/* The nodes of a graph, after a node of that place. Afterwards w->after is what stands for its end. */
+/*
+ * Encodes the nodes of a graph after the node at index entry. Afterwards w->after holds the nodes that stand for its
+ * end.
+ */
 static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry)
 {
 	struct graph_node **order;
@@ -638,7 +641,7 @@ static CUresult prepare_end(struct graph_exec *e)
 	return r;
 }
 
-/* Behind a launch of a graph that has things in the guest, an event says when they are used no more. */
+/* Records an event after a launch of a graph with guest resources; the resources are unused once it completes. */
 static CUresult mark_end(struct graph_exec *e, const struct place *place)
 {
 	struct stock *s = e->stock;
@@ -790,7 +793,7 @@ static CUresult find_typed(CUgraphExec handle, CUgraphNode node, CUgraphNodeType
 	return r == CUDA_SUCCESS && (!p || (*n)->type != type) ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-/* What was set travels with the next launch. */
+/* Marks the graph as changed: the next launch sends the new version. */
 static CUresult changed(struct graph_exec *e, const struct graph_node *n, CUresult r)
 {
 	if (r == CUDA_SUCCESS && n->context != 0 && n->context != e->context)
@@ -912,7 +915,7 @@ CUresult pg_cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode node, unsigned
 	return r;
 }
 
-/* What keeps one graph from standing in for another, at which node and, for an edge, from which. */
+/* The first difference that keeps one graph from replacing another: a node and, for an edge, its source. */
 struct difference {
 	CUgraphExecUpdateResult result;
 	const struct graph_node *at, *from;
@@ -970,7 +973,7 @@ static bool graphs_differ(const struct graph *mine, const struct graph *other, s
 	return false;
 }
 
-/* User objects of the other graph take the place of those of this one, which what was launched may still use. */
+/* Replaces the references to user objects by those of the other graph; earlier launches may still use the old ones. */
 static CUresult adopt_keeps(struct graph_exec *e, struct graph *mine, const struct graph *other)
 {
 	struct keep *before = mine->kept;
@@ -997,7 +1000,10 @@ static CUresult adopt(struct graph_exec *e, struct graph *mine, const struct gra
 	return r;
 }
 
-/* What a child's nodes do, which stay the nodes that the program knows; the other graph has to be of the same shape. */
+/*
+ * Copies the parameters of a child graph's nodes from another graph of the same shape; the program keeps its node
+ * handles.
+ */
 static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
 {
 	struct difference d;

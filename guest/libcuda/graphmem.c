@@ -327,7 +327,7 @@ void graph_memory_context_ended(uint64_t context)
 	}
 }
 
-/* --- what devices keep for graphs --- */
+/* --- graph memory of devices --- */
 
 static uint64_t *number_of(struct pool *p, CUgraphMem_attribute what)
 {

@@ -1,6 +1,6 @@
 /*
- * What nodes of graphs do: each kind has a structure that says so, which is
- * checked and copied with all that it points to.
+ * Parameters of graph nodes: each node type has a structure, which is validated and copied with everything it points
+ * to.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -197,7 +197,7 @@ CUresult node_set_event(struct graph_node *n, CUevent event)
 	return CUDA_SUCCESS;
 }
 
-/* The program knows the child's copy by the node only. */
+/* The program can reach the copy of the child graph through the node only. */
 CUresult node_set_child(struct graph_node *n, const struct graph *child)
 {
 	struct graph *copy;

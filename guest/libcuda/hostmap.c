@@ -54,7 +54,7 @@ static pthread_mutex_t listLock = PTHREAD_MUTEX_INITIALIZER;
 static struct hostmap *maps;
 static _Atomic bool any;
 
-/* What a thread that holds the lock must not do: be cancelled. Its errno stays as it was. */
+/* State of a section that holds the lock: cancellation is disabled, and errno is restored at its end. */
 struct calm {
 	int cancelable, number;
 };
@@ -92,7 +92,7 @@ static UNCHECKED void touch_pages(const void *at, uint64_t bytes)
 		(void)((const volatile uint8_t *)at)[i];
 }
 
-/* --- what the kernel has mapped --- */
+/* --- mappings in the kernel --- */
 
 struct area {
 	uint64_t begin, end, offset; /* in its file */
@@ -148,7 +148,10 @@ static struct area *areas_of(uint64_t at, uint64_t end, size_t *count)
 	return all;
 }
 
-/* Whether an area has what the calling thread writes while it moves pages. */
+/*
+ * Reports whether an area contains memory that the calling thread writes while it moves pages: its stack frames, its
+ * thread descriptor or errno.
+ */
 static bool in_use(const struct area *a)
 {
 	const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0), own = (uint64_t)(uintptr_t)pthread_self(),
@@ -383,7 +386,7 @@ static bool release(struct hostmap **at)
 	return out;
 }
 
-/* Tries once more what could not be moved out: the program may have unmapped it since, or have fewer threads. */
+/* Retries the restoration of pages that failed before: the program may have unmapped them or have fewer threads now. */
 static void release_rest(void)
 {
 	for (struct hostmap **at = &maps; *at;)
@@ -400,8 +403,9 @@ static bool overlaps(uint64_t at, uint64_t end)
 }
 
 /*
- * Whether glibc's malloc has mapped a chunk for memory that begins at an address, which then has its pages alone. The words before
- * it are the distance to the chunk's begin and its size, with a bit that says so.
+ * Reports whether the memory at an address is a chunk that glibc's malloc has mapped for it, so that no other
+ * allocation shares its pages. The two words before it hold the distance to the chunk's begin and the chunk's size,
+ * with a flag bit for mapped chunks.
  */
 static bool has_own_pages(uint64_t address, const struct hostmap *m)
 {

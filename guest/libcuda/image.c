@@ -49,7 +49,7 @@ _Static_assert(sizeof(struct entry) == 64, "fat binary entry");
 enum { KIND_PTX = 1, KIND_CUBIN = 2, KIND_LTO = 8 };
 enum { FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000, FLAG_THIS_ONLY = 0x100000 };
 
-/* What to look for, of entries of a fat binary. */
+/* Criteria for the entries of a fat binary. */
 struct target {
 	int capability;
 	bool code; /* machine code, too */

@@ -1,8 +1,9 @@
 /*
- * Memory and events that processes of a domain pass each other by handles, as bytes.
+ * IPC handles: memory and events that processes of a domain pass to each other as bytes.
  *
- * The host gives other processes a part in an allocation where it is. An event needs no part of another's: one that others may wait
- * for is complete when the call that records it returns, so whoever is told of the record finds it complete.
+ * The host shares an allocation with other processes in place. An event needs no sharing between processes: recording
+ * an interprocess event returns only after the record has completed, so any process that is notified of the record
+ * finds it complete.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 
 enum { TRIES = 100 };
 
-/* What is in a handle. */
+/* The contents of a handle. */
 struct ticket {
 	uint64_t magic, process;
 	struct mem_lend_result memory;
@@ -62,7 +63,7 @@ static CUresult read_ticket(struct ticket *t, const void *handle, uint64_t magic
 	return t->process == own_number() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* for others only */
 }
 
-/* The host lends memory while nothing uses any, and doesn't wait for what may depend on this process. */
+/* The host lends memory only while no work uses it, and does not wait for work that may depend on this process. */
 CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan)
 {
 	struct mem_lend_args args = {.address = address};
@@ -99,7 +100,7 @@ CUresult ipc_give_back(const struct context *c, uint64_t address)
 	return ring_call(&p, NULL, 0);
 }
 
-/* What is open: a context that opens a handle again gets the same address, which it has to close as often. */
+/* Opened handles: a context that opens a handle again gets the same address, and has to close it as often. */
 static struct opened {
 	uint64_t serial; /* of the context */
 	struct mem_lend_result memory;
@@ -126,7 +127,7 @@ static struct opened *find_open_at(uint64_t address)
 	return NULL;
 }
 
-/* What was open at that address went with its context. */
+/* Records an opened address. An earlier entry for it is stale: its context was destroyed. */
 static bool note_open(const struct context *c, const struct mem_lend_result *memory, uint64_t address)
 {
 	struct opened *o = find_open_at(address);
@@ -202,7 +203,7 @@ CUresult pg_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsig
 	return r;
 }
 
-/* Whether this was the last time that what is open at an address was to be closed. */
+/* Reports whether this close is the last one for the memory opened at an address. */
 static bool last_close(uint64_t address)
 {
 	pthread_mutex_lock(&openLock);

@@ -1,7 +1,6 @@
 /*
- * Launches. They are queued; what is wrong with the configuration is told at
- * once, as a driver does. Parameters are gathered by the layout that came with
- * the module: exactly the declared sizes are read.
+ * Kernel launches. They are queued; errors in the configuration are returned at once, as a driver does. Parameters are
+ * packed according to the layout of the module: the library reads exactly the declared sizes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +174,7 @@ void launch_unpack(struct parcel *p)
 		free(p->more);
 }
 
-/* The first launch of a function may have to wait for what the device says of it. */
+/* The first launch of a function may have to wait for the device's result. */
 static CUresult post(struct function *f, const struct parcel *parcel)
 {
 	struct packet p = {
@@ -241,7 +240,7 @@ static CUresult read_cluster(const CUlaunchAttribute *a, uint32_t *flags)
 	return CUDA_SUCCESS;
 }
 
-/* Attributes that are hints are ignored; those that would change what happens are refused. */
+/* Attributes that are hints are ignored; those with an effect on the result are rejected. */
 static CUresult read_attributes(const CUlaunchConfig *config, uint32_t *flags)
 {
 	if (config->numAttrs > 0 && !config->attrs)

@@ -11,7 +11,7 @@ struct param_head {
 	uint32_t paramTotal, pad;
 };
 
-/* Takes count records of size bytes from what is left. */
+/* Consumes count records of size bytes from the remaining input; NULL if it is too short. */
 static const void *take(const uint8_t **at, uint64_t *left, uint64_t count, uint64_t size)
 {
 	const uint8_t *records = *at;

@@ -24,7 +24,7 @@ struct library {
 	struct loaded *loaded;
 };
 
-/* What a program set of a kernel, for one device. */
+/* A program's settings of a kernel, for one device. */
 struct settings {
 	bool any, dynamicSet, hintSet[HINTS];
 	int32_t maxDynamicShared, hints[HINTS];
@@ -42,8 +42,8 @@ static struct table libraries = HANDLE_TABLE(HANDLE_LIBRARY, struct library, 600
 static struct table kernels = HANDLE_TABLE(HANDLE_KERNEL, struct kernel, (1u << HANDLE_INDEX_BITS) - 1);
 
 /*
- * Guards libraries and kernels, also while a library is loaded somewhere: who needs it there meanwhile would have to wait
- * anyway. Modules' locks may be taken under it.
+ * Guards libraries and kernels, also while a library is being loaded: another thread that needs it in the same context
+ * would have to wait anyway. Modules' locks nest inside it.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -70,7 +70,7 @@ static CUresult lock_kernel(uint64_t handle, struct kernel **k, struct library *
 	return *l ? CUDA_SUCCESS : unlock(CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Asks the host what the library offers, once. Called with the lock held. */
+/* Fetches the library's layout from the host, once. Requires the lock. */
 static CUresult inspect(struct library *l, struct jit *jit)
 {
 	if (l->inspected)
@@ -113,7 +113,7 @@ static CUresult read_options(const CUlibraryOption *options, void **values, unsi
 	return CUDA_SUCCESS;
 }
 
-/* What will do for all devices. */
+/* Returns the lowest compute capability: code for it runs on all devices. */
 static int least_capability(void)
 {
 	int least = device_capability(0);
@@ -127,8 +127,8 @@ static int least_capability(void)
 static bool takes_code(void) { return device_count() == 1 && device_takes_code(0); }
 
 /*
- * The program hears at once what is wrong with text, or with anything when it wants a log. Fat binaries were made by a
- * compiler, and a program may have thousands of them: these are looked into when something of them is needed.
+ * Errors in PTX text are reported at once, and all errors when the program supplies a log. Fat binaries come from a
+ * compiler, and a program may have thousands of them: they are inspected on first use.
  */
 static CUresult load(CUlibrary *out, const void *code, struct jit *jit, bool eager, bool preserved)
 {
@@ -221,14 +221,14 @@ CUresult pg_cuLibraryUnload(CUlibrary handle)
 	return unlock(CUDA_SUCCESS);
 }
 
-/* --- a library within a context. What follows is called with the lock held. --- */
+/* --- a library within a context; the functions below require the lock --- */
 
 static const char *name_of(const struct library *l, uint32_t index)
 {
 	return l->layout.strings + l->layout.functions[index].name;
 }
 
-/* A function gets what its kernel was set to, where it was not set itself. */
+/* Applies the kernel's settings to its function, except those that were set on the function itself. */
 static void settle(const struct settings *s, struct function *f)
 {
 	if (s->dynamicSet && !f->dynamicSet)
@@ -299,7 +299,7 @@ static CUresult module_in(struct library *l, uint64_t context, uint64_t *module)
 	return CUDA_SUCCESS;
 }
 
-/* --- what a library offers --- */
+/* --- contents of a library --- */
 
 CUresult pg_cuLibraryGetModule(CUmodule *out, CUlibrary handle)
 {

@@ -60,7 +60,7 @@ static bool has_patience(struct patience *p)
 	return p->left > 0;
 }
 
-/* What a call on a socket says that the other side has gone. */
+/* Reports whether the result of a socket call means that the peer has closed the connection. */
 static bool is_cut_off(ssize_t n) { return n == 0 || (n < 0 && (errno == ECONNRESET || errno == EPIPE)); }
 
 static bool directory_exists(const char *path)
@@ -89,7 +89,7 @@ static void log_no_socket(const char *path)
 			sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
 }
 
-/* Prints why there is no connection. One that isn't permitted says nothing about whether a daemon runs. */
+/* Logs the reason why there is no connection. A permission error does not show whether a daemon runs. */
 static void log_unreachable(const char *path, int why)
 {
 	if (why == EACCES || why == EPERM)
@@ -158,7 +158,10 @@ static bool send_message(int fd, const void *message, size_t length, bool *cutOf
 	return n == (ssize_t)length;
 }
 
-/* Out of the way of standard input, output and error: what a program without them writes there must not come to us. */
+/*
+ * Moves a descriptor above standard input, output and error: a program that runs with these closed may write to their
+ * numbers, and that data must not reach the socket.
+ */
 static void keep_clear_of_standard(int *fd)
 {
 	if (*fd < 0 || *fd > STDERR_FILENO)
@@ -289,7 +292,7 @@ static CUresult map_segment(const struct rendezvous *r)
 	uint64_t bytes = r->welcome.segmentBytes, offset = r->welcome.segmentOffset;
 	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-	/* Xen's device, whose size nobody knows, lets itself be mapped as far as there are pages. */
+	/* Xen's device reports no size and can be mapped as far as it has pages. */
 	if (S_ISREG(s.st_mode) && ((uint64_t)s.st_size < bytes || offset > (uint64_t)s.st_size - bytes))
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, (off_t)offset);
@@ -361,8 +364,9 @@ static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer
 }
 
 /*
- * The socket has hung up. A worker that ends says so: else the machine's agent has gone. One that isn't
- * ready has lost patience, since the machine was paused.
+ * Reports whether to connect again after the socket has hung up. A worker that ends poisons the process first; without
+ * that, the machine's agent has ended. CUDA_ERROR_SYSTEM_NOT_READY means that the worker timed out, since the machine
+ * was paused.
  */
 static bool may_come_again(void)
 {
@@ -419,7 +423,7 @@ static CUresult attach(struct rendezvous *r)
 	return result;
 }
 
-/* Undoes what a failed link_open did. */
+/* Undoes a failed link_open. */
 static void detach(void)
 {
 	if (process.arenaShared)
@@ -451,7 +455,7 @@ static CUresult first_calls(void)
 	return CUDA_SUCCESS;
 }
 
-/* Where a VM's agent listens, for programs that nobody has told of another place. */
+/* Socket of a VM's agent, the default without PEGASUS_SOCKET. */
 #define AGENT_SOCKET "/run/pegasus/guest.sock"
 
 static const char *find_socket(void)

@@ -1,8 +1,7 @@
 /*
- * The linker collects objects of PTX text. The host looks at each as it is added
- * and at all together in the end, so that errors come where programs expect them.
- * The finished "cubin" is an image in a format of our own that has the objects in
- * it: whoever loads it has them linked and loaded.
+ * The linker collects objects of PTX text. The host checks each one as it is added and all of them together at the end,
+ * so that errors occur where programs expect them. The finished "cubin" is an image in a private format that contains
+ * the objects; loading it links and loads them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "module.h"
 #include "zz_impl.h"
 
-/* What is collected. The program's option arrays are valid as long as this is. */
+/* The collected inputs. The program's option arrays stay valid until the link state is destroyed. */
 struct link {
 	struct object object;
 	uint64_t context; /* handle */

@@ -1,7 +1,4 @@
-/*
- * What the library says on stderr: nothing but failures, unless PEGASUS_LOG
- * asks for more (off, error, info, debug).
- */
+/* Log on stderr: failures only, unless PEGASUS_LOG sets another level (off, error, info, debug). */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>

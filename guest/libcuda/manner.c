@@ -1,6 +1,6 @@
 /*
- * Attributes of streams. How threads wait for a stream is followed; what would tune the caches and the order of memory of a
- * device that has such things is remembered and no more. So is a priority that is set later: the host orders work by that of the
+ * Stream attributes. The library implements the synchronization policy. It only stores attributes that tune caches or
+ * memory order of a device, and also a priority set after creation: the host orders work by the priority of the
  * stream's creation.
  */
 #include "context.h"

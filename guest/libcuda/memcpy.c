@@ -1,6 +1,6 @@
 /*
- * The many spellings of a copy, folded into boxes between ends: what each
- * argument may be, and when its caller may go on.
+ * The variants of copy calls, reduced to boxes between endpoints: the permitted memory of each argument, and when the
+ * call returns.
  */
 #include "arena.h"
 #include "array.h"
@@ -59,12 +59,15 @@ static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
-	/* Between two places on the device, even a synchronous copy does not hold the caller up, unless the program wants it to. */
+	/*
+	 * Between two device addresses, even a synchronous copy returns at once, unless the program set synchronous memory
+	 * operations.
+	 */
 	bool within = dst.where == AT_DEVICE && src.where == AT_DEVICE;
 	return copy_until(&place, &box, until, within);
 }
 
-/* What an argument is: device memory, a pointer to host memory, or whatever the number says. */
+/* Declared memory of an argument: device memory, a pointer to host memory, or either, by its address. */
 enum said { SAID_DEVICE, SAID_HOST, SAID_ANY };
 
 static CUresult said_end(uint64_t address, enum said said, size_t bytes, bool write, struct end *end)

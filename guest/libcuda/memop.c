@@ -96,7 +96,7 @@ CUresult pg_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint
 	return r == CUDA_SUCCESS ? one(stream, &o) : r;
 }
 
-/* bytes are 0 for what needs nothing done: work of a stream sees what came before it anyway. */
+/* Translates an operation; bytes are 0 for one without effect: work of a stream sees earlier writes anyway. */
 static CUresult operation_of(const CUstreamBatchMemOpParams *p, struct operation *o)
 {
 	*o = (struct operation){0};

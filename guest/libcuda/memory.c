@@ -1,6 +1,6 @@
 /*
- * Device, pinned, managed and registered memory. The guest keeps the table of
- * what lies where; the host is asked only for device memory.
+ * Device, pinned, managed and registered memory. The guest maintains the table of address ranges; only device memory
+ * needs requests to the host.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -321,7 +321,7 @@ CUresult pg_cuMemFreeHost(void *p)
 	return unpin(&range);
 }
 
-/* Whether a process has all of these addresses, as far as the kernel says so. */
+/* Reports whether the process has mapped all of these addresses, as far as the kernel reports it. */
 static bool is_mapped(uint64_t at, uint64_t end)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

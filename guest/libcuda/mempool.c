@@ -1,4 +1,4 @@
-/* The calls about memory pools. What memory of a pool is used again for, and when, is in pool.c. */
+/* API calls for memory pools. Allocation and reuse of pool memory are in pool.c. */
 #include "capture.h"
 #include "context.h"
 #include "device.h"
@@ -100,7 +100,7 @@ CUresult pool_check_props(const CUmemPoolProps *props)
 	const unsigned exist = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC; /* on Linux */
 	if ((unsigned)props->handleTypes & ~exist)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says whether other processes can have a part in a pool, and how. */
+	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES gives the handle types by which processes can share a pool. */
 	unsigned supported = (unsigned)device_attribute(props->location.id, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
 	if (((unsigned)props->handleTypes & ~supported) || props->usage != 0)
 		return CUDA_ERROR_NOT_SUPPORTED;

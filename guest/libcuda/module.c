@@ -1,6 +1,6 @@
 /*
- * Modules: an image travels through the arena, and what comes back is the
- * layout of all it offers, so that nothing has to be asked later.
+ * Modules: an image is sent through the arena, and the reply is the layout of its whole contents, so that later lookups
+ * need no request.
  */
 #include "module.h"
 
@@ -31,7 +31,7 @@ static pthread_mutex_t functionLock = PTHREAD_MUTEX_INITIALIZER; /* guards what 
 
 /* --- loading --- */
 
-/* Tells the address table of the module's variables, so that copies to them are known to be right. */
+/* Adds the module's variables to the table of ranges, so that copies to them pass its checks. */
 static void add_globals(struct module *m)
 {
 	for (uint32_t i = 0; i < m->layout.globalCount; i++) {
@@ -52,7 +52,7 @@ static void post_unload(const struct module *m)
 	ring_post(&p);
 }
 
-/* Says in the program's log why an image does not even travel. */
+/* Logs the reason why an image is rejected before it is sent. */
 CUresult module_refuse(const struct jit *jit, CUresult why)
 {
 	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? image_refusal()
@@ -77,7 +77,7 @@ SAME(logCapacity);
 _Static_assert(sizeof(struct module_load_args) == sizeof(struct module_inspect_args), "arguments");
 _Static_assert(sizeof(struct module_load_result) == sizeof(struct module_inspect_result), "results");
 
-/* One try with *room for the layout: if the host needs more, *room is what it needs then, and nothing is reported. */
+/* One attempt with *room bytes for the layout: if the host needs more, sets *room to that size and reports nothing. */
 static CUresult exchange_in(uint64_t *room, uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
 	struct layout *layout, bool *sound)
 {
@@ -140,7 +140,7 @@ CUresult module_inspect(const struct image *image, struct jit *jit, struct layou
 	return r != CUDA_SUCCESS || sound ? r : CUDA_ERROR_UNKNOWN;
 }
 
-/* A new module, which nobody can find yet and the host knows nothing of. */
+/* Returns a new module that is not published and does not exist on the host. */
 static struct module *module_new(const struct context *c)
 {
 	struct module *m = handle_new(&modules);
@@ -234,8 +234,8 @@ CUresult pg_cuModuleLoadData(CUmodule *module, const void *image)
 }
 
 /*
- * Programs register all their fat binaries when they start, thousands some, and use few: what is wrong with one is told when
- * something of it is needed, as with libraries.
+ * Programs register all their fat binaries at start, some of them thousands, and use few: errors in one are reported on
+ * its first use, as with libraries.
  */
 CUresult pg_cuModuleLoadFatBinary(CUmodule *out, const void *fatbin)
 {
@@ -292,7 +292,10 @@ CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* --- unloading --- */
 
-/* Whether nobody holds a function any more that nobody can find. A thread that was ended within a launch may hold it for ever. */
+/*
+ * Waits, for a bounded time, until no thread holds a retired function; returns false if one still does. A thread that
+ * was ended during a launch may hold it for ever.
+ */
 static bool let_go(struct function *f)
 {
 	for (int tries = 0; atomic_load(&f->holders) != 0; tries++) {
@@ -306,7 +309,7 @@ static bool let_go(struct function *f)
 	return true;
 }
 
-/* Whether what the function had of its module can go. */
+/* Retires and frees a function; returns false if a thread still holds its data in the module. */
 static bool forget_function(uint64_t handle)
 {
 	struct function *f = handle_find(&functions, handle);
@@ -320,8 +323,8 @@ static bool forget_function(uint64_t handle)
 }
 
 /*
- * For the one who retired it. If the module ends before its context, the host hears of it, after all launches that have
- * found its functions.
+ * Frees a retired module; the caller is the thread that retired it. alone: the module ends before its context, so an
+ * unload packet is posted, after all launches that found its functions.
  */
 static void dismantle(struct module *m, bool alone)
 {
@@ -389,7 +392,7 @@ static void forget_of_context(void *object, void *context)
 
 void module_context_gone(uint64_t context) { handle_each(&modules, forget_of_context, &context); }
 
-/* --- what a module offers --- */
+/* --- contents of a module --- */
 
 static struct function *make_function(struct module *m, uint32_t index)
 {
@@ -435,7 +438,10 @@ static CUresult give_function(struct module *m, uint32_t index, CUfunction *out)
 	return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Something of a module is needed. Called with the lock held: who needs it, too, would have to wait anyway. */
+/*
+ * Loads a lazily loaded module on first use. Requires the lock: another thread that needs the module would have to wait
+ * anyway.
+ */
 static CUresult load_now(struct module *m)
 {
 	struct jit silent = {0};

@@ -9,7 +9,7 @@
 
 enum { SEEN_MOST = 32 };
 
-/* What is known of a stream in which memory was let go of, or which waits for one. */
+/* Record of a stream in which memory was freed, or which waits for one. */
 struct tail {
 	struct object object;
 	uint64_t context;
@@ -80,7 +80,7 @@ bool moment_now(const struct place *place, struct moment *now)
 
 static struct event *event_of(const struct tail *t) { return handle_find(&events, t->event); }
 
-/* Whether the latest record has been reached, which says what has ended. */
+/* Checks whether the latest record has completed, and updates t->ended from it. */
 static bool reached(struct tail *t)
 {
 	struct event *e = event_of(t);
@@ -205,7 +205,7 @@ bool moment_within(const struct moment *m, uint64_t context)
 	return !t || m->at <= t->ended || t->context == context;
 }
 
-/* --- what streams and events tell --- */
+/* --- notifications by streams and events --- */
 
 void moment_recorded(struct event *e, const struct place *place)
 {
@@ -244,7 +244,7 @@ static void drop_over(void *object, void *unused)
 		drop(t);
 }
 
-/* What its tail can't say any more when the stream has gone, a record behind all its work does. */
+/* Covers all work of the stream with a last record, which stands for it after the stream is destroyed. */
 void moment_stream_ends(struct stream *s)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))

@@ -1,7 +1,6 @@
 /*
- * Occupancy: how many blocks of a function fit on a multiprocessor at once, by
- * the device's attributes. The program's own function, which says how much
- * shared memory a block size needs, is called right here.
+ * Occupancy: the number of blocks of a function that fit on a multiprocessor, from the device's attributes. The
+ * program's callback that returns the shared memory of a block size is called directly.
  */
 #include "device.h"
 #include "launch.h"
@@ -170,7 +169,10 @@ CUresult pg_cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const
 		threads *= sides[i];
 	}
 	int64_t blocks = active_blocks(f, threads, config->sharedMemBytes);
-	/* How processors are grouped, which a cluster can't reach beyond, is nowhere told: a few may fit less. */
+	/*
+	 * The grouping of multiprocessors, which a cluster cannot cross, is not published: the real number may be slightly
+	 * lower.
+	 */
 	*clusters = (int)(blocks * device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) / each);
 	return CUDA_SUCCESS;
 }

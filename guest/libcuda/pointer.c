@@ -1,4 +1,4 @@
-/* What can be said about an address: answered from the table of ranges. */
+/* Pointer attributes, from the table of ranges. */
 #include <string.h>
 
 #include "context.h"
@@ -15,7 +15,7 @@ struct answer {
 	size_t bytes;
 };
 
-/* What is known of an address. */
+/* The result of a lookup by address. */
 struct found {
 	struct range range;
 	struct range piece; /* the same, or of a reserved range what is mapped there */

@@ -114,7 +114,10 @@ static void settle(struct block *b)
 	enter(b);
 }
 
-/* Takes the first bytes of a free block. What can't be split off for want of memory goes along. */
+/*
+ * Allocates the first bytes of a free block. If memory for splitting the block is exhausted, the allocation takes the
+ * whole block.
+ */
 static void take(struct block *b, uint64_t bytes)
 {
 	leave(b);
@@ -169,7 +172,7 @@ static struct block *find(struct pool *p, const struct place *place, uint64_t by
 	return best;
 }
 
-/* Looks which blocks nothing uses any more, and joins what became alike. */
+/* Marks free blocks whose last work has completed as unused, and merges neighbours with a common position. */
 static void look(struct pool *p)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {
@@ -238,7 +241,7 @@ static bool add_chunk(struct pool *p, struct context *c, uint64_t at, uint64_t b
 	return true;
 }
 
-/* Forgets a chunk, with what is in use of it. */
+/* Drops a chunk, including blocks in use. */
 static void drop_chunk(struct chunk **at)
 {
 	struct chunk *c = *at;
@@ -300,14 +303,14 @@ static bool trim(struct pool *p, uint64_t keep, uint64_t least, bool (*may)(cons
 
 bool pool_trim(struct pool *p, uint64_t keep) { return trim(p, keep, keep, releasable); }
 
-/* How much the pool may still take, beside what its threads are asking the host for. */
+/* Returns how many bytes the pool may still allocate, beside those that its threads are allocating from the host. */
 static uint64_t room(const struct pool *p)
 {
 	uint64_t taken = p->reserved + p->coming;
 	return !p->most ? UINT64_MAX : p->most < taken ? 0 : (p->most - taken) / GRANULE * GRANULE;
 }
 
-/* Gives up what is of no use where a pool may have no more. */
+/* Releases unused chunks if the pool's limit leaves too little room for bytes. */
 static bool make_room(struct pool *p, uint64_t bytes, bool (*may)(const struct chunk *))
 {
 	return p->most >= bytes && room(p) < bytes && trim(p, p->most - bytes, 0, may);

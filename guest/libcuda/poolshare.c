@@ -16,12 +16,12 @@
 #define POOL_MAGIC UINT64_C(0x314c4f5053474550)       /* "PEGSPOL1" */
 #define ALLOCATION_MAGIC UINT64_C(0x3152545053474550) /* "PEGSPTR1" */
 
-/* What the descriptor of a pool leads to. */
+/* The payload behind a pool's descriptor. */
 struct pool_ticket {
 	uint64_t magic, name;
 };
 
-/* What stands for an allocation. */
+/* The exported form of an allocation. */
 struct allocation_ticket {
 	uint64_t magic, pool; /* its name */
 	struct mem_lend_result chunk;
@@ -121,7 +121,7 @@ CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, 
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Called with importLock held, as what follows. */
+/* Finds an import; requires importLock, as the functions below. */
 static struct import *find_import(const struct context *c, uint64_t pool, const struct mem_lend_result *chunk)
 {
 	struct import *i = imports;
@@ -160,7 +160,10 @@ static CUresult map_chunk(const struct context *c, uint64_t pool, const struct m
 	return CUDA_SUCCESS;
 }
 
-/* Moves what nothing uses any more to a list of its own; pool: all that no allocation needs of one that ends. */
+/*
+ * Moves imports without allocations whose work has completed to *unused; of the destroyed pool `pool` also those with
+ * pending work.
+ */
 static void take_unused(struct import **unused, uint64_t pool)
 {
 	for (struct import **at = &imports; *at;) {
@@ -209,7 +212,7 @@ static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool,
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct range range = {.base = i->address + t->offset, .size = t->bytes, .kind = RANGE_IMPORTED, .context = c->object.id, .owner = pool};
-	/* As long as nothing of the chunk is in use, what the table has there is stale. */
+	/* While no allocation of the chunk is in use, entries of the table there are stale. */
 	if (i->times && import_again(&range)) {
 		*out = range.base;
 		return CUDA_SUCCESS;
@@ -244,7 +247,7 @@ CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemP
 	return r;
 }
 
-/* --- what ends --- */
+/* --- destruction of pools and contexts --- */
 
 CUresult import_free(uint64_t address, const struct place *place)
 {

@@ -30,7 +30,7 @@ static pthread_once_t hooksOnce = PTHREAD_ONCE_INIT;
 static pthread_key_t threadKey;
 static bool threadKeyMade;
 
-/* Prints once what the host says about a failure, such as where a kernel has faulted. */
+/* Prints once the host's message about a failure, such as the location of a kernel's fault. */
 static void show_last_words(void)
 {
 	char text[sizeof process.header->words];

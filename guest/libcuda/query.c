@@ -1,12 +1,11 @@
 /*
- * Whether a stream has work. To ask in the ring would mean to wait with it while
- * the host's gate is closed. So the stream is marked, if it got work since the
- * last time, and an event's word says whether the mark has been reached: a mark
- * that the host has not come to yet, or that has not been reached, means work.
+ * cuStreamQuery: whether a stream has pending work. A query through the ring would block while the host's gate is
+ * closed. Therefore the query posts a marker, if the stream got work since the last one, and reads an event's word that
+ * the marker completes: a marker that the host has not consumed, or that has not completed, means pending work.
  *
- * Work of streams that keep order with the legacy stream is also work of the legacy stream. The reverse holds for
- * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own as
- * ready, whatever runs in the legacy stream.
+ * Work of streams that synchronise with the legacy stream is also work of the legacy stream. The reverse holds for
+ * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own
+ * as ready, whatever runs in the legacy stream.
  */
 #include "context.h"
 #include "entry.h"
@@ -43,7 +42,10 @@ static void add_ordered(void *object, void *argument)
 		sum->sent += sent_to(&s->mark);
 }
 
-/* Packets that brought what a place's mark stands behind. It never becomes less, since the lock is held when a stream goes. */
+/*
+ * Returns the number of packets that precede a stream's marker. It never decreases, since destroying a stream takes the
+ * lock.
+ */
 static uint64_t sent_before(const struct place *place)
 {
 	struct sum sum = {.context = place->contextHandle, .sent = sent_to(place->mark)};
@@ -56,7 +58,7 @@ static uint64_t sent_before(const struct place *place)
 	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->mark) : sum.sent;
 }
 
-/* Packets whose work a query of a place asks about. */
+/* Returns the number of packets whose work a query of the stream covers. */
 static uint64_t sent_asked(const struct place *place)
 {
 	return place->stream == WIRE_LEGACY ? sent_before(place) : sent_to(place->mark);
@@ -95,8 +97,8 @@ static bool reached(const struct event *e)
 }
 
 /*
- * Called with the lock held. A stream whose work is known to have ended is not
- * marked: the mark would stand behind what other streams have at the host's gate.
+ * Requires the lock. A stream whose work is known to have completed gets no marker: the marker would queue behind other
+ * streams' work at the host's gate.
  */
 static CUresult look(const struct place *place)
 {
@@ -137,7 +139,7 @@ CUresult pg_cuStreamQuery(CUstream stream)
 	return failed != CUDA_SUCCESS ? failed : r;
 }
 
-/* Only what stands behind the legacy stream's mark needs the lock: it is a sum of streams that may go. */
+/* Only the legacy stream's count needs the lock: it sums over streams that may be destroyed. */
 bool mark_ended(const struct place *place, uint64_t *sent)
 {
 	bool sums = place->stream == WIRE_LEGACY;

@@ -1,4 +1,7 @@
-/* A treap keyed by base address; ranges never overlap. One lock: lookups are short and rare next to what they precede. */
+/*
+ * A treap keyed by base address; ranges never overlap. One lock: lookups are short and rare compared with the
+ * operations that they precede.
+ */
 #include "range.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * Texture and surface references: variables of a module that the program binds to memory. What a reference says takes
- * effect with the next launch, while launches before keep what it said. So each change makes a texture or surface
- * object of its own, which the program does not see, and binds the reference to it.
+ * Texture and surface references: variables of a module that the program binds to memory. A change of a reference takes
+ * effect with the next launch, and earlier launches keep the old state. So each change creates an internal texture or
+ * surface object and binds the reference to it.
  */
 #include <string.h>
 
@@ -54,7 +54,7 @@ static CUresult create(const struct reference *r, uint64_t id)
 	return post(r, OP_TEXTURE_CREATE, &t, sizeof t);
 }
 
-/* Gives up what the reference is bound to. */
+/* Releases the object that the reference is bound to. */
 static void let_go(struct reference *r)
 {
 	if (!r->bound)
@@ -81,7 +81,7 @@ static CUresult unbind(struct reference *r)
 	return r->bound ? bind(r, NULL) : CUDA_SUCCESS;
 }
 
-/* Tells the host what the reference says now. */
+/* Creates an object with the reference's current state on the host and binds the reference to it. */
 static CUresult renew(struct reference *r)
 {
 	if (r->resource.resType == CU_RESOURCE_TYPE_LINEAR) {
@@ -100,7 +100,9 @@ static CUresult renew(struct reference *r)
 	return result;
 }
 
-/* A property of the reference has changed. What it was bound to may be gone: that is for the next binding to mend. */
+/*
+ * Applies a changed property. If the bound memory has been freed, the reference becomes unbound until the next binding.
+ */
 static CUresult changed(struct reference *r)
 {
 	CUresult result = r->isSet ? renew(r) : CUDA_SUCCESS;
@@ -207,7 +209,7 @@ void reference_module_gone(uint64_t module)
 	pthread_mutex_unlock(&lock);
 }
 
-/* --- what textures are bound to --- */
+/* --- binding of texture references --- */
 
 static CUresult set_resource(struct reference *r, const CUDA_RESOURCE_DESC *resource)
 {
@@ -231,7 +233,10 @@ CUresult pg_cuTexRefSetArray(CUtexref handle, CUarray array, unsigned int flags)
 	return give(array ? set_resource(r, &resource) : unbind(r));
 }
 
-/* Linear memory begins where textures may: the program is told how far before its address that is. */
+/*
+ * Linear memory must begin at the texture alignment: *offset is the distance from the aligned begin to the program's
+ * address.
+ */
 CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr address, size_t bytes)
 {
 	struct reference *r;

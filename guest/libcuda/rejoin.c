@@ -1,10 +1,9 @@
 /*
- * In a virtual machine the socket to the worker is one to the machine's agent. That it hangs up
- * says that the agent has gone: the worker, which is on the host, goes on, and so do calls, through
- * the segment alone. When the worker goes, the host says so in the poison word, or the next agent does.
+ * In a virtual machine the socket to the worker leads to the machine's agent. When it hangs up, the agent has ended:
+ * the worker, which runs on the host, continues, and so do calls, through the segment alone. When the worker is lost,
+ * the host sets the poison word, or the next agent reports it.
  *
- * All this happens in the middle of somebody's call: there are no points where a thread can be
- * cancelled, nothing waits, and errno stays.
+ * All of this runs within any API call: there are no cancellation points, nothing blocks, and errno is preserved.
  */
 #define _GNU_SOURCE
 #include "rejoin.h"
@@ -36,7 +35,7 @@ void rejoin_prepare(const char *path)
 	memcpy(agent.sun_path, path, strnlen(path, sizeof agent.sun_path - 1));
 }
 
-/* What the agent had to say before it hung up is that it knows of no worker of ours. */
+/* Reports whether the agent rejected this process before it hung up, since it has no worker for it. */
 static bool refused(void)
 {
 	struct welcome w = {0};
@@ -44,7 +43,7 @@ static bool refused(void)
 	return n == (long)WELCOME_BYTES && w.magic == WELCOME_MAGIC && w.result != 0;
 }
 
-/* Says hello to the agent that is there now, if any, over a socket with the number of the old one. */
+/* Sends a hello to the current agent, if one runs, over a socket that gets the old one's number. */
 static void come_back(void)
 {
 	const struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = HELLO_BACK};

@@ -68,7 +68,7 @@ static void publish(uint32_t index)
 	atomic_store_explicit(&slot_at(index)->seq, (uint64_t)index + 1, memory_order_release);
 }
 
-/* Wakes the poller if it sleeps, and says whether it had to. */
+/* Wakes the poller if it sleeps; returns whether it did. */
 static bool wake_poller(void)
 {
 	struct segment_header *h = process.header;
@@ -153,7 +153,7 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 	if (r != CUDA_SUCCESS)
 		return r;
 #ifdef __SANITIZE_THREAD__
-	/* Who used the slots before us had published them: the sanitizer does not see that the host has read them since. */
+	/* Earlier users of the slots had published them: the sanitizer cannot see that the host has read them since. */
 	for (uint32_t i = 0; i < slots; i++)
 		(void)atomic_load_explicit(&slot_at(index + i)->seq, memory_order_acquire);
 #endif
@@ -346,7 +346,7 @@ CUresult call_start(struct call *c, const struct packet *p)
 	return CUDA_SUCCESS;
 }
 
-/* What a call waits for. */
+/* The condition that a call waits for. */
 struct wish {
 	struct reply_slot *slot;
 	uint32_t tag;

@@ -46,8 +46,8 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t processPoison;    /* (h) result of every call from now on, 0: fine */
 	_Alignas(64) _Atomic uint32_t tail;             /* next slot to claim */
 	_Alignas(64) _Atomic uint32_t head;             /* (h) slots consumed; futex word */
-	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller; with FEATURE_BELL: not 0: the poller waits for a message */
-	_Alignas(64) _Atomic uint32_t producersWaiting; /* futex word of the sleeping poller; FEATURE_BELL: not 0: it waits for a message */
+	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller; FEATURE_BELL: not 0: it waits for a message */
+	_Alignas(64) _Atomic uint32_t producersWaiting; /* not 0: a producer sleeps on head */
 	_Alignas(64) _Atomic uint32_t spinNanoseconds;  /* (h) how long to spin for a reply before sleeping */
 	_Alignas(64) _Atomic uint32_t contextPoison[SEGMENT_CONTEXTS]; /* (h) sticky result by context id */
 	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: the context has an error that the next synchronising call fetches */
@@ -55,8 +55,8 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that the gate does not admit yet */
 	_Alignas(64) _Atomic uint32_t reportTaken;      /* (h) not 0: the host reads report */
 	_Atomic uint32_t packetSlots;                   /* (h) largest number of slots of one packet, 0: PACKET_SLOTS */
-	_Alignas(64) _Atomic uint32_t report;           /* 0: unused by the guest, REPORT_NONE, or REPORT_MADE until the host takes the report */
-	_Alignas(64) uint8_t reportBody[64];            /* 0: unused, REPORT_NONE, or REPORT_MADE until the host takes the report */
+	_Alignas(64) _Atomic uint32_t report;           /* 0: unused, REPORT_NONE, or REPORT_MADE until the host takes the report */
+	_Alignas(64) uint8_t reportBody[64];            /* the packet that bypasses the ring */
 	_Alignas(64) _Atomic uint32_t wordsWait;        /* not 0: the host has left a message for stderr, until it is printed */
 	char words[252];                                /* (h) why the next call fails; NUL-terminated */
 };
@@ -95,9 +95,9 @@ enum {
 #define NO_WINDOW UINT32_MAX
 
 /* Flags that a process of a virtual machine sends to its agent. */
-#define HELLO_BACK (UINT64_C(1) << 32)   /* the process has a worker, through an earlier agent: this socket replaces the one to that agent */
-#define HELLO_AFRESH (UINT64_C(1) << 33) /* the process has a worker through an earlier agent: replaces the socket to that agent */
-#define HELLO_PLACED (UINT64_C(1) << 34) /* the process has not accepted a worker from an earlier agent */
+#define HELLO_BACK (UINT64_C(1) << 32)   /* the process has a worker through an earlier agent; this socket replaces the one to it */
+#define HELLO_AFRESH (UINT64_C(1) << 33) /* the process has not accepted a worker from an earlier agent */
+#define HELLO_PLACED (UINT64_C(1) << 34) /* the process supports segments at a file offset; in a welcome: this one has an offset */
 
 struct hello {
 	uint32_t magic, version;

@@ -1,4 +1,4 @@
-/* What a context can be asked and told, apart from its life: answered here, except for limits that the host has to know. */
+/* Settings and queries of a context, served by the guest except for limits that the host needs. */
 #include "capture.h"
 #include "context.h"
 #include "pool.h"

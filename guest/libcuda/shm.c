@@ -1,6 +1,4 @@
-/*
- * Device segments: the host keeps them, the table of ranges knows those that are attached.
- */
+/* Device segments: the host owns them, and the table of ranges contains the attached ones. */
 #include "context.h"
 #include "cuda_shm.h"
 #include "range.h"

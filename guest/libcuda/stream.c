@@ -78,7 +78,7 @@ static CUresult destroy(struct stream *s)
 	return r;
 }
 
-/* --- what a handle means --- */
+/* --- resolving stream handles --- */
 
 /* Drops the calling thread's streams that went with their contexts. */
 static void forget_ended(void)

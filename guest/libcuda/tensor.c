@@ -1,6 +1,6 @@
 /*
- * Descriptions of tensors, by which kernels copy whole tiles. Their form is the device's secret: the host has its driver make
- * them. The manual wants them aligned to 64 bytes; NVIDIA's driver (580, on an H200) writes them anywhere.
+ * Tensor maps, by which kernels copy whole tiles. Their format is private to the device, so the host's driver creates
+ * them. The manual requires 64-byte alignment; NVIDIA's driver (580, on an H200) writes them to any address.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ static CUresult ask(CUtensorMap *out, const struct tensor_map_args *args)
 	return r;
 }
 
-/* What both kinds have. */
+/* Arguments common to both kinds. */
 static CUresult begin(struct tensor_map_args *args, CUtensorMap *out, cuuint32_t least, const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *steps)
 {
 	cuuint32_t rank = args->rank;

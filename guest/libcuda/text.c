@@ -17,7 +17,7 @@ _Atomic uint32_t textUnderWay;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what is fetched first is printed first */
 
-/* By way of the C library, so that it keeps its place among what the program prints itself. */
+/* Prints through the C library, so that the output keeps its order with the program's own output. */
 static void print(const void *text, uint64_t bytes, uint32_t file)
 {
 	int saved = errno;
@@ -54,7 +54,10 @@ static bool fetch_into(const struct staging *block, uint32_t context)
 	return printed > 0;
 }
 
-/* Who prints may be stuck because nobody reads what the program writes: whoever waits here may be the one who does. */
+/*
+ * Locks printing. A printing thread can block while the program's output is not being read, and the waiting thread may
+ * be its reader, so the wait is bounded to PATIENCE_S, except for a context's last output.
+ */
 static bool take_turn(bool last)
 {
 	struct timespec until;

@@ -1,7 +1,6 @@
 /*
- * User objects: memory of the program's that graphs use, with the function that
- * ends it. It is called when nobody has a reference any more: neither the
- * program nor a graph, nor an executable graph that runs.
+ * User objects: memory of the program that graphs use, with its destructor. The library calls the destructor when the
+ * last reference is released: by the program, a graph, or an executable graph that runs.
  */
 #include <stdlib.h>
 

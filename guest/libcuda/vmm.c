@@ -247,7 +247,7 @@ CUresult pg_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const C
 
 static struct physical *find(CUmemGenericAllocationHandle handle) { return handle_find(&physicals, handle); }
 
-/* Lets go of memory that nobody holds and that is mapped nowhere. Called with the lock held. */
+/* Releases memory without handles and mappings. Requires the lock. */
 static CUresult settle(struct physical *m)
 {
 	if (m->held || m->mapped)
@@ -353,8 +353,8 @@ static CUresult unmap(uint64_t at, uint64_t bytes)
 }
 
 /*
- * Queued work may still use the memory: as with cuMemFree, it is waited for. What it owed is said here, but not that a context
- * has failed, which every call about it says: mappings belong to none.
+ * Queued work may still use the memory: as cuMemFree, this waits for it. It returns pending errors of that work, but
+ * not that a context has failed, which every call for that context returns: mappings belong to no context.
  */
 CUresult pg_cuMemUnmap(CUdeviceptr at, size_t bytes)
 {
@@ -425,7 +425,7 @@ CUresult pg_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *where
 	return result;
 }
 
-/* --- memory of other processes: a descriptor that says by what name it is known in the domain --- */
+/* --- memory of other processes: a file descriptor that contains its name in the domain --- */
 
 #define TICKET_MAGIC UINT64_C(0x314d454d53474550) /* "PEGSMEM1" */
 

@@ -1,6 +1,6 @@
 /*
- * Zstandard frames (RFC 8878), in which newer compilers pack their images: the parts of the format that compressors write,
- * without dictionaries, and without looking at the checksum, since what comes out is PTX that is checked anyway.
+ * Zstandard frames (RFC 8878), in which newer compilers pack their images: the parts of the format that compressors
+ * emit, without dictionaries and without verification of the checksum, since the resulting PTX is validated anyway.
  */
 #include "zstd.h"
 
@@ -59,7 +59,7 @@ static bool open_back(struct bits *b, const uint8_t *bytes, size_t n)
 	return true;
 }
 
-/* --- finite state entropy: a state is a symbol, and says how many bits lead to the next --- */
+/* --- finite state entropy: a state is a symbol, and gives the number of bits that lead to the next state --- */
 
 struct fse {
 	unsigned bits; /* of a state */
@@ -181,7 +181,9 @@ static int unpack_weights(const uint8_t *in, size_t n, uint8_t *weight)
 	return -1;
 }
 
-/* Reads the description of a tree; the bytes that it had, or -1. The last weight is what is left of the whole. */
+/*
+ * Decodes the description of a tree; returns its length in bytes, or -1. The last weight is the remainder of the total.
+ */
 static int64_t huffman_read(struct huffman *h, const uint8_t *in, size_t n)
 {
 	uint8_t weight[SYMBOLS] = {0};
@@ -237,7 +239,7 @@ static bool huffman_expand(const struct huffman *h, const uint8_t *in, size_t n,
 	return b.at == 0;
 }
 
-/* What goes from block to block. */
+/* State carried from block to block. */
 struct frame {
 	struct huffman huffman;
 	struct fse lengths, offsets, matches;
