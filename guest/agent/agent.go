@@ -1,17 +1,16 @@
-// Package agent is the agent of a virtual machine: it gives each CUDA
-// process of the machine its segment, on the memory that the machine shares with the
-// host. What memory that is depends on the machine (Ground): guest/kvm and guest/xen know.
+// Package agent implements the agent of a virtual machine. It allocates a segment for each CUDA process of the machine,
+// in memory that the machine shares with the host. The kind of memory depends on the machine (Ground); guest/kvm and
+// guest/xen implement it.
 //
-// Who calls it: `pegasus-guest agent`, as root of the machine. Programs find it at a
-// socket and speak to it as they would to the daemon's, so that libcuda.so.1 knows
-// nothing of machines but that an agent may go while calls go on. The messages go on to the
-// machine's hub on the host, through a control area in that memory (callbuf/region).
+// Callers: `pegasus-guest agent`, as root of the machine. Programs connect to its socket with the daemon's protocol;
+// libcuda.so.1 has no code for machines, except that an agent may end while calls continue. The agent forwards the
+// messages to the machine's hub on the host, through a control area in that memory (callbuf/region).
 //
-// An agent may be killed at any instant: the next goes on where it was (resume.go), by what lies
-// in the region and a record beside it.
+// An agent may be killed at any time. The next one resumes its session (resume.go) from the region and a record beside
+// it.
 //
-// Whom it trusts: the host. Processes of the machine it keeps apart: each has a file
-// of its own, which it can map and write to, and neither enlarge, cut off, nor see another's.
+// Trust boundary: the agent trusts the host, and isolates the machine's processes from each other. Each has a file of
+// its own, which it can map and write, but neither extend nor truncate, and no access to the files of others.
 package agent
 
 import (
@@ -30,21 +29,21 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// Agent is what an agent is made of.
+// Agent is the configuration of an agent.
 type Agent struct {
 	Machine Machine
 	Socket  string // where programs connect
-	Group   string // whose members may, if the agent makes the socket; empty: everybody
-	Dir     string // beside it lie the record and the lock
-	Release string // which build it is
+	Group   string // the group with access, if the agent creates the socket; empty: all users
+	Dir     string // its path plus a suffix gives the record and the lock
+	Release string // the build's release
 	Log     *slog.Logger
 }
 
-// silence is after how long without a sign of life the hub counts as gone.
+// silence is the time without a heartbeat after which the hub counts as gone.
 const silence = 10 * time.Second
 
-// Run serves until ctx ends. While the machine has no region, or one that can't be used,
-// programs are told so: it may get one while it runs.
+// Run serves until ctx ends. While the machine has no usable region, programs receive the reason; the region may become
+// available while Run runs.
 func (a Agent) Run(ctx context.Context) error {
 	lock, err := a.lock()
 	if err != nil {
@@ -73,7 +72,7 @@ func (a Agent) Run(ctx context.Context) error {
 			a.Log.Info("ready", "region", s.ground.Name(), "bytes", s.ground.Bytes(), "socket", a.Socket)
 			notify("STATUS=Serving CUDA programs")
 			d.leadTo(s)
-			port.Ring() // the hub may sleep since the agent before went
+			port.Ring() // the hub may sleep since the previous agent ended
 			if err = s.run(ctx); err == nil {
 				return s.ground.Leave()
 			}
@@ -93,18 +92,17 @@ func (a Agent) Run(ctx context.Context) error {
 	}
 }
 
-// It is tried again between these whether the region can be used, the longer the rarer.
+// Bounds of the time between attempts to use the region; it doubles with each.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// prepare goes on with the session of an agent before, or makes the region ready and asks
-// the host for one.
+// prepare resumes the session of the previous agent, or initializes the region and requests a new session.
 func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 	g, err := a.Machine.Find(shelf)
 	if errors.Is(err, ErrNone) {
-		os.Remove(a.recordPath()) // there is nothing to go on with
+		os.Remove(a.recordPath()) // there is no session to resume
 	}
 	if err != nil {
 		return nil, err
@@ -112,7 +110,7 @@ func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 	defer func() {
 		if err != nil {
 			if s != nil && s.area != nil {
-				unix.Munmap(s.area) // pages that are mapped stay granted
+				unix.Munmap(s.area) // mapped pages stay granted
 			}
 			g.Close()
 		}
@@ -133,7 +131,7 @@ func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 	return s, s.start()
 }
 
-// start makes the region anew, and asks for a session.
+// start initializes the region and requests a session.
 func (s *session) start() error {
 	os.Remove(s.agent.recordPath())
 	area, err := s.ground.Begin()
@@ -146,28 +144,28 @@ func (s *session) start() error {
 	return s.ground.Announce(s.boot)
 }
 
-// session is what agent and hub have together. One goroutine, run's, has all of it;
-// those of the processes hand it what is to be done as events.
+// session is the state of the connection between agent and hub. The goroutine of run owns it; the processes' goroutines
+// send it their work as events.
 type session struct {
 	agent   Agent
 	ground  Ground
-	area    []byte // the control area's memory
+	area    []byte // memory of the control area
 	control *region.Guest
 	port    *bell.Port
 	sleeper *bell.Sleeper
 	boot    uint64
 	serving bool      // the hub has answered
-	heard   time.Time // when the hub last gave a sign of life
-	looked  time.Time // when there was last looked what to do
+	heard   time.Time // time of the hub's last heartbeat
+	looked  time.Time // time of the last step
 
-	last      uint32 // number of a process
+	last      uint32 // the last process number used
 	processes map[uint32]*process
 	outbox    []region.Message
 	events    chan func()
-	over      chan struct{} // closed when nobody does events any more
+	over      chan struct{} // closed when no goroutine handles events any more
 }
 
-// post has the session do something; false: it is over.
+// post runs do on the session's goroutine; false: the session has ended.
 func (s *session) post(do func()) bool {
 	select {
 	case s.events <- do:
@@ -177,7 +175,7 @@ func (s *session) post(do func()) bool {
 	}
 }
 
-// begin asks the hub for a session.
+// begin requests a session from the hub.
 func (s *session) begin() {
 	var b [8]byte
 	rand.Read(b[:])
@@ -187,10 +185,10 @@ func (s *session) begin() {
 	s.heard = time.Now()
 	s.control.Begin(s.boot)
 	s.port.Ring()
-	os.Remove(s.agent.recordPath()) // nothing to go on with before the hub answers
+	os.Remove(s.agent.recordPath()) // there is no session to resume before the hub answers
 }
 
-// run serves until ctx ends, or the ground is gone, which is an error.
+// run serves until ctx ends, or fails when the shared memory is gone.
 func (s *session) run(ctx context.Context) (err error) {
 	defer unplugged(&err)()
 	for ctx.Err() == nil {
@@ -205,7 +203,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// step does what there is to do, and says whether there was something.
+// step handles pending work and reports whether there was any.
 func (s *session) step() bool {
 	now := time.Now()
 	s.notice(now)
@@ -236,10 +234,11 @@ func (s *session) step() bool {
 	return sent || ok
 }
 
-// longestLook is more than passes between two looks, unless the machine was paused.
+// longestLook is longer than the time between two steps, unless the machine was paused.
 const longestLook = 3 * time.Second
 
-// notice has a pause of the machine, during which its clock may have gone on, not count as time that its processes waited.
+// notice excludes a pause of the machine, during which its clock may have gone on, from the waiting time of its
+// processes.
 func (s *session) notice(now time.Time) {
 	if stood := now.Sub(s.looked); !s.looked.IsZero() && stood > longestLook {
 		for _, p := range s.processes {
@@ -249,8 +248,8 @@ func (s *session) notice(now time.Time) {
 	s.looked = now
 }
 
-// lose ends the session: its processes lose their workers, and a new one begins, with
-// those that still wait for their welcome.
+// lose ends the session: its processes lose their workers. A new session starts with those that still wait for their
+// welcome.
 func (s *session) lose(why string) {
 	s.agent.Log.Warn("the session ends", "why", why, "processes", len(s.processes))
 	var waiting []process

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Command runs a program of the machine for so long at most and returns what it printed. One that takes longer, or
-// leaves a process behind that keeps its output open, is an error.
+// Command runs a program of the machine for at most limit and returns its output. Running longer, or leaving a process
+// behind that keeps the output open, is an error.
 func Command(limit time.Duration, name string, args ...string) (out []byte, err error) {
 	ctx, done := context.WithTimeout(context.Background(), limit)
 	defer done()

@@ -14,27 +14,27 @@ import (
 	"pegasus/callbuf"
 )
 
-// door is where the processes of the machine come in. It is open before there is a
-// session: who comes early waits, and is told why when that takes too long.
+// door accepts connections of the machine's processes. It accepts them before a session exists: early processes wait,
+// and after a timeout receive the reason.
 type door struct {
 	log      *slog.Logger
 	release  string
 	patience time.Duration // how long a process waits for a session
-	record   string        // the file that is there while a session may be gone on with
+	record   string        // exists while a session can be resumed
 
 	mu      sync.Mutex
-	session *session // nil while there is none
-	why     string   // and why
+	session *session // nil without a session
+	why     string   // why there is no session
 }
 
-// leadTo says who serves those who come.
+// leadTo sets the session that serves new connections.
 func (d *door) leadTo(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session, d.why = s, ""
 }
 
-// because says why nobody does, and whether that is new.
+// because sets the reason why there is no session, and reports whether it has changed.
 func (d *door) because(why string) (fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,10 +64,10 @@ func (d *door) accept(l *net.UnixListener) {
 	}
 }
 
-// helloTime is how long a process may take to say hello.
+// helloTime is how long a process may take to send its hello.
 const helloTime = 5 * time.Second
 
-// greet hears what a process wants: to be served, as a rule.
+// greet reads a process's first message: a hello or a status query.
 func (d *door) greet(c *net.UnixConn) {
 	c.SetReadDeadline(time.Now().Add(helloTime))
 	buf := make([]byte, callbuf.HelloBytes+1)
@@ -89,7 +89,7 @@ func (d *door) greet(c *net.UnixConn) {
 	d.admit(c, hello, time.Now())
 }
 
-// admit hands a process to the session, when there is one.
+// admit passes a process to the session, waiting for one if necessary.
 func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	s, why := d.state()
 	switch {
@@ -99,7 +99,7 @@ func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	case time.Since(came) < d.patience:
 		time.AfterFunc(50*time.Millisecond, func() { d.admit(c, hello, came) })
 	case hello.Features&callbuf.HelloBack != 0:
-		c.Close() // its worker may well be there: it comes again
+		c.Close() // its worker may be alive: the process connects again
 	default:
 		refuse(c, resultSystemNotReady, cmp.Or(why, "the agent isn't ready yet"))
 		c.Close()
@@ -111,11 +111,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// lastWords is how long a worker has to say in its process's segment why it ends. It only hears from the hub, or of
-// the hub's end, at the moment at which the agent does; on the other side, where others may be running.
+// lastWords is how long a worker has to write the reason of its end into its process's segment. The worker is notified
+// by the hub, or by the hub's end, only at the same time as the agent, and on the host, where other work may delay it.
 const lastWords = 300 * time.Millisecond
 
-// dismiss tells a process that comes back to a session that is no more.
+// dismiss rejects a process of an earlier session, which cannot be resumed.
 func dismiss(c *net.UnixConn) {
 	time.AfterFunc(lastWords, func() {
 		refuse(c, resultUnknown, "its worker has gone")
@@ -123,7 +123,7 @@ func dismiss(c *net.UnixConn) {
 	})
 }
 
-// meet begins to serve a process, or goes on to.
+// meet starts to serve a process, or reconnects it.
 func (s *session) meet(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if hello.Features&callbuf.HelloBack != 0 {
 		s.back(c)
@@ -132,7 +132,7 @@ func (s *session) meet(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	}
 }
 
-// What a process is told that isn't served for a reason of the agent's.
+// Results of processes that the agent itself rejects.
 const (
 	resultSystemNotReady       = 802 // CUDA_ERROR_SYSTEM_NOT_READY
 	resultSystemDriverMismatch = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
@@ -144,14 +144,14 @@ func refuse(c *net.UnixConn, result int32, why string) {
 	c.Write(callbuf.Welcome{Version: callbuf.Version, Result: result, Message: why}.Append(nil))
 }
 
-// tellStatus answers a question.
+// tellStatus answers a status query.
 func (d *door) tellStatus(c *net.UnixConn) {
 	s, why := d.state()
 	answer := func(st Status) {
 		defer c.Close()
 		b, err := json.Marshal(st)
 		if err != nil {
-			d.log.Error("status", "err", err) // it always can be
+			d.log.Error("status", "err", err) // cannot fail
 			return
 		}
 		c.SetWriteDeadline(time.Now().Add(helloTime))

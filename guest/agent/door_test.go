@@ -34,7 +34,7 @@ func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
 	return d, socket
 }
 
-// say says something at a socket and returns the answer.
+// say sends words to a socket and returns the answer.
 func say(t *testing.T, socket string, words []byte) string {
 	t.Helper()
 	answer, err := tell(socket, words)
@@ -59,7 +59,7 @@ func tell(socket string, words []byte) (string, error) {
 	return string(buf[:n]), err
 }
 
-// While there is no session, programs wait for one, and are told why there is none.
+// While there is no session, programs wait for one, and receive the reason after a timeout.
 func TestEarly(t *testing.T) {
 	d, socket := openDoor(t, 100*time.Millisecond)
 	if !d.because("no region here") || d.because("no region here") {
@@ -115,7 +115,7 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// systemd gives a socket to the process that it starts, and to nobody else.
+// systemd passes a socket to the process that it starts, and to no other.
 func TestInherit(t *testing.T) {
 	if os.Getenv("PEGASUS_TEST_INHERIT") != "" {
 		_, sockets := inherit()
@@ -166,7 +166,7 @@ func TestInherit(t *testing.T) {
 }
 
 func TestNotify(t *testing.T) {
-	notify("READY=1") // nobody asks
+	notify("READY=1") // no NOTIFY_SOCKET is set
 	for _, path := range []string{filepath.Join(t.TempDir(), "n"), fmt.Sprintf("@pegasus-test-notify-%d", os.Getpid())} {
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 		if err != nil {

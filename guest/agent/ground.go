@@ -9,59 +9,59 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// Machine is what kind of machine the agent is in.
+// Machine is the kind of virtual machine in which the agent runs.
 type Machine interface {
-	// Find finds the memory that is shared with the host. Nothing else is touched. What the
-	// next agent needs of it besides what lies in it can be left on the shelf.
+	// Find opens the memory that is shared with the host, and touches no other. State for the next agent, besides the
+	// memory's own contents, can be stored on the shelf.
 	Find(*Shelf) (Ground, error)
-	// OpenBell opens what the hub rings, and by which it is rung.
+	// OpenBell opens the doorbell in both directions between agent and hub.
 	OpenBell() (bell.Conn, error)
 }
 
-// Ground is the memory that a machine shares with its host, of which processes get pieces.
+// Ground is the memory that a machine shares with its host; processes get allocations in it.
 type Ground interface {
-	// Name and Bytes are for people.
+	// Name and Bytes describe the memory in messages.
 	Name() string
 	Bytes() uint64
-	// Shared says whether who has one piece can get at all of it.
+	// Shared reports whether a process with one allocation can access all of the memory.
 	Shared() bool
 
-	// Begin makes all of it free, as soon as the host uses nothing of it any more, and makes and
-	// maps a control area. Announce tells the host of that, in which a session begins.
+	// Begin frees all allocations once the host has stopped using them, and creates and maps a control area. Announce
+	// publishes the control area to the host, for the session boot.
 	Begin() (control []byte, err error)
 	Announce(boot uint64) error
-	// Resume leaves to an agent's processes what one before has given them, and maps the
-	// control area that it made, if the host was told of that one last.
+	// Resume keeps the allocations of the previous agent's processes and maps its control area, provided that this is
+	// the one published last.
 	Resume(Record) (control []byte, err error)
 
-	// Create makes a piece of zeros, and Remove ends it, which nobody uses any more.
+	// Create allocates zeroed memory, and Remove frees it when no process uses it any more.
 	Create(name string, bytes uint64) (*Piece, error)
 	Remove(name string) error
-	// NoRoom is what the hub is told of a process for which there can be no piece.
+	// NoRoom returns the message to the hub that a process's allocation has failed.
 	NoRoom() region.Message
-	// MostArena is the largest arena that a process may have; 0: the host knows.
+	// MostArena returns the size of the largest arena of a process; 0: the host decides.
 	MostArena() uint64
 
-	// Gone is why it is no more, nil while it is there: it was unplugged, or the host knows nothing of it any more. Its
-	// memory may still be mapped then: some kernels take it away, so that whoever touches it faults,
-	// and others leave what is at its addresses now.
+	// Gone returns the reason why the memory is no longer usable, nil while it is: it was unplugged, or the host has
+	// lost its state. It may still be mapped then; some kernels remove the mapping, so that accesses fault, others
+	// leave the memory that is at its addresses now.
 	Gone() error
-	// Leave is called when the agent ends and the next may go on. Close ends what the agent has of
-	// it, and nothing that a process has.
+	// Leave is called when the agent ends and another one may follow. Close releases the agent's resources, and none of
+	// a process.
 	Leave() error
 	Close()
 }
 
-// Piece is what a process gets of the ground.
+// Piece is a process's allocation in the Ground.
 type Piece struct {
 	*os.File
-	Part  *callbuf.Extent // of the file, which has to be told to the process and written down; nil: all of it
-	Where region.Message  // by which the hub is told where it is
-	// Settled, if it isn't nil, is to be called when the hub needs nothing any more to find it.
+	Part  *callbuf.Extent // part of the file, to be sent to the process and recorded; nil: the whole file
+	Where region.Message  // the message that gives its location to the hub
+	// Settled, unless it is nil, has to be called once the hub has found the allocation.
 	Settled func()
 }
 
-// Close closes the file. The piece stays.
+// Close closes the file. The allocation stays.
 func (p *Piece) Close() error {
 	if p.Settled != nil {
 		p.Settled()
@@ -69,17 +69,17 @@ func (p *Piece) Close() error {
 	return p.File.Close()
 }
 
-// Obstacle is an error of Create's that the process is told as it is. Of any other the hub says that there is no room, and what
-// that is set by.
+// Obstacle is an error of Create whose text the process receives. For any other error the hub reports that there is no
+// room, and the setting that limits it.
 type Obstacle struct{ Err error }
 
 func (o *Obstacle) Error() string { return o.Err.Error() }
 
-// Unwrap is what it is made of.
+// Unwrap returns the wrapped error.
 func (o *Obstacle) Unwrap() error { return o.Err }
 
-// ErrUnplugged is memory that was taken out of the machine.
+// ErrUnplugged reports that the memory was removed from the machine.
 var ErrUnplugged = errors.New("the region was unplugged")
 
-// ErrNone is when a machine has nothing that could be shared memory.
+// ErrNone reports that a machine has no device that could be shared memory.
 var ErrNone = errors.New("this machine has no region: its host attaches it (pegasus attach)")

@@ -25,7 +25,7 @@ func (noGround) Remove(string) error { return os.ErrNotExist }
 func (g noGround) MostArena() uint64 { return g.most }
 func (noGround) Close()              {}
 
-// Memory that goes away ends what is done with it, not the agent.
+// Memory that is unplugged ends its session, not the agent.
 func TestUnplugged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory")
 	if err := os.WriteFile(path, make([]byte, region.PageBytes), 0o600); err != nil {
@@ -68,7 +68,7 @@ func TestUnplugged(t *testing.T) {
 	}()
 }
 
-// A session that is over does nothing more, and whoever wants something is told.
+// A session that has ended does nothing more, and requests to it fail.
 func TestOver(t *testing.T) {
 	area, err := unix.Mmap(-1, 0, region.ControlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// fleeting is memory of which nobody can be told.
+// fleeting is memory that cannot be announced to the host.
 type fleeting struct {
 	noGround
 	area []byte

@@ -36,7 +36,7 @@ func listen(sockets []*os.File, path, group string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// permit lets a group use a socket; empty: everybody.
+// permit gives a group access to a socket; empty: all users.
 func permit(path, group string) error {
 	if group == "" {
 		return os.Chmod(path, 0o666)

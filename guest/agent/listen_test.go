@@ -34,8 +34,8 @@ func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// What a process says goes to the hub as a message, and that it rings straight into the port, if the
-// hub is one that needs no more, and there.
+// A process's messages go to the hub as messages, and its doorbell goes straight into the port, if the hub supports
+// that, and only then.
 func TestListenTo(t *testing.T) {
 	for _, c := range []struct{ port, hubRouses, straight bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
 		hub, ours := pair(t)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidOf is who made a connection, 0 if the kernel doesn't say.
+// pidOf returns the process ID of a connection's peer, 0 if the kernel doesn't report it.
 func pidOf(c *net.UnixConn) (pid uint32) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -25,7 +25,7 @@ func pidOf(c *net.UnixConn) (pid uint32) {
 	return pid
 }
 
-// openProcess opens a process, to be waited for, and says when it started.
+// openProcess returns a pidfd of a process, and the time at which it started.
 func openProcess(pid uint32) (f *os.File, started uint64, err error) {
 	fd, err := unix.PidfdOpen(int(pid), unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -36,7 +36,7 @@ func openProcess(pid uint32) (f *os.File, started uint64, err error) {
 	if err == nil {
 		started, err = parseStart(string(b))
 	}
-	if err == nil && hasEnded(f) { // what was read may have been of another
+	if err == nil && hasEnded(f) { // the stat file may have been another process's
 		err = fmt.Errorf("process %d: %w", pid, unix.ESRCH)
 	}
 	if err != nil {

@@ -31,7 +31,7 @@ func TestProcess(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	self.Close() // who is waited for no more
+	self.Close() // the process that is waited for has ended
 	for range 2 {
 		select {
 		case <-over:

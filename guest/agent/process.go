@@ -17,32 +17,32 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// process is a process of the machine that has said hello. It is of the session's goroutine.
+// process is a process of the machine that has sent a hello. The session's goroutine owns it.
 type process struct {
 	number  uint32
 	pid     uint32
-	started uint64   // when it did, see parseStart
-	life    *os.File // by which its end is known; nil if it can't be
+	started uint64   // its start time, see parseStart
+	life    *os.File // pidfd that reports its end; nil if it can't be opened
 	hello   callbuf.Hello
 	came    time.Time
-	daemon  *net.UnixConn   // where it waits for its welcome; nil once it has it
-	segment *Piece          // until it has it
-	at      *callbuf.Extent // where that lies, if it has to be written down
-	served  bool            // it has its segment
-	closing bool            // the hub has been told that it has gone
-	worker  *net.UnixConn   // our end of what it takes for the socket of its worker; nil while it has none
+	daemon  *net.UnixConn   // on which it waits for its welcome; nil once it is sent
+	segment *Piece          // open until the process has received it
+	at      *callbuf.Extent // location of the segment, if the record has to contain it
+	served  bool            // its segment was sent
+	closing bool            // the hub has been sent a Close for it
+	worker  *net.UnixConn   // the agent's end of the socket pair that stands for its worker's socket; nil without one
 }
 
-// hubTime is how long the hub may be away when a process comes.
+// hubTime is how long a new process waits for an unresponsive hub.
 const hubTime = 5 * time.Second
 
-// hostAway is what programs are told while the hub is.
+// hostAway is the error that programs receive while the hub does not respond.
 const hostAway = "the host doesn't answer: is pegasusd running there, and this machine attached to it?"
 
-// crowded is what programs are told while there are as many as a hub serves.
+// crowded is the error that programs receive while the hub serves its largest number of processes.
 var crowded = fmt.Sprintf("%d CUDA processes of this machine are served, wait or end: there can't be more", region.MaxProcesses)
 
-// open begins to serve a process that came some time ago.
+// open starts to serve a process that connected at the time came.
 func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.serving && time.Since(came) < hubTime {
 		time.AfterFunc(50*time.Millisecond, func() { s.reopen(c, hello, came) })
@@ -65,7 +65,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	}
 	pid := pidOf(c)
 	life, started, err := openProcess(pid)
-	if errors.Is(err, unix.ESRCH) { // it has ended, and nobody would hear of that again
+	if errors.Is(err, unix.ESRCH) { // it has ended, and no later event would report that
 		c.Close()
 		return
 	}
@@ -80,17 +80,18 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if most := s.ground.MostArena(); most > 0 && (hello.MostBytes == 0 || hello.MostBytes > most) {
 		hello.MostBytes = most
 	}
-	hello.Features &^= callbuf.HelloAfresh | callbuf.HelloPlaced // those are for us
+	hello.Features &^= callbuf.HelloAfresh | callbuf.HelloPlaced // features of the agent, not of the host
 	s.processes[p.number] = p
 	s.save()
 	s.tell(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
 	s.limit(p, answerTime)
 }
 
-// moment is what of a process's patience a pause of the machine costs at most, whose clock may go on meanwhile, as under Xen.
+// moment is the longest part of a process's patience that a pause of the machine can use up: its clock may go on
+// meanwhile, as under Xen.
 const moment = time.Second
 
-// limit refuses a process that waits still when so much time more has passed, moment after moment.
+// limit rejects a process that still waits after the time left, counted in steps of moment.
 func (s *session) limit(p *process, left time.Duration) {
 	time.AfterFunc(min(left, moment), func() {
 		s.post(func() {
@@ -105,7 +106,7 @@ func (s *session) limit(p *process, left time.Duration) {
 	})
 }
 
-// reopen tries again to serve a process that waits.
+// reopen retries open for a waiting process.
 func (s *session) reopen(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.post(func() { s.open(c, hello, came) }) {
 		refuse(c, resultSystemNotReady, ErrUnplugged.Error())
@@ -113,8 +114,8 @@ func (s *session) reopen(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	}
 }
 
-// refuse tells a process that waits, and the hub, that nothing comes of it. Its number and
-// its file are kept until the hub says that nobody uses them.
+// refuse rejects a waiting process and closes it on the hub. Its number and file stay in use until the hub reports that
+// it has released them.
 func (s *session) refuse(p *process, why string) {
 	if p.daemon != nil {
 		refuse(p.daemon, resultSystemNotReady, why)
@@ -124,7 +125,7 @@ func (s *session) refuse(p *process, why string) {
 	s.close(p)
 }
 
-// close tells the hub, once, that a process has gone, unless it hasn't heard of it yet.
+// close sends the hub one Close for a process; if the Open is still queued, it drops the process and the Open instead.
 func (s *session) close(p *process) {
 	if s.processes[p.number] != p || p.closing {
 		return
@@ -146,7 +147,7 @@ func (s *session) watch(p *process, life *os.File) {
 	s.post(func() { s.close(p) })
 }
 
-// forget ends what the agent has of a process.
+// forget releases all of the agent's resources of a process.
 func (s *session) forget(p *process) {
 	if p.daemon != nil {
 		refuse(p.daemon, resultSystemNotReady, "the host doesn't serve it")
@@ -168,7 +169,7 @@ func (s *session) forget(p *process) {
 	delete(s.processes, p.number)
 }
 
-// again forgets a process that waits for its welcome, and opens it anew.
+// again drops a process that waits for its welcome, and opens it again.
 func (s *session) again(p *process) {
 	c := p.daemon
 	p.daemon = nil
@@ -176,10 +177,10 @@ func (s *session) again(p *process) {
 	s.open(c, p.hello, p.came)
 }
 
-// pieceName is the name of a process's segment.
+// pieceName returns the name of a process's segment.
 func pieceName(boot uint64, number uint32) string { return fmt.Sprintf("%x-%d", boot, number) }
 
-// obey carries out what the hub says.
+// obey handles a message from the hub.
 func (s *session) obey(m region.Message) {
 	p := s.processes[m.Process]
 	if p == nil {
@@ -195,7 +196,7 @@ func (s *session) obey(m region.Message) {
 			offer(p.worker, m.Body)
 		}
 	case region.Gone:
-		if p.daemon != nil && !p.closing && time.Since(p.came) < hubTime { // the host lost patience while this machine was paused
+		if p.daemon != nil && !p.closing && time.Since(p.came) < hubTime { // the host timed out while this machine was paused
 			s.again(p)
 		} else {
 			s.forget(p)
@@ -204,8 +205,8 @@ func (s *session) obey(m region.Message) {
 	}
 }
 
-// offer says something to a process. It never waits: what a process doesn't take that doesn't listen is lost, and
-// however slow this machine is, one that listens hears it.
+// offer sends data to a process without blocking. Data are lost if the process does not read its socket; a process that
+// reads receives them however slow this machine is.
 func offer(c *net.UnixConn, said []byte) {
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Write(func(fd uintptr) bool {
@@ -215,7 +216,7 @@ func offer(c *net.UnixConn, said []byte) {
 	}
 }
 
-// lend makes a process's segment and tells the hub where it lies.
+// lend allocates a process's segment and sends its location to the hub.
 func (s *session) lend(p *process, body []byte) {
 	if p.closing {
 		return
@@ -238,8 +239,8 @@ func (s *session) lend(p *process, body []byte) {
 	s.tell(where)
 }
 
-// makeSegment makes a process's segment. Where it lies is written down before the hub hears of it,
-// unless the file system knows.
+// makeSegment allocates a process's segment. It records the location before the hub receives it, unless the file system
+// keeps it.
 func (s *session) makeSegment(p *process, bytes uint64) (err error) {
 	if p.segment, err = s.ground.Create(pieceName(s.boot, p.number), bytes); err != nil {
 		p.segment = nil
@@ -252,7 +253,7 @@ func (s *session) makeSegment(p *process, bytes uint64) (err error) {
 	return nil
 }
 
-// welcome hands a process its segment and the end of a socket that is as its worker's.
+// welcome sends a process its segment and one end of a socket pair that stands for its worker's socket.
 func (s *session) welcome(p *process, body []byte) {
 	if p.daemon == nil || p.closing {
 		return
@@ -308,13 +309,13 @@ func (s *session) connect(p *process, w callbuf.Welcome) error {
 	return nil
 }
 
-// ringBytes is how long a message is that says nothing but that there is a packet.
+// ringBytes is the length of a message that only reports a new packet.
 const ringBytes = 1
 
 var errTalk = errors.New("the process says what is too long to be passed on")
 
-// listenTo passes on what a process says to its worker, until it hangs up. What only rings goes
-// straight into the port, if that is enough for the hub.
+// listenTo forwards a process's messages to its worker until the socket closes. Plain doorbell messages go straight
+// into the port, if the hub supports that.
 func (s *session) listenTo(p *process, c *net.UnixConn, hubRouses bool) {
 	raw, err := c.SyscallConn()
 	for buf := make([]byte, region.MaxData+1); err == nil; {
@@ -334,25 +335,24 @@ func (s *session) listenTo(p *process, c *net.UnixConn, hubRouses bool) {
 		}
 	}
 	s.post(func() {
-		if p.worker == c { // it has not come back by another
+		if p.worker == c { // it has not reconnected
 			s.close(p)
 		}
 	})
 }
 
-// maxUnsent is how much of what a process says to its worker waits for room in the ring: an honest
-// one says where its memory lies, and then rings, which need not be heard twice.
+// maxUnsent is the largest number of a process's messages that wait for room in the ring. A correct process sends one
+// map request and then doorbell messages, of which duplicates may be dropped.
 const maxUnsent = 16
 
-// pass tells a worker what its process says, unless that has been closed meanwhile or says
-// more than is taken.
+// pass forwards a message of a process to its worker, unless the process is closed or has too many unsent messages.
 func (s *session) pass(p *process, data []byte) {
 	if s.processes[p.number] == p && !p.closing && s.unsent(p) < maxUnsent {
 		s.tell(region.Message{Kind: region.Data, Process: p.number, Body: data})
 	}
 }
 
-// unsent is how much of what a process said waits.
+// unsent returns the number of a process's messages in the outbox.
 func (s *session) unsent(p *process) (n int) {
 	for _, m := range s.outbox {
 		if m.Kind == region.Data && m.Process == p.number {

@@ -13,7 +13,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// Programs beyond what a hub serves are refused here: to the hub they would be an agent's lie.
+// The agent rejects programs beyond the hub's limit: the hub would treat them as a protocol violation.
 func TestCrowd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -74,7 +74,7 @@ func TestTalker(t *testing.T) {
 	}
 }
 
-// What memory the machine has for a process goes before what a program says.
+// The memory that the machine has for a process limits the size that a program requests.
 func TestMostArena(t *testing.T) {
 	for _, c := range []struct{ ground, hello, want uint64 }{{0, 0, 0}, {0, 9, 9}, {5, 0, 5}, {5, 9, 5}, {5, 3, 3}} {
 		here, _ := pair(t)
@@ -89,7 +89,7 @@ func TestMostArena(t *testing.T) {
 	}
 }
 
-// A process that doesn't listen holds nobody up, and one that does hears what its worker says.
+// A process that doesn't read its socket delays no other, and one that does receives its worker's messages.
 func TestDeafProcess(t *testing.T) {
 	ours, theirs := pair(t)
 	s := &session{processes: map[uint32]*process{1: {number: 1, worker: ours}}}
@@ -115,7 +115,7 @@ func (blocked) Create(string, uint64) (*Piece, error) {
 	return nil, &Obstacle{errors.New("give it more memory")}
 }
 
-// A process for which there is nothing is told why: the hub, which doesn't know, would speak of other things.
+// A process without an allocation receives the agent's reason: the hub does not know it and would report others.
 func TestObstacle(t *testing.T) {
 	ours, theirs := pair(t)
 	p := &process{number: 1, daemon: ours}

@@ -11,9 +11,8 @@ import (
 	"pegasus/callbuf"
 )
 
-// Record is what outlives an agent of its session, beside what lies in the region: the
-// next agent goes on with it. It is written before the host hears of a process, and
-// after nothing is left of one.
+// Record is the state of a session that outlives its agent, beside the region's contents; the next agent resumes from
+// it. It is written before the hub receives a process's Open, and after the process's last resource is released.
 type Record struct {
 	Boot       uint64   `json:"boot"`
 	Generation uint64   `json:"generation"`
@@ -42,10 +41,10 @@ func (r Record) Parts() map[string]callbuf.Extent {
 	return parts
 }
 
-// recordPath is where the record lies: in memory, as what it tells of.
+// recordPath returns the path of the record, which is on a tmpfs: it lives as long as the memory that it describes.
 func (a Agent) recordPath() string { return a.Dir + ".json" }
 
-// readRecord reads what an agent before has left.
+// readRecord reads the previous agent's record.
 func readRecord(path string) (r Record, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {

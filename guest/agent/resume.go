@@ -10,13 +10,12 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// resume goes on with the session of the agent before, whose programs compute meanwhile. It
-// needs that one's record, its file system, and a hub that serves the session still: else
-// an error says what is missing.
+// resume resumes the session of the previous agent, whose programs compute meanwhile. It needs the agent's record, its
+// shared memory, and a hub that still serves the session; otherwise the error names the missing part.
 //
-// Of what the agent before was about to do or to tell, nothing has to be known. Processes that
-// it had not served have lost their connection, and are closed here; to the hub that is
-// no news at worst. Those that have ended since are closed, too. The rest come back by themselves.
+// The previous agent's pending work and messages need not be known. Processes that it had not served have lost their
+// connection, and are closed here; for the hub that is at worst redundant. Processes that have ended since are closed,
+// too. The others reconnect by themselves.
 func (s *session) resume() error {
 	r, err := readRecord(s.agent.recordPath())
 	if err != nil {
@@ -57,8 +56,7 @@ func (s *session) adopt(c Client) {
 	go s.watch(p, life)
 }
 
-// back makes a connection the one of a process that was served by an agent before, or
-// tells it that its worker has gone.
+// back connects a process of the previous agent to its worker again, or reports that the worker is lost.
 func (s *session) back(c *net.UnixConn) {
 	pid := pidOf(c)
 	life, started, err := openProcess(pid)
@@ -77,7 +75,7 @@ func (s *session) back(c *net.UnixConn) {
 	dismiss(c)
 }
 
-// leave closes what a process has of an agent before and didn't take.
+// leave closes what the previous agent had allocated for a process that did not accept it.
 func (s *session) leave(newcomer *process) {
 	for _, p := range s.processes {
 		if p.pid == newcomer.pid && p.started == newcomer.started && p.served && p.worker == nil {

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shelf is where an agent leaves open files for the next one: systemd keeps them, from one start of
-// a service to the next; sd_pid_notify_with_fds(3). Without systemd nobody does.
+// Shelf keeps open files for the next agent, in systemd's file descriptor store; sd_pid_notify_with_fds(3). Without
+// systemd it keeps none.
 type Shelf struct {
-	kept map[string]*os.File // what the agent before has left
+	kept map[string]*os.File // files of the previous agent
 }
 
-// kept is what the names of such files begin with.
+// kept is the prefix of the files' names.
 const kept = "kept-"
 
-// Holds says whether there is somebody to keep files.
+// Holds reports whether there is a file descriptor store.
 func (*Shelf) Holds() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
 // Leave has a file kept. The agent keeps its own, too.
@@ -28,13 +28,13 @@ func (s *Shelf) Leave(name string, f *os.File) error {
 		return err
 	}
 	raw.Control(func(fd uintptr) {
-		// What can't be polled isn't to be polled for its end.
+		// Files without poll support must not be polled for their end.
 		err = notifyWith("FDSTORE=1\nFDPOLL=0\nFDNAME="+kept+name, unix.UnixRights(int(fd)))
 	})
 	return err
 }
 
-// Take is what an agent before has left; nil: nothing. It can be taken once.
+// Take returns a file of the previous agent, once; nil: there is none.
 func (s *Shelf) Take(name string) *os.File {
 	f := s.kept[name]
 	delete(s.kept, name)
@@ -52,7 +52,7 @@ func (s *Shelf) Drop(name string) error {
 // firstInherited is the descriptor from which on systemd's are; sd_listen_fds(3).
 const firstInherited = 3
 
-// inherit takes what systemd gives to this process: what an agent before has left, and sockets.
+// inherit returns the descriptors that systemd passes to this process: the previous agent's files, and sockets.
 func inherit() (s *Shelf, sockets []*os.File) {
 	s = &Shelf{kept: make(map[string]*os.File)}
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
@@ -61,7 +61,7 @@ func inherit() (s *Shelf, sockets []*os.File) {
 	count, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
 	names := strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
-		os.Unsetenv(name) // not for what we start
+		os.Unsetenv(name) // not for child processes
 	}
 	for i := range count {
 		fd := firstInherited + i
@@ -70,13 +70,13 @@ func inherit() (s *Shelf, sockets []*os.File) {
 			sockets = append(sockets, os.NewFile(uintptr(fd), "socket"))
 			continue
 		}
-		unix.SetNonblock(fd, true) // as it was, whoever has kept it
+		unix.SetNonblock(fd, true) // restored, whatever flags the store left
 		s.kept[strings.TrimPrefix(names[i], kept)] = os.NewFile(uintptr(fd), names[i])
 	}
 	return s, sockets
 }
 
-// notify tells systemd how we are; sd_notify(3). Who else started us doesn't ask.
+// notify reports this service's state to systemd; sd_notify(3). Without systemd it has no effect.
 func notify(state string) { notifyWith(state, nil) }
 
 // notifyTime is how long systemd may take to receive a message while others wait before it. A message that it doesn't

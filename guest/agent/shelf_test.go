@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What one agent leaves, the next finds, beside the socket.
+// The next agent finds the files of the previous one, beside the socket.
 func TestShelf(t *testing.T) {
 	if os.Getenv("PEGASUS_TEST_SHELF") != "" {
 		s, sockets := inherit()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Status is what an agent says of itself to who asks.
+// Status is an agent's answer to a status query.
 type Status struct {
 	Release   string `json:"release"`
-	Why       string `json:"why,omitempty"`    // why it serves nobody; empty while it only begins
+	Why       string `json:"why,omitempty"`    // why the agent serves no programs; empty while it starts
 	Device    string `json:"device,omitempty"` // of the region; empty: it has none
 	Bytes     uint64 `json:"bytes,omitempty"`
 	Shared    bool   `json:"shared,omitempty"` // each process can get at all of it
@@ -23,7 +23,7 @@ type Status struct {
 	Generation  uint64 `json:"generation,omitempty"`
 }
 
-// question is what a process says instead of a hello that only wants to know.
+// question is the status query, sent in place of a hello.
 var question = []byte("PEGASUS STATUS?")
 
 const statusBytes = 4096
@@ -31,7 +31,7 @@ const statusBytes = 4096
 // errOther is when something else than an answer came.
 var errOther = errors.New("no sensible answer: an agent of another version?")
 
-// Ask asks the agent at a socket. The error of a dial is that of the system.
+// Ask queries the agent at a socket. A dial error is the system's error.
 func Ask(socket string) (s Status, err error) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	c, err := d.Dial("unixpacket", socket)

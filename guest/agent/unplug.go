@@ -9,8 +9,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// unplugged makes the fault of memory that isn't there any more an error, until what it returns
-// is called, deferred: a PCI device can be taken out of a machine that runs.
+// unplugged turns a fault on memory that has been removed into an error, until the deferred function that it returns is
+// called: a PCI device can be unplugged from a running machine.
 func unplugged(err *error) (done func()) {
 	was := debug.SetPanicOnFault(true)
 	return func() {

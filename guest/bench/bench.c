@@ -11,7 +11,7 @@
 #include "latency.h"
 #include "report.h"
 
-/* A run: what the timed loop counts. */
+/* Counters of the timed loop. */
 struct run {
 	struct latency calls;  /* one launch call, until it returned */
 	struct latency rounds; /* from its begin until the round was known to be done */
@@ -123,7 +123,7 @@ bool bench_close(const char *what, size_t at, double got, double want, double to
 	return false;
 }
 
-/* Tells every second how it goes, once it takes more than two. */
+/* Reports progress every second in a run of more than two seconds. */
 static void tell(struct bench *b, struct run *r, int64_t now)
 {
 	if (b->options.quiet || now - r->begin < 2000000000 || now - r->told < 1000000000)

@@ -1,8 +1,9 @@
-/* The frame of the benchmark programs: arguments, context, timed loop, report.
+/*
+ * The frame of the benchmark programs: arguments, context, timed loop, report.
  *
- * A program fills in a struct workload, and its main is one call of bench_main.
- * What goes wrong ends the process with a message: exit status 1 for a CUDA
- * error, 2 for a mistake in the arguments, 3 for a wrong result. */
+ * A program fills in a struct workload, and its main is one call of bench_main. Failures end the process with a
+ * message: exit status 1 for a CUDA error, 2 for invalid arguments, 3 for a wrong result.
+ */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -13,15 +14,17 @@
 
 #include "options.h"
 
-/* luggage is what goes to the device before each round and back after it (--copy-mb):
- * nothing that the workload needs, but it takes its time. */
+/*
+ * luggage is extra data that is copied to the device before each round and back after it (--copy-mb). The workload does
+ * not use it; it only takes time.
+ */
 struct luggage {
 	size_t bytes;
 	void *there, *back; /* pinned */
 	CUdeviceptr device;
 };
 
-/* bench is what a running program has. */
+/* bench is the state of a running program. */
 struct bench {
 	const struct workload *workload;
 	struct options options;
@@ -32,8 +35,7 @@ struct bench {
 	double work; /* units of work in one round; prepare sets it */
 };
 
-/* workload is what differs between the programs. Its functions are called in
- * this order, launch many times. */
+/* workload is the part that differs between the programs. Its functions are called in this order, launch many times. */
 struct workload {
 	const char *name;
 	const char *about;
@@ -67,7 +69,7 @@ CUfunction bench_function(struct bench *b, const char *name);
 /* A launch in one dimension of blocks and threads, without dynamic shared memory. */
 void bench_launch(struct bench *b, CUfunction f, unsigned blocks, unsigned threads, void **args);
 
-/* Device memory with a copy of what is at from, if that isn't NULL. */
+/* Allocates device memory and copies bytes to it from from, unless that is NULL. */
 CUdeviceptr bench_upload(const void *from, size_t bytes);
 
 /* Host memory with a copy of device memory; the caller frees it. */
@@ -83,7 +85,7 @@ unsigned bench_blocks(size_t n, unsigned threads, unsigned most);
 uint32_t bench_random(uint32_t *state);
 void bench_fill(float *to, size_t n, uint32_t seed, float low, float high);
 
-/* Whether got is want but for rounding; says on stderr where it isn't. */
+/* Reports whether got equals want except for rounding; prints a difference to stderr. */
 bool bench_close(const char *what, size_t at, double got, double want, double tolerance);
 
 /* Nanoseconds of a clock that only goes forward. */

@@ -1,6 +1,7 @@
-/* busy keeps the accelerator busy: each kernel takes about as long as --kernel-ms
- * says. Before the timed loop it tries out how many steps that needs; where other
- * programs disturb this, --steps gives the number instead. */
+/*
+ * busy keeps the accelerator busy: each kernel takes about --kernel-ms. Before the timed loop it calibrates the number
+ * of steps for that; where other programs disturb the calibration, --steps gives the number instead.
+ */
 #include <stdlib.h>
 
 #include "bench.h"
@@ -39,8 +40,10 @@ static double least_ns(struct bench *x, unsigned n)
 	return least;
 }
 
-/* Doubles the steps until they take at least half of the kernel's time or 4 ms,
- * and goes by that: what a launch costs of itself is no step's. */
+/*
+ * Doubles the steps until they take at least half of the kernel's time or 4 ms, and extrapolates from there, so that
+ * the cost of the launch itself is not attributed to the steps.
+ */
 static unsigned calibrate(struct bench *x)
 {
 	double target = x->options.kernel_ms * 1e6, enough = target / 2 < 4e6 ? target / 2 : 4e6;

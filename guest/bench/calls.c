@@ -1,9 +1,9 @@
-/* calls measures what a driver call costs, beside what there would be otherwise:
- * a call that the host answers, calls that are queued, calls that the library
- * answers itself, and copies; the peers are a call over a unix socket, two
- * processes that wake each other, and memcpy. Whatever else goes on on the machine
- * can only add to a time, so of calls the best round counts; of copies, which are
- * compared with memcpy, the median. */
+/*
+ * calls measures the cost of driver calls against reference operations (peers): a call that the host answers, calls
+ * that are queued, calls that the library answers itself, and copies. The peers are a call over a unix socket, two
+ * processes that wake each other, and memcpy. Other load on the machine can only add to a time, so the best round of
+ * the calls counts; of copies, which are compared with memcpy, the median.
+ */
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static bool json, first = true;
 static CUstream stream;
 static CUevent event;
 
-/* Prints one figure; peer is what it is compared with, NAN if nothing. */
+/* Prints one figure; peer is the reference value, NAN for none. */
 static void figure(const char *name, double value, const char *unit, double peer)
 {
 	if (!json) {
@@ -47,7 +47,7 @@ static void figure(const char *name, double value, const char *unit, double peer
 	first = false;
 }
 
-/* A p50 and a p99 in ns, and what they are compared with. */
+/* A p50 and a p99 in ns. */
 struct times { double p50, p99; };
 
 static void figures(const char *name, struct times t, struct times peer)
@@ -93,8 +93,10 @@ static struct times time_calls(void (*call)(void), int calls, int64_t pause)
 	return best;
 }
 
-/* The peers: as many bytes to another process and back over a unix socket, served
- * by a bare loop in C or by what was given as --rpc. */
+/*
+ * The peers: as many bytes to another process and back over a unix socket, served by a plain loop in C or by the
+ * program given as --rpc.
+ */
 
 static int peer_socket;
 
@@ -156,8 +158,10 @@ static struct times time_rpc(const char *path)
 	return t;
 }
 
-/* The least that waking costs: a process that sleeps on a futex, until a word says
- * that it is called, and answers in another, at which we look without sleeping. */
+/*
+ * The lower bound of waking: a process sleeps on a futex until a word signals a call, and answers in another word,
+ * which the caller polls without sleeping.
+ */
 
 struct bell { _Atomic uint32_t call, answer; };
 static struct bell *bell;
@@ -226,7 +230,7 @@ static void launch_and_wait(void)
 	CHECK(cuStreamSynchronize(stream));
 }
 
-/* Memory for a moment: from the host, and from a pool that keeps what it has. */
+/* Short-lived memory: from the host, and from a pool that keeps its memory. */
 
 static void allocate_and_free(void)
 {
@@ -289,7 +293,7 @@ static void graph_and_wait(void)
 	wait_for_stream();
 }
 
-/* The time that the program itself spends in a call of which nobody waits for the end. */
+/* Measures the time that the program spends inside an asynchronous call. */
 static double time_inside(void (*call)(void))
 {
 	struct latency *l = bench_allocate(1, sizeof *l);

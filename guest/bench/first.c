@@ -1,9 +1,9 @@
-/* first measures what a first call costs, when everybody has fallen asleep: a call
- * that the host answers at once (call), and what waking costs by itself: as little
- * to another process and back over a unix socket (echo), or to whoever holds the
- * other end of a device and back, such as a port of a virtual machine (its path).
- * They take turns, so that all have the same weather. Prints the times in
- * microseconds, one line for each. */
+/*
+ * first measures the cost of a first call after all parties have gone to sleep: a call that the host answers at once
+ * (call), and waking alone: as few bytes to another process and back over a unix socket (echo), or to the process at
+ * the other end of a device and back, such as a port of a virtual machine (its path). They take turns, so that all run
+ * under the same conditions. Prints the times in microseconds, one line for each.
+ */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum { Most = 8 };
 
 static CUstream stream;
 
-/* What is measured: a call, or a byte to a descriptor and back. */
+/* A measured operation: a call, or a byte to a descriptor and back. */
 struct thing {
 	const char *name;
 	int fd; /* -1: a call */
@@ -42,7 +42,7 @@ static void do_once(const struct thing *t)
 		fail(t->name);
 }
 
-/* Another process, which sends back what comes until we end. */
+/* Starts another process, which echoes its input until this process ends. */
 static int start_echo(void)
 {
 	int pair[2];

@@ -1,6 +1,8 @@
-/* frames draws like a game: each frame is a number of groups of commands, a band of
- * the picture each, between which the processor computes a little, and is waited
- * for before the next frame. --pause-ms is what the game computes per frame. */
+/*
+ * frames draws like a game: each frame is a number of groups of commands, one band of the picture each, between which
+ * the processor computes a little; the program waits for a frame before it starts the next. --pause-ms is the game's
+ * computing time per frame.
+ */
 #include <stdlib.h>
 
 #include "bench.h"

@@ -1,5 +1,7 @@
-/* lud factorises a matrix into L and U: three short kernels for each tile of the
- * diagonal, each of which needs what the ones before left. */
+/*
+ * lud factorises a matrix into L and U: three short kernels for each tile of the diagonal, each of which depends on the
+ * results of the earlier ones.
+ */
 #include <stdlib.h>
 #include <string.h>
 

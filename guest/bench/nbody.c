@@ -1,5 +1,7 @@
-/* nbody moves bodies that attract each other, one step in each round: much
- * arithmetic on what a block keeps in shared memory. */
+/*
+ * nbody moves bodies that attract each other, one step in each round: much arithmetic on data that a block keeps in
+ * shared memory.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

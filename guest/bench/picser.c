@@ -1,7 +1,8 @@
-/* picser is a small image service: it sharpens pictures for a batch client, which
- * always has one more, and for a client with priority, which asks for one every few
- * milliseconds and waits for it. A picture goes to the device and back. Who has
- * priority waits for one picture of the batch at most. */
+/*
+ * picser is a small image service: it sharpens pictures for a batch client, which always submits the next one, and for
+ * a client with priority, which requests one every few milliseconds and waits for it. A picture goes to the device and
+ * back. The client with priority waits for one picture of the batch at most.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,7 +27,7 @@ static struct client batch, urgent;
 static CUfunction sharpen;
 static size_t side;
 
-/* What the urgent client's thread and the service's share. */
+/* State shared by the urgent client's thread and the service. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t served = PTHREAD_COND_INITIALIZER;
 static bool asked, over;
@@ -55,7 +56,7 @@ static void close_client(struct client *c)
 	CHECK(cuMemFreeHost(c->after));
 }
 
-/* Asks for a picture, waits for it, and pauses, until it is over. */
+/* Requests a picture, waits for it, and pauses, until the run ends. */
 static void *ask(void *unused)
 {
 	struct timespec pause = { .tv_nsec = BetweenMs * 1000000 };

@@ -1,4 +1,4 @@
-/* A made-up scene for programs that draw, and what kernels/scene.cu makes of it. */
+/* A synthetic scene for programs that draw, and the output of kernels/scene.cu for it. */
 #ifndef SCENE_H
 #define SCENE_H
 

@@ -1,5 +1,7 @@
-/* srad takes speckles out of a picture: it goes to the device in each round, and
- * what is left of it comes back, so that copies are a good part of the time. */
+/*
+ * srad removes speckles from a picture: the picture goes to the device in each round, and the result comes back, so
+ * that copies are a good part of the time.
+ */
 #include <stdlib.h>
 #include <string.h>
 

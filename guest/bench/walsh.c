@@ -32,8 +32,10 @@ static void prepare(struct bench *x)
 	x->work = (double)n;
 }
 
-/* Two stages at a time while sections are too long for shared memory; then the
- * rest. The first kernel reads the input, the others what it left. */
+/*
+ * Two stages at a time while sections are too long for shared memory; then the rest. The first kernel reads the input,
+ * the others their predecessor's output.
+ */
 static void launch(struct bench *x)
 {
 	unsigned n = (unsigned)length(x), part = n;

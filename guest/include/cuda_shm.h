@@ -1,14 +1,12 @@
 /*
- * Device memory that several processes share: an extension of libcuda.so.1, as Gdev has it, after
- * shmget, shmat, shmdt and shmctl. Include it after cuda.h; link with -lcuda, or ask
- * cuGetProcAddress for the names.
+ * Device memory shared between processes: an extension of libcuda.so.1, as in Gdev, after shmget, shmat, shmdt and
+ * shmctl. Include this file after cuda.h; link with -lcuda, or query cuGetProcAddress for the names.
  *
- * A segment belongs to a domain: all processes of the domain that it was made in, on
- * the same accelerator, may use it, and no others. It begins with zeros, counts
- * against the domain's memory quota once however many use it, and stays on the device (a GPU
- * has it while somebody has it attached). It stays when whoever made it ends: until it is removed
- * and nobody has it attached, or until the last process of the domain has ended. Who uses it when is
- * the programs' business.
+ * A segment belongs to a domain: all processes of the domain in which it was created, on the same accelerator, may use
+ * it, and no others. Its initial contents are zeros. It counts once against the domain's memory quota, however many
+ * processes use it, and stays on the device (on a GPU while at least one process has it attached). It outlives its
+ * creator: until it is removed and no process has it attached, or until the last process of the domain has ended.
+ * Synchronising access is up to the programs.
  */
 #ifndef PEGASUS_CUDA_SHM_H
 #define PEGASUS_CUDA_SHM_H

@@ -41,7 +41,7 @@ func openTestBar(t *testing.T) *bar {
 	return b
 }
 
-// A device that isn't marked is somebody's: nothing is written into it.
+// A device without the mark belongs to another program: nothing is written to it.
 func TestForeignBar(t *testing.T) {
 	dir := aDevice(t, false)
 	if _, err := tryBar(dir); !errors.Is(err, errUnmarked) {
@@ -81,7 +81,7 @@ func TestEnable(t *testing.T) {
 	}
 }
 
-// What the host reads is where it looks for it.
+// The pointer is at the address at which the host reads it.
 func TestBarPointer(t *testing.T) {
 	b := openTestBar(t)
 	want := region.Pointer{Offset: 8192, Boot: 5}
@@ -109,8 +109,8 @@ func TestBarPointer(t *testing.T) {
 	}
 }
 
-// Who gets a piece finds zeros there, whoever had it before; and an agent that comes after another
-// leaves what that one gave.
+// A new allocation contains zeros, whatever its previous contents; and the next agent keeps the allocations of the
+// previous one.
 func TestBarPieces(t *testing.T) {
 	b := openTestBar(t)
 	_, control, err := b.controlArea()

@@ -34,8 +34,8 @@ type fiemap struct {
 	extents              [maxFileExtent]fiemapExtent
 }
 
-// extents is where a file's bytes lie on its device, in their order. The ioctl writes
-// within what it is given: count says how many extents there is room for.
+// extents returns the ranges of a file's bytes on its device, in the file's order. The ioctl writes only into m: count
+// is the room for extents.
 func extents(f *os.File) (callbuf.Extents, error) {
 	m := fiemap{length: ^uint64(0), flags: fiemapSync, count: maxFileExtent}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlFiemap, uintptr(unsafe.Pointer(&m))); errno != 0 {
@@ -60,7 +60,7 @@ func extents(f *os.File) (callbuf.Extents, error) {
 	return all, nil
 }
 
-// setImmutable makes a file one that nobody can truncate, or not any more.
+// setImmutable sets or clears a file's immutable flag; no process can truncate an immutable file.
 func setImmutable(f *os.File, yes bool) error {
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// tailBytes is what the file system leaves free behind it, for the last page.
+// tailBytes is the space behind the file system, which contains the last page.
 const tailBytes = 64 << 10
 
 // files is the file system on the region: a file is memory that is shared with the host.
@@ -26,15 +26,15 @@ type files struct {
 func (a *files) Name() string  { return a.device.path }
 func (a *files) Bytes() uint64 { return a.device.bytes }
 func (a *files) Shared() bool  { return false }
-func (a *files) Gone() error   { return nil } // nobody can unplug it
+func (a *files) Gone() error   { return nil } // it cannot be unplugged
 func (a *files) Close()        {}
 
 func (a *files) mark() ([]byte, error)              { return readMark(a.device.path) }
 func (a *files) pointer() (region.Pointer, error)   { return a.device.pointer() }
 func (a *files) setPointer(p *region.Pointer) error { return a.device.setPointer(p) }
 
-// clear makes an empty file system on the region and mounts it, unless an agent
-// before has: then what that one left is removed.
+// clear makes an empty file system on the region and mounts it; if an earlier agent has mounted one, it removes that
+// one's files instead.
 func (a *files) clear() error {
 	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (a *files) clear() error {
 		}
 		return fmt.Errorf("mount %s with dax: %w", d.path, err)
 	}
-	return os.Chmod(a.dir, 0o700) // the new file system's root, not what it lies upon
+	return os.Chmod(a.dir, 0o700) // the root of the new file system, not the mount point
 }
 
 func isMounted(dir string) (bool, error) {
@@ -73,7 +73,7 @@ func isMounted(dir string) (bool, error) {
 	return in.Dev != above.Dev, nil
 }
 
-// removeAll removes all files. Who still maps one keeps its memory until the last has gone.
+// removeAll removes all files. The memory of a file that is still mapped is freed when its last process has ended.
 func (a *files) removeAll() error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -106,7 +106,7 @@ type piece struct {
 	parts callbuf.Extents // where in the region
 }
 
-// Create makes a file of zeros. Its size and its place can't be changed by who gets it.
+// Create makes a file of zeros, whose size and place the receiving process cannot change.
 func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
 	f, err := a.make(name, bytes)
 	if err != nil {
@@ -152,8 +152,8 @@ func (f *piece) fill(bytes uint64) error {
 	return f.Sync()
 }
 
-// zero writes zeros: to allocate isn't enough. What was only allocated is cleared when
-// it is first touched here, after the host has written to it.
+// zero writes zeros: allocation alone is not enough. Memory that was only allocated is cleared on its first access in
+// this machine, after the host has written to it.
 func zero(f *os.File, bytes uint64) error {
 	zeros := make([]byte, 1<<20)
 	for at := uint64(0); at < bytes; at += uint64(len(zeros)) {
@@ -179,7 +179,7 @@ func (a *files) places(f *os.File, bytes uint64) (callbuf.Extents, error) {
 	return on, nil
 }
 
-// discard removes a file that nobody uses any more.
+// discard removes a file that no process uses any more.
 func (f *piece) discard() error {
 	err := errors.Join(setImmutable(f.File, false), os.Remove(f.Name()))
 	return errors.Join(err, f.Close())

@@ -1,10 +1,10 @@
-// Package kvm is what a virtual machine under QEMU shares with its host: an NVDIMM with a file
+// Package kvm implements the memory that a virtual machine under QEMU shares with its host: an NVDIMM with a file
 // system on it, or a PCI device, and a virtio-serial port.
 //
-// Who calls it: the agent (guest/agent), in which this package's Machine is put by `pegasus-guest agent`.
+// Callers: the agent (guest/agent), for which `pegasus-guest agent` supplies this package's Machine.
 //
-// Whom it trusts: the host. Processes of the machine it keeps apart, on an NVDIMM: each has a file
-// of its own, which it can map and write to, and neither enlarge, cut off, nor see another's.
+// Trust boundary: it trusts the host. On an NVDIMM it isolates the machine's processes from each other: each has a file
+// of its own, which it can map and write, but neither extend nor truncate, and no access to the files of others.
 package kvm
 
 import (
@@ -56,7 +56,7 @@ type memory interface {
 	Gone() error
 	Close()
 
-	// What the host has written into the last page, and what is told to it there.
+	// mark returns the last page as the host has written it; pointer and setPointer access the guest's data there.
 	mark() ([]byte, error)
 	pointer() (region.Pointer, error)
 	setPointer(*region.Pointer) error // nil: there is no control area now
@@ -64,8 +64,7 @@ type memory interface {
 	// clear makes all of it free, and controlArea makes and maps the control area.
 	clear() error
 	controlArea() (mem []byte, offset uint64, err error)
-	// resume leaves to an agent's processes what one before has given them, and maps the
-	// control area that it made.
+	// resume keeps the allocations of the previous agent's processes, and maps its control area.
 	resume(agent.Record) (mem []byte, offset uint64, err error)
 }
 
@@ -83,7 +82,7 @@ func (g *ground) Begin() (control []byte, err error) {
 	return control, nil
 }
 
-// Announce tells the host where the control area is.
+// Announce publishes the location of the control area to the host.
 func (g *ground) Announce(boot uint64) error {
 	return g.setPointer(&region.Pointer{Offset: g.control, Boot: boot})
 }
@@ -104,7 +103,7 @@ func (g *ground) Resume(r agent.Record) (control []byte, err error) {
 	return control, nil
 }
 
-// NoRoom says that there is nowhere for a piece to lie.
+// NoRoom returns the message of a failed allocation.
 func (*ground) NoRoom() region.Message {
 	m, _ := lend(nil)
 	return m
@@ -116,17 +115,17 @@ func (*ground) Leave() error { return nil }
 // MostArena is up to the host, which made the region.
 func (*ground) MostArena() uint64 { return 0 }
 
-// lend tells the hub where a piece lies.
+// lend returns the message with an allocation's location.
 func lend(parts callbuf.Extents) (region.Message, error) {
 	where, err := region.LendBody(parts)
 	return region.Message{Kind: region.Lend, Body: where}, err
 }
 
-// useTime is how long the host may take to end what an agent before had.
+// useTime is how long the host may take to release the previous agent's allocations.
 const useTime = 10 * time.Second
 
-// release takes the control area back, and waits until the host uses nothing of the
-// region any more: what is free here must be so there.
+// release withdraws the control area, and blocks until the host uses no part of the region any more: memory that is
+// free here must be free there.
 func release(m memory) error {
 	if err := m.setPointer(nil); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // mkfsTime is how long mkfs.ext4 may take, which writes some MiB.
 var mkfsTime = time.Minute
 
-// SystemDirs are where mkfs.ext4 may be, whatever PATH says.
+// SystemDirs are the directories that may contain mkfs.ext4, besides PATH.
 var SystemDirs = []string{"/sbin", "/usr/sbin", "/usr/local/sbin", "/bin", "/usr/bin"}
 
 // mkfs makes an empty file system on a device, of so many blocks.

@@ -56,8 +56,8 @@ func openDevice() (*device, error) {
 	return nil, last
 }
 
-// loadModules has the kernel look for NVDIMMs, where nothing did so at boot. What it has
-// built in, or doesn't have, is no error here.
+// loadModules makes the kernel probe for NVDIMMs, if it did not at boot. Modules that are built in or missing are no
+// error here.
 var loadModules = sync.OnceFunc(func() { agent.Command(agent.ModulesTime, "modprobe", "-a", "-q", "nfit", "nd_pmem") })
 
 func tryNamespace(name string) (*device, error) {
@@ -102,8 +102,7 @@ func block(device string) (string, error) {
 	return "/dev/" + filepath.Base(all[0]), nil
 }
 
-// checkMark looks for the host's mark in the last page: what doesn't have it is
-// somebody's data.
+// checkMark verifies the host's mark in the last page: memory without it belongs to another user.
 func checkMark(holder string) error {
 	path, err := block(holder)
 	if err != nil {
@@ -121,10 +120,10 @@ func checkMark(holder string) error {
 
 var errUnmarked = errors.New("the host hasn't marked it as a region")
 
-// readMark reads what the host writes into the last page.
+// readMark returns the last page as the host has written it.
 func readMark(path string) ([]byte, error) { return readLast(path, 0) }
 
-// pointer is what the host was told of the control area.
+// pointer returns the published location of the control area.
 func (d *device) pointer() (region.Pointer, error) {
 	b, err := readLast(d.path, region.PointerOffset)
 	if err != nil {
@@ -151,7 +150,7 @@ func readLast(path string, offset int64) ([]byte, error) {
 	})
 }
 
-// direct does input or output of a sector with memory as O_DIRECT wants it: aligned.
+// direct reads or writes a sector through memory aligned for O_DIRECT.
 func direct(sector []byte, do func(aligned []byte) error) error {
 	page, err := unix.Mmap(-1, 0, region.PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -239,7 +238,7 @@ func number(device, attribute string) (uint64, error) {
 	return strconv.ParseUint(text, 0, 64)
 }
 
-// setPointer tells the host where the control area is; nil: that there is none now.
+// setPointer publishes the location of the control area; nil withdraws it.
 func (d *device) setPointer(p *region.Pointer) error {
 	f, err := os.OpenFile(d.path, os.O_RDWR|unix.O_DIRECT|unix.O_SYNC, 0)
 	if err != nil {

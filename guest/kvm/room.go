@@ -8,7 +8,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// room is who has which part of a region that has no file system.
+// room is the allocator of a region without a file system.
 type room struct {
 	bytes uint64
 	parts []part // by offset; none overlaps another

@@ -6,7 +6,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// Parts are where there is room, apart from each other; what was given back is given away again.
+// Parts are in free space and disjoint; freed parts are allocated again.
 func TestRoom(t *testing.T) {
 	r := room{bytes: 16 << 12}
 	take := func(name string, pages uint64) uint64 {
@@ -35,7 +35,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// What is written down of parts is believed as far as it can be true.
+// Recorded parts are accepted if they are plausible.
 func TestKeptRoom(t *testing.T) {
 	r := room{bytes: 16 << 12}
 	for _, p := range []uint64{8, 0, 4} {

@@ -1,4 +1,4 @@
-/* What is asked of a device, and does not change. */
+/* Constant properties of a device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static int architecture(int capability)
 	return VALUE_UNKNOWN;
 }
 
-/* What is one number, the same for ever. */
+/* A getter of one number that never changes. */
 #define NUMBER(name, value) \
 	EXPORT nvml name(nvml_device handle, unsigned int *out) \
 	{ \
@@ -126,7 +126,7 @@ EXPORT nvml nvmlDeviceGetMaxClockInfo(nvml_device handle, int type, unsigned int
 	return r;
 }
 
-/* What is said in two numbers, or of nothing: there are no instances of a device. */
+/* Getters of two numbers, or of nothing: a device has no instances. */
 EXPORT nvml nvmlDeviceGetMigMode(nvml_device handle, unsigned int *current, unsigned int *pending)
 {
 	int d;

@@ -1,13 +1,13 @@
 /*
- * libnvidia-ml.so.1: NVIDIA's library for tools that watch GPUs, as far as one can watch what a domain has. What a tool sees
- * is its domain's: the quota as the device's memory, the domain's use as the device's, the domain's processes. Every
- * symbol of cuda/spec/nvml.json is exported, since tools crash or give the device up where one is missing; those without an
- * implementation here are generated, and answer NVML_NOT_SUPPORTED.
+ * libnvidia-ml.so.1: NVIDIA's library for tools that monitor GPUs, restricted to a domain's view. A tool sees its
+ * domain's data: the quota as the device's memory, the domain's use as the device's, the domain's processes. It exports
+ * every symbol of cuda/spec/nvml.json, since tools crash or give up the device if one is missing; symbols without an
+ * implementation here are generated, and return NVML_NOT_SUPPORTED.
  *
- * It has a connection of its own, by the same code as libcuda.so.1 and with a worker of its own, since programs ask NVML first
- * so that they may fork before they begin with CUDA.
+ * The library has a connection of its own, by the same code as libcuda.so.1, and a worker of its own, since programs
+ * call NVML first so that they can fork before they use CUDA.
  *
- * Here are beginning and end, and what is asked of no device.
+ * This file has initialisation, shutdown and calls without a device.
  */
 #include "nvml.h"
 
@@ -49,7 +49,7 @@ EXPORT nvml nvmlInitWithFlags(unsigned int flags)
 EXPORT nvml nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 EXPORT nvml nvmlInit(void) { return nvmlInitWithFlags(0); }
 
-/* The connection stays: whoever ends often begins anew. */
+/* The connection stays open: programs that shut down often initialise again. */
 EXPORT nvml nvmlShutdown(void)
 {
 	pthread_mutex_lock(&lock);
@@ -122,7 +122,7 @@ EXPORT nvml nvmlSystemGetCudaDriverVersion(int *version)
 
 EXPORT nvml nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }
 
-/* As the kernel tells anybody who may see the process. */
+/* The name as in /proc, which any user who may see the process can read. */
 EXPORT nvml nvmlSystemGetProcessName(unsigned int pid, char *out, unsigned int room)
 {
 	char path[64], name[4096];

@@ -1,4 +1,7 @@
-/* The part of NVML's ABI that is answered here: numbers and layouts as NVIDIA's nvml.h has them, and what the files share. */
+/*
+ * The part of NVML's ABI that the library implements: numbers and layouts as in NVIDIA's nvml.h, and declarations
+ * shared between its files.
+ */
 #ifndef PEGASUS_NVML_H
 #define PEGASUS_NVML_H
 
@@ -105,7 +108,10 @@ typedef struct nvml_device *nvml_device; /* index + 1 */
 
 /* The device of a handle, if there are devices at all and this is one. */
 nvml device_of(nvml_device handle, const void *out, int *device);
-/* What a function without an implementation answers: NVML_NOT_SUPPORTED, unless NVML hasn't begun or the handle is no device's. */
+/*
+ * Result of a function without an implementation: NVML_NOT_SUPPORTED, unless NVML is not initialised or the handle is
+ * not a device's.
+ */
 nvml refuse(void);
 nvml refuse_device(nvml_device handle);
 /* Copies text; a buffer that is too small is left alone. */
@@ -113,7 +119,7 @@ nvml give_text(char *out, unsigned int room, const char *text);
 
 enum { PROCESSES_MOST = 256 };
 
-/* What the domain has of its accelerator. */
+/* A domain's use of its accelerator. */
 struct usage {
 	uint64_t memoryUsed, memoryQuota;
 	int64_t now, busy;

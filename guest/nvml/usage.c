@@ -1,4 +1,7 @@
-/* What the domain has of its accelerator: memory, time, processes. It is asked anew each time, and nothing is told of others. */
+/*
+ * A domain's use of its accelerator: memory, time, processes. Each call requests it from the host; it contains no data
+ * of other domains.
+ */
 #include "nvml.h"
 
 #include <pthread.h>
@@ -85,7 +88,7 @@ EXPORT nvml nvmlDeviceGetMemoryInfo_v2(nvml_device handle, struct nvml_memory_v2
 
 enum { SAMPLE_NS = 100000000 }; /* over which use is taken, at least */
 
-/* What the last look found, and the shares of the time since the look before it. */
+/* The previous sample, and the shares of the time between it and the one before. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sample {
 	int64_t now, busy;
@@ -202,7 +205,9 @@ EXPORT nvml nvmlDeviceGetProcessesUtilizationInfo(nvml_device handle, struct nvm
 
 /* --- processes --- */
 
-/* How many there are, and room for how many there was; room for none asks only. */
+/*
+ * Sets *count to the number of processes and checks it against the array's size; a size of 0 only queries the number.
+ */
 static nvml count(const struct usage *u, unsigned int *count, const void *out)
 {
 	unsigned int room = *count;

@@ -1,5 +1,7 @@
-/* Calls the driver, and writes down what was asked and answered. docs/recording.md has the format; what is special of single
- * calls stands in special.c. One lock makes one order of all threads' calls: that of their ends. */
+/*
+ * Calls the driver and records arguments and results. docs/recording.md has the format; special.c handles special
+ * calls. One lock orders the calls of all threads by their returns.
+ */
 #define _GNU_SOURCE
 #include "writing.h"
 
@@ -64,7 +66,7 @@ void *wrapper_of(void *function)
 	return function;
 }
 
-/* --- what is written --- */
+/* --- encoding --- */
 
 /* FNV-1a, of 64 bits. */
 static uint64_t digest_of(const void *data, size_t bytes)
@@ -181,7 +183,7 @@ static size_t bytes_of(const struct recorded *r, const uint64_t *a, int i)
 	return c < 0 ? 0 : (size_t)a[c];
 }
 
-/* What stands for an argument that the driver reads, before it does. */
+/* Writes the form of an argument that the driver reads, before the call. */
 static void put_before(FILE *to, const struct recorded *r, const uint64_t *a, int i)
 {
 	const void *p = (const void *)(uintptr_t)a[i];
@@ -230,7 +232,7 @@ static void put_before(FILE *to, const struct recorded *r, const uint64_t *a, in
 	}
 }
 
-/* What stands for an argument that the driver has written to. */
+/* Writes the form of an argument that the driver has written to. */
 static void put_after(FILE *to, const struct recorded *r, const uint64_t *a, int i, CUresult result, const char *name)
 {
 	const void *p = (const void *)(uintptr_t)a[i];

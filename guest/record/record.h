@@ -1,4 +1,4 @@
-/* A library that stands before a driver of CUDA's and writes down what a program calls. docs/recording.md has the format. */
+/* A library that is loaded before a CUDA driver and records a program's calls. docs/recording.md has the format. */
 #pragma once
 
 #include <cuda.h>
@@ -7,8 +7,10 @@
 
 enum { MAX_ARGUMENTS = 16 };
 
-/* What an argument is. What points to memory says how large one of what it points to is, and which other argument says how
- * many there are. */
+/*
+ * Kinds of arguments. A pointer's description includes the size of one element and the argument that gives the number
+ * of elements.
+ */
 enum argument_kind {
 	NUMBER = 1,
 	HANDLE,      /* or an address on the device */

@@ -1,5 +1,7 @@
-/* Makes the calls that a file of the recorder's has, against whatever libcuda.so.1 is found, and compares what comes of them.
- * docs/recording.md has the format. The exit status is 1 if a result differs, or data that came to the host. */
+/*
+ * Replays the calls of a recording with the libcuda.so.1 that the loader finds, and compares the results.
+ * docs/recording.md has the format. The exit status is 1 if a result differs, or data copied to the host.
+ */
 #define _GNU_SOURCE
 #define PEGASUS_CUDA_ALL
 #include <cuda.h>
@@ -38,7 +40,7 @@ static void *memory(size_t bytes)
 	return p;
 }
 
-/* --- what stands for what was recorded --- */
+/* --- mapping of recorded values --- */
 
 static struct known { uint64_t was, is, bytes; } *known; /* a handle, or an address with what follows it */
 static size_t knownCount, knownRoom;
@@ -76,8 +78,10 @@ static void *host_memory(uint64_t was, size_t bytes)
 	return (void *)(uintptr_t)(k->is + (was - k->was));
 }
 
-/* Words in memory that were addresses, or handles, become what stands for them. Small numbers are handles where a word has
- * its place to itself (alone). */
+/*
+ * Replaces words in memory that were recorded addresses or handles by the current ones. A small number is translated as
+ * a handle only if its word contains nothing else (alone).
+ */
 static void translate(void *p, size_t bytes, bool alone)
 {
 	for (size_t i = 0; i + 8 <= bytes; i += 8) {
@@ -278,7 +282,7 @@ static void *host_at(const char **at)
 	return later_at(at);
 }
 
-/* Structures: =BYTES, then what is to stand at some of their places: +OFFSET=BYTES, +OFFSET#…, +OFFSET>?… */
+/* Structures: =BYTES, then the values at some of their offsets: +OFFSET=BYTES, +OFFSET#…, +OFFSET>?… */
 static unsigned char *structure_at(const char **at, size_t *n)
 {
 	unsigned char *p = bytes_at(at, n);
@@ -462,7 +466,10 @@ static CUresult make(const struct call *c)
 
 static bool asks(const char *name) { return strstr(name, "Query") != NULL; }
 
-/* A program may have asked until work had ended: what came after it counts on that. */
+/*
+ * The recorded program may have polled until work had ended, and later calls rely on that: a query is repeated until it
+ * gives the recorded result.
+ */
 static void carry_out(struct call *c)
 {
 	int tries = 0;

@@ -1,5 +1,7 @@
-/* What the recorder knows of single calls: images have no size, launches have their kernels' parameters, copies that return
- * early bring their data later, and host memory that the driver has made is what kernels use without a call. */
+/*
+ * Special calls of the recorder: images have no size, launches have their kernels' parameters, copies that return early
+ * deliver their data later, and kernels use host memory of the driver without a call.
+ */
 #define _GNU_SOURCE
 #define PEGASUS_CUDA_ALL
 #include "writing.h"
@@ -10,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* A name without what tells its versions and per-thread variants apart. */
+/* Compares a name without the suffixes of its version and per-thread variants. */
 static int called(const char *name, const char *base)
 {
 	size_t n = strlen(base);
@@ -28,7 +30,7 @@ int is_unrecorded(const char *name)
 	return called(name, "cuGetErrorName") || called(name, "cuGetErrorString");
 }
 
-/* --- memory that the driver has made: what the host sees, too, and images that it linked --- */
+/* --- memory that the driver has allocated: memory visible to the host, and images that it linked --- */
 
 enum use { PINNED, LINKED };
 
@@ -79,7 +81,7 @@ static size_t bytes_made(const char *name, const uint64_t *a)
 	return 0;
 }
 
-/* How large what was made is: what lies in it is an address. */
+/* Writes the size of an allocation: values within it are addresses. */
 void put_extent(FILE *to, const char *name, const uint64_t *a, uint64_t at)
 {
 	size_t bytes = bytes_made(name, a);
@@ -103,7 +105,7 @@ static size_t elf_bytes(const unsigned char *p)
 	return end;
 }
 
-/* An image, or what a wrapper of a fat binary leads to. */
+/* Returns an image, or the one that the wrapper of a fat binary points to. */
 static const void *image_of(const void *given, size_t *bytes)
 {
 	const unsigned char *p = given;
@@ -214,7 +216,7 @@ static const void *function_of(const char *name, const uint64_t *a)
 	return (const void *)(uintptr_t)(called(name, "cuLaunchKernelEx") ? a[1] : a[0]);
 }
 
-/* Host memory that a kernel may use holds what the program has put there without a call. */
+/* Host memory that a kernel may use contains data that the program has written without a call: records them. */
 static void put_used(const unsigned char *p, size_t bytes)
 {
 	for (size_t i = 0; i + 8 <= bytes; i += 4) {
@@ -262,7 +264,7 @@ static void put_config(FILE *to, const CUlaunchConfig *c)
 
 /* --- copies --- */
 
-/* What a copy brings to the host after it has returned. */
+/* Host destinations of copies that have returned before completion. */
 static struct late {
 	const void *at;
 	size_t bytes;
@@ -310,7 +312,7 @@ static size_t box_bytes(size_t x, size_t y, size_t z, size_t width, size_t heigh
 	return ((z + depth - 1) * rows + y + height - 1) * pitch + x + width;
 }
 
-/* A structure of a copy, and at the place of each of its host pointers what lies there. */
+/* Writes a copy's structure, with the data at each of its host pointers. */
 #define PUT_BOX(to, c, depth_, srcZ_, srcRows_, dstZ_, dstRows_, stream)                                                        \
 	do {                                                                                                                          \
 		fputc('=', to);                                                                                                       \
@@ -332,7 +334,7 @@ static void put_3d(FILE *to, const CUDA_MEMCPY3D *c, uint64_t stream)
 	PUT_BOX(to, c, c->Depth, c->srcZ, c->srcHeight, c->dstZ, c->dstHeight, stream);
 }
 
-/* --- callbacks: what they call belongs to them --- */
+/* --- callbacks: the calls within one belong to it --- */
 
 static _Thread_local int inside;
 
@@ -381,7 +383,7 @@ void stand_between(const char *name, uint64_t *a)
 
 /* --- by name --- */
 
-/* What stands for argument i, if it isn't what its kind says. */
+/* Writes the special form of argument i, if its kind is not sufficient. */
 int put_special(FILE *to, const char *name, const uint64_t *a, int i)
 {
 	int params, extra;
@@ -438,7 +440,7 @@ int put_special(FILE *to, const char *name, const uint64_t *a, int i)
 	return 0;
 }
 
-/* What the program sees of a call that isn't the driver's alone. */
+/* Updates the recorder's state after a call, and replaces function pointers for the program by wrappers. */
 void after_call(const char *name, uint64_t *a, CUresult result)
 {
 	if (result)
@@ -470,7 +472,7 @@ static void put_got(const char *what, const void *p, size_t bytes)
 	free(copy);
 }
 
-/* What has come to the host once a stream, or all (every), have been waited for. */
+/* Records the data that have arrived at the host after a stream, or all streams (every), were synchronised. */
 static void put_arrived(uint64_t stream, int every)
 {
 	int left = 0;

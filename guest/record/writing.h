@@ -1,4 +1,4 @@
-/* What the recorder's parts know of each other. All is called with the lock held. */
+/* Interface between the recorder's parts. All functions require the lock. */
 #pragma once
 
 #include "record.h"

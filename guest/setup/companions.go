@@ -12,8 +12,8 @@ type Companion struct {
 	Name    string // of the check
 	Library string // without the version behind .so
 	For     string // which programs load it
-	Says    string // what these print without it
-	Instead string // what to do
+	Says    string // the programs' error message without it
+	Instead string // the remedy
 	Usable  bool   // NVIDIA's own works with Pegasus, since it needs no driver
 }
 
@@ -43,7 +43,7 @@ func (c Companion) Find(root, searchPath string) string {
 	return ""
 }
 
-// Finding tells what there is of the library, and what to do about it.
+// Finding describes the state of the library, and the remedy.
 func (c Companion) Finding(path string) (detail, fix string) {
 	switch {
 	case path != "" && c.Usable:

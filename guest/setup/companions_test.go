@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A library that is missing is named with what programs print; NVIDIA's own is used where it needs no driver.
+// A missing library is reported with the programs' error message; NVIDIA's own is accepted if it needs no driver.
 func TestCompanions(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/programs.md")
 	if err != nil {

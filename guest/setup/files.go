@@ -5,11 +5,11 @@ const written = "pegasus-guest install wrote this"
 
 const loaderText = "# " + written + ".\n" + LibraryDir + "\n"
 
-// Socket is where programs find the agent, which libcuda.so.1 knows, too.
+// Socket is the path of the agent's socket; libcuda.so.1 has it built in, too.
 const Socket = "/run/pegasus/guest.sock"
 
-// RegionDir is where the agent mounts what the machine shares with the host. It isn't
-// beside the socket, whose directory containers see.
+// RegionDir is where the agent mounts the memory shared with the host. It isn't beside the socket, whose directory
+// containers see.
 const RegionDir = "/run/pegasus-guest/region"
 
 // The socket is systemd's, so that a program which comes before the agent, or while that
@@ -28,8 +28,9 @@ DirectoryMode=0755
 WantedBy=sockets.target
 `
 
-// The service may have no mounts of its own: the next agent must find those of this one. Under Xen it
-// finds what systemd keeps for it, too; and what it has left another process to hold (guest/xen) must outlive it.
+// The service must not have a private mount namespace: the next agent must find its mounts. Under Xen the next agent
+// also takes files from systemd's descriptor store, and the process that holds descriptors (guest/xen) must outlive the
+// service.
 const serviceText = `# ` + written + `.
 [Unit]
 Description=Pegasus' agent: accelerators of the host for this machine
@@ -68,11 +69,10 @@ func units() []item {
 	}
 }
 
-// For containers in the machine: what the Container Device Interface has a runtime put
-// into one that asks for the device pegasus.dev/gpu=all. The libraries go where loaders
-// look without being told, by the custom of Debian and by that of Fedora. The socket's
-// directory, not the socket: an agent that is started anew may make another. Nothing else
-// lies there: what the agent has for itself is in a directory of its own.
+// CDI specification for containers in the machine: the files that a runtime mounts into a container that requests the
+// device pegasus.dev/gpu=all. The libraries go to the loader's default directories, by the conventions of Debian and of
+// Fedora. The specification mounts the socket's directory, not the socket: a restarted agent may create another socket.
+// The directory contains nothing else; the agent's private files are in a directory of their own.
 func cdiText(monitor bool) string {
 	text := `# ` + written + `.
 cdiVersion: "0.3.0"

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// IsOurs says whether a file is our libcuda.so.1, by the variable from which that
-// reads its socket.
+// IsOurs reports whether a file is Pegasus's libcuda.so.1, by the name of the environment variable for its socket.
 func IsOurs(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasSystemd says whether the machine is one of systemd's.
+// hasSystemd reports whether the machine runs systemd.
 func (s *Setup) hasSystemd() bool {
 	for _, path := range []string{"/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"} {
 		if _, err := os.Stat(s.at(path)); err == nil {
@@ -24,7 +24,7 @@ func (s *Setup) hasSystemd() bool {
 	return false
 }
 
-// live says whether the machine is this one, and systemd runs it.
+// live reports whether the machine is this one, and systemd runs it.
 func (s *Setup) live() bool {
 	_, err := os.Stat("/run/systemd/system")
 	return s.here() && err == nil
@@ -32,7 +32,7 @@ func (s *Setup) live() bool {
 
 func (s *Setup) here() bool { return s.at("/") == "/" }
 
-// settle does what must follow once the files are there.
+// settle runs the commands that must follow the installation of the files.
 func (s *Setup) settle(changed bool) error {
 	if err := s.loaderCache(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *Setup) settle(changed bool) error {
 	return nil
 }
 
-// stop ends the agent and takes away what it mounted.
+// stop ends the agent and removes its mounts.
 func (s *Setup) stop() error {
 	if s.live() {
 		if _, err := os.Stat(s.at(unitDir + "/" + serviceUnit)); err == nil {
@@ -95,7 +95,7 @@ func (s *Setup) all(commands ...string) error {
 	return nil
 }
 
-// usualDirs are where loaders look that were told nothing.
+// usualDirs are the loader's default directories.
 var usualDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 	"/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib64", "/usr/local/lib"}
 

@@ -1,11 +1,10 @@
-// Package setup is what a virtual machine needs of ours so that its CUDA programs find
-// the host's accelerators: which files, where, and what else has to be done once.
+// Package setup installs the files and settings that a virtual machine needs so that its CUDA programs find the host's
+// accelerators.
 //
-// Who calls it: `pegasus-guest install`, as root of the machine, or on the directory in
-// which somebody makes a machine's image.
+// Callers: `pegasus-guest install`, as root of the machine, or on the root directory of a machine's image.
 //
-// Whom it trusts: root. It writes only files of its own, and touches none that it
-// doesn't know for its own.
+// Trust boundary: it trusts root. It writes only its own files, and leaves any file alone that it doesn't recognise as
+// its own.
 package setup
 
 import (
@@ -25,9 +24,9 @@ const (
 	Program     = "/usr/local/bin/pegasus-guest"
 	LibraryDir  = "/usr/local/lib/pegasus"
 	Library     = LibraryDir + "/" + LibraryName
-	LibraryName = "libcuda.so.1" // what programs load
+	LibraryName = "libcuda.so.1" // the library that programs load
 	Monitor     = LibraryDir + "/" + MonitorName
-	MonitorName = "libnvidia-ml.so.1" // what tools load that watch GPUs
+	MonitorName = "libnvidia-ml.so.1" // the library that GPU monitoring tools load
 
 	loaderFile = "/etc/ld.so.conf.d/pegasus.conf"
 	cdiFile    = "/etc/cdi/pegasus.yaml"
@@ -43,18 +42,18 @@ var (
 	EmbeddedMonitor []byte
 )
 
-// Setup is what is to be installed, and where.
+// Setup describes an installation.
 type Setup struct {
 	Root    string // directory that is the machine's root; empty: this machine
 	Self    string // the program to install, pegasus-guest; not needed to remove
 	Library []byte // and the library
 	Monitor []byte // and the one by which tools watch GPUs; empty: none
 
-	// Beside leaves the dynamic loader alone: programs find the library by
-	// LD_LIBRARY_PATH only, and all others what they found before.
+	// Beside leaves the dynamic loader's configuration unchanged: programs find the library by LD_LIBRARY_PATH only,
+	// and others keep their libraries.
 	Beside bool
-	DryRun bool      // say what would be done
-	Out    io.Writer // for what is done
+	DryRun bool      // print the actions without doing them
+	Out    io.Writer // for the list of actions
 }
 
 // item is a file or, with a target, a link.
@@ -96,8 +95,8 @@ func files(program, library, monitor []byte) []item {
 	}
 }
 
-// Install makes the machine one whose programs find Pegasus. What is there already is
-// left as it is, so that it can be done again at any time.
+// Install installs Pegasus in the machine. Existing files of the same contents stay, so it can be run again at any
+// time.
 func (s *Setup) Install() error {
 	if err := s.check(); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (s *Setup) Uninstall() error {
 		}
 	}
 	if !s.DryRun {
-		os.Remove(s.at(LibraryDir)) // unless somebody has put something there
+		os.Remove(s.at(LibraryDir)) // unless it contains other files
 	}
 	return s.loaderCache()
 }
@@ -153,7 +152,7 @@ func (s *Setup) at(path string) string { return filepath.Join("/", s.Root, path)
 
 func (s *Setup) say(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
 
-// check refuses what can't become of use.
+// check rejects an installation that cannot work.
 func (s *Setup) check() error {
 	switch {
 	case len(s.Library) == 0:
@@ -168,7 +167,7 @@ func (s *Setup) check() error {
 	return nil
 }
 
-// mayTouch refuses to replace or to remove what we didn't write.
+// mayTouch rejects the replacement or removal of a file that pegasus-guest has not written.
 func (s *Setup) mayTouch(i item) error {
 	path := s.at(i.path)
 	info, err := os.Lstat(path)
@@ -194,7 +193,7 @@ func (s *Setup) mayTouch(i item) error {
 	return fmt.Errorf("%s isn't from pegasus-guest: move it away", path)
 }
 
-// write makes an item, and says whether it wasn't as it is to be.
+// write creates an item, and reports whether it was missing or different.
 func (s *Setup) write(i item) (wrote bool, err error) {
 	path := s.at(i.path)
 	if s.isThere(i, path) {
@@ -208,7 +207,7 @@ func (s *Setup) write(i item) (wrote bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
-	// The old file stays whole for those who have it open or mapped.
+	// Processes that have the old file open or mapped keep it.
 	making := path + ".new"
 	os.Remove(making)
 	if i.target != "" {

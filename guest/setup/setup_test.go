@@ -33,7 +33,7 @@ func newSetup(t *testing.T, root string, out *strings.Builder) *Setup {
 	return &Setup{Root: root, Self: self, Library: library(t), Monitor: library(t), Out: out}
 }
 
-// tree is all that is in a root, but directories: what it is, and its contents.
+// tree returns type and contents of all files under a root, without the directories.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -149,7 +149,7 @@ func TestWithoutSystemd(t *testing.T) {
 	}
 }
 
-// Nothing that somebody else put there is replaced, removed or hidden.
+// Files of other origin are neither replaced nor removed nor hidden.
 func TestOthers(t *testing.T) {
 	for _, c := range []struct{ name, text, says string }{
 		{"usr/lib/x86_64-linux-gnu/libcuda.so.1", "another driver's", "another driver's libcuda.so.1"},

@@ -1,5 +1,5 @@
-// Package smi shows a guest what it has of its accelerator, in the columns and by the flags of nvidia-smi, whose own
-// program asks NVML for functions that are in no manual.
+// Package smi prints a guest's use of its accelerator, with the columns and flags of nvidia-smi, whose own binary calls
+// undocumented functions of NVML.
 package smi
 
 import (
@@ -49,7 +49,7 @@ type state struct {
 // sampled is the time over which utilisation is taken.
 const sampled = 200 * time.Millisecond
 
-// Show writes what the domain of a socket has to out.
+// Show writes the state of a socket's domain to out.
 func Show(out io.Writer, socket string, o Options) error {
 	var fields []field
 	if o.Query != "" {

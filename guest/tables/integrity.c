@@ -1,9 +1,10 @@
 /*
- * What a runtime asks to find out whether the driver is one that it knows: an HMAC (RFC 2104) with MD2 (RFC 1319) about this
- * process, this library's tables and its devices. It is about addresses in this process, so only who is in it can answer.
+ * The runtime's integrity check of the driver: an HMAC (RFC 2104) with MD2 (RFC 1319) over data of this process, this
+ * library's tables and its devices. It covers addresses in this process, so only code within the process can compute
+ * it.
  *
- * The key, and the two answers that never change, are not part of this project: who builds with this file gives them
- * (make RUNTIME_KEY=FILE, see docs/runtime.md). Without them it is left out, and the table refused.
+ * The key, and the two constant answers, are not part of this project: the builder supplies them (make
+ * RUNTIME_KEY=FILE, see docs/runtime.md). Without them this file is left out, and requests for the table are rejected.
  */
 #include <pthread.h>
 #include <string.h>

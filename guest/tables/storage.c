@@ -1,6 +1,6 @@
 /*
- * Context-local storage: what a library keeps of a context, by a key of its own. The runtime asks for its part at nearly every
- * call, so each thread remembers what it found last, until anybody changes anything.
+ * Context-local storage: values that a library keeps per context, by a key of its own. The runtime reads its value at
+ * nearly every call, so each thread caches its last lookup until any value changes.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,7 +77,7 @@ CUresult storage_put(CUcontext given, void *key, void *value, storage_ends ends)
 	return r;
 }
 
-/* Who deletes knows what is to be done with the value: its end is not called. */
+/* The caller handles the value itself: its destructor is not called. */
 CUresult storage_delete(CUcontext given, void *key)
 {
 	uint64_t context;

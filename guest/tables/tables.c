@@ -1,10 +1,11 @@
 /*
- * The tables that the CUDA runtime gets from cuGetExportTable when it is linked into a program: an optional component, which
- * only `make RUNTIME_TABLES=1` builds into libcuda.so.1.
+ * The tables that the CUDA runtime gets from cuGetExportTable when it is linked into a program: an optional component,
+ * which only `make RUNTIME_TABLES=1` builds into libcuda.so.1.
  *
- * No manual has them. Which there are, and what the runtime expects of their slots, was found out and published by ZLUDA
- * (github.com/vosen/ZLUDA, Apache-2.0 or MIT) and Lupine (github.com/lupinemachines/lupine, Apache-2.0). A table begins with its size in
- * bytes, but for that of context-local storage. A slot of which nobody knows what it does is a function that refuses.
+ * The tables are undocumented. Their ids, and the functions that the runtime expects in their slots, were discovered
+ * and published by ZLUDA (github.com/vosen/ZLUDA, Apache-2.0 or MIT) and Lupine (github.com/lupinemachines/lupine,
+ * Apache-2.0). A table begins with its size in bytes, except for that of context-local storage. A slot of unknown
+ * purpose holds a function that returns an error.
  */
 #include <stddef.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static CUresult load(CUmodule *module, const void *image)
 
 static CUresult module_of_wrapper(CUmodule *module, const void *wrapper) { return load(module, wrapper); }
 
-/* Nobody has told what the others are for. */
+/* The purpose of the other arguments is not published. */
 static CUresult module_with_more(CUmodule *module, const void *wrapper, const void *first, const void *second, uint32_t third)
 {
 	return first || second || third ? unknown() : load(module, wrapper);
@@ -62,7 +63,7 @@ const void *const interface_table[] = {
 	SLOT(nothing), SLOT(module_of_fatbin), SLOT(unknown), SLOT(unknown), SLOT(unknown), SLOT(nothing) /* load compilers */,
 };
 
-/* --- what tools hook into: there are none --- */
+/* --- hooks of tools: none --- */
 
 static void give(void *buffer, size_t bytes, void **at, size_t *size)
 {
@@ -104,7 +105,7 @@ static CUresult check_context(CUcontext context, uint32_t *state, const void **m
 #define FOUR SLOT(unknown), SLOT(unknown), SLOT(unknown), SLOT(unknown)
 #define SIXTEEN FOUR, FOUR, FOUR, FOUR
 
-/* The runtime knows four slots, cuBLAS more. */
+/* The runtime uses four slots, cuBLAS more. */
 static const void *const checks_table[] = {
 	SIZE(17), SLOT(unknown), SLOT(check_context), SLOT(nothing), FOUR, FOUR, FOUR, SLOT(unknown),
 };

@@ -9,12 +9,12 @@
 
 typedef void (*storage_ends)(CUcontext context, void *key, void *value);
 
-/* What libraries keep by context and key: context NULL or -1 is the current one. */
+/* Values that libraries keep by context and key: context NULL or -1 is the current one. */
 CUresult storage_put(CUcontext context, void *key, void *value, storage_ends ends);
 CUresult storage_delete(CUcontext context, void *key);
 CUresult storage_get(void **value, CUcontext context, void *key);
 
-/* The answer to a runtime that wants to know whose driver this is, and whether this build can answer. */
+/* The answer to the runtime's integrity check of the driver, and whether this build can compute it. */
 bool integrity_is_known(void);
 CUresult integrity_check(uint32_t version, uint64_t seconds, uint8_t answer[16]);
 

@@ -128,7 +128,7 @@ type run struct {
 	env     []string
 }
 
-// do runs it and returns what it printed; a program that ends badly is an error.
+// do runs it and returns its output; a program that fails is an error.
 func (r run) do(t *testing.T) (string, error) {
 	t.Helper()
 	path := r.build.program(t, r.program, r.own...)

@@ -29,8 +29,8 @@ type array struct {
 	pitch, height, depth uint64
 }
 
-// kernels are what every module offers. All parameters of "echo" after the first
-// are written, as one block, where the first points; "fault" faults.
+// layout is the contents of every module. All parameters of "echo" after the first are written, as one block, to the
+// address in the first; "fault" faults.
 func layout() cuda.ModuleLayout {
 	plain := cuda.FunctionLayout{MaxThreads: 1024, MaxDynamicShared: 48 << 10, Registers: 32, PTXVersion: 64, BinaryVersion: 75}
 	echo, fault, none, small := plain, plain, plain, plain
@@ -105,7 +105,7 @@ func (g *guest) ModuleLoad(_ cuda.Call, a cuda.ModuleLoadArgs) (cuda.ModuleLoadR
 	return g.image(layout(), a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
 }
 
-// GraphCreate believes what it is told, if it is a graph.
+// GraphCreate accepts any well-formed graph.
 func (g *guest) GraphCreate(_ cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
 	b, ok := g.ch.Arena(a.ArenaOffset, a.Length)
 	if ok {
@@ -170,7 +170,7 @@ func (g *guest) MemInfo(cuda.Call) (cuda.MemInfoResult, cuda.Result) {
 	return cuda.MemInfoResult{Free: 1 << 29, Total: 1 << 30}, 0
 }
 
-// from is what lies at a device or arena address, to the end of the allocation.
+// from returns the memory at a device or arena address, to the end of the allocation.
 func (g *guest) from(addr uint64) []byte {
 	if g.arena != 0 && addr-g.arena < g.ch.Layout().ArenaBytes {
 		b, _ := g.ch.Arena(addr-g.arena, g.ch.Layout().ArenaBytes-(addr-g.arena))
@@ -419,7 +419,7 @@ func (g *guest) MemBorrow(cuda.Call, cuda.MemBorrowArgs) (out cuda.MemBorrowResu
 	return out, cuda.ErrorNotSupported
 }
 
-// absent is a socket that nobody listens at, in a directory that is there or not.
+// absent returns the path of a socket without a listener, in a directory that exists or not.
 func absent(dir bool) string {
 	if dir {
 		return os.TempDir() + "/pegasus-nobody.sock"

@@ -19,14 +19,14 @@ import (
 // are set before the first guest comes.
 type host struct {
 	geometry callbuf.Geometry
-	// welcome and mapped may change what is said in the rendezvous.
+	// welcome and mapped may change the messages of the rendezvous.
 	welcome func(*callbuf.Welcome)
 	mapped  func(callbuf.MapRequest) callbuf.MapReply
-	// hello says whether a Hello with these features is answered, or hung up on.
+	// hello reports whether to answer a Hello with these features, or to hang up.
 	hello func(features uint64) bool
-	// came is called with the process of each that says hello.
+	// came is called with the process ID of each guest that sends a hello.
 	came func(pid int)
-	// before is called with every packet; what it returns, if not proceed, is done instead.
+	// before is called with every packet; a result other than proceed replaces the packet's execution.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
 	// features of the segment, and where in its file it lies.
@@ -208,7 +208,7 @@ func (g *guest) hear(worker *os.File) {
 	}
 }
 
-// back is what an agent does that a guest comes back to.
+// back acts as an agent to which a guest reconnects.
 func (h *host) back(c *net.UnixConn) error {
 	if h.backs == nil {
 		_, err := c.Write(callbuf.Welcome{Version: callbuf.Version, Result: 999, Message: "gone"}.Append(nil))

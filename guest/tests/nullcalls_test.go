@@ -14,8 +14,8 @@ import (
 	"pegasus/cuda"
 )
 
-// parameterTable is a line per exported symbol, with a letter per parameter, as
-// programs/nullcalls.c wants it.
+// parameterTable returns a line per exported symbol, with a letter per parameter, in the format of
+// programs/nullcalls.c.
 func parameterTable(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../../cuda/spec/driver_api.json")

@@ -74,8 +74,8 @@ func TestRings(t *testing.T) {
 	})
 }
 
-// The agent of a machine goes, again and again, while the worker goes on: the program finds the
-// next agent. When that says that there is no worker any more, every call fails.
+// A machine's agent is killed, repeatedly, while the worker continues: the program connects to the next agent. When
+// that reports that the worker is lost, every call fails.
 func TestAgentGone(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		var n atomic.Int32
@@ -127,7 +127,7 @@ func TestAskedAgain(t *testing.T) {
 	})
 }
 
-// Who stands still for long while it is being asked, as in a machine that is paused, hasn't waited: it asks again.
+// A process that is stopped for long during the rendezvous, as in a paused machine, has not timed out: it asks again.
 func TestAskedAgainAfterPause(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		var tries atomic.Int32
@@ -230,7 +230,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// Who only asks whether a stream has work learns that nobody is left to know.
+// Polling a stream reports the loss of the worker.
 func TestQueryOutlivesWorker(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		for _, held := range []bool{false, true} {
@@ -321,7 +321,7 @@ func TestRaces(t *testing.T) {
 	runs(t, run{build: racing, program: "launches", socket: h.path})
 }
 
-// What others use can be unloaded: they get an error, and nothing that is gone is read.
+// Objects in use by other threads can be unloaded: these get an error, and no freed memory is read.
 func TestUnloads(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{}).start(t)
@@ -336,7 +336,7 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// What the C side writes is what the Go side writes.
+// The C side's wire format equals the Go side's.
 func TestGolden(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		for _, name := range []string{"packet", "hello", "map"} {
@@ -352,7 +352,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// While the host waits with a call, a thread that asks for a stream does not.
+// While the host waits with a call, a thread that queries a stream does not wait.
 func TestQueriesOfStreams(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		leave := filepath.Join(t.TempDir(), "leave")

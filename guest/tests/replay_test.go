@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// still is a driver whose functions do nothing: what a recording says of addresses is believed by nobody.
+// still is a driver whose functions do nothing; addresses in a recording are not dereferenced.
 const still = `
 #include <stdlib.h>
 #define STILL(name) int name(void) { return 0; }

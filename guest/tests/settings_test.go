@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A value of an environment variable that has no effect is reported once, with the variable, the value and what is
-// accepted; another one isn't.
+// A value of an environment variable that has no effect is reported once, with the variable, the value and the accepted
+// values; a valid one isn't.
 func TestSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {

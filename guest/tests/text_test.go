@@ -7,8 +7,8 @@ import (
 	"pegasus/cuda"
 )
 
-// The text of kernels is printed where the program waits for them, and a host
-// that lies about it makes the program print neither for ever nor what isn't there.
+// Kernel output is printed where the program synchronises, and a host that announces wrong lengths makes the program
+// print neither for ever nor beyond the buffer.
 func TestTexts(t *testing.T) {
 	type said struct {
 		cuda.TextReadResult
@@ -63,7 +63,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A thread that is stuck while it prints, or cancelled, keeps nobody from going on.
+// A thread that blocks while it prints, or is cancelled, delays no other thread.
 func TestTextOfStuckThread(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{before: func(g *guest, call cuda.Call, payload []byte) verdict {

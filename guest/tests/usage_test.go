@@ -2,7 +2,7 @@ package tests
 
 import "pegasus/cuda"
 
-// DomainUsage is for tools: no program here asks.
+// DomainUsage is for monitoring tools: no program here calls it.
 func (g *guest) DomainUsage(cuda.Call, cuda.DomainUsageArgs) (out cuda.DomainUsageResult, r cuda.Result) {
 	return out, cuda.ErrorNotSupported
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What Zstandard's own program packs comes out as it was: programs, machine code,
-// what repeats and what can't be packed at all.
+// Output of Zstandard's own program decompresses to the original: programs, machine code, repetitive data and
+// incompressible data.
 func TestZstandard(t *testing.T) {
 	if _, err := exec.LookPath("zstd"); err != nil {
 		t.Fatal("zstd is not installed; `make deps` installs it")

@@ -16,32 +16,32 @@ import (
 	"pegasus/xenstore"
 )
 
-// ground is the pages that this domU grants.
+// ground is the memory that this domU grants to Dom0.
 type ground struct {
 	machine *Machine
 	shelf   *agent.Shelf
 	store   *xenstore.Client
-	memory  uint64 // bytes that all segments may have
-	used    uint64 // and that they have
+	memory  uint64 // bytes that all segments may use
+	used    uint64 // bytes that they use
 
 	control  *grant.Grant
 	channel  *grant.Channel
-	told     bool // Dom0 knows of them
+	told     bool // control area and channel are published to Dom0
 	segments map[string]segment
 
 	unwatch context.CancelFunc
-	gone    *atomic.Pointer[error] // of the watch
+	gone    *atomic.Pointer[error] // set by the watch when Dom0 loses the publication
 }
 
-// segment is what a process has.
+// segment is a process's allocation.
 type segment struct {
 	bytes uint64
-	// pages are kept until nobody maps them, so that what counts as free can be granted. An agent
-	// before us had those of nil.
+	// pages is held until no process maps it, so that memory that counts as free can be granted again. It is nil for
+	// segments of a previous agent.
 	pages *grant.Grant
 }
 
-// What is kept for the next agent, if there is somebody to keep it.
+// Names of the files that are stored for the next agent, if there is a file descriptor store.
 const (
 	keptControl = "control"
 	keptChannel = "channel"
@@ -51,15 +51,15 @@ func (g *ground) Name() string  { return "pages of this domU, granted to Dom0" }
 func (g *ground) Bytes() uint64 { return g.memory }
 func (g *ground) Shared() bool  { return false }
 
-// MostArena is what a process may have that is the only one: the rest of its segment is less than headBytes.
+// MostArena returns the arena of a single process; the rest of its segment takes less than headBytes.
 func (g *ground) MostArena() uint64 {
 	return min(g.memory, grant.MaxPages*grant.PageBytes) - headBytes
 }
 
 const headBytes = 4 << 20
 
-// Begin grants a control area, and offers an event channel. What processes of an agent before have
-// stays theirs, and is free when they and Dom0 have let go of it: the kernel sees to that.
+// Begin grants a control area, and offers an event channel. Segments of a previous agent stay with their processes; the
+// kernel frees them when these and Dom0 have released them.
 func (g *ground) Begin() ([]byte, error) {
 	g.forget()
 	var err error
@@ -80,7 +80,7 @@ func (g *ground) Begin() ([]byte, error) {
 	return mem, nil
 }
 
-// Announce tells Dom0 where it is, and has the next agent find it.
+// Announce publishes the control area to Dom0, and stores it for the next agent.
 func (g *ground) Announce(uint64) error {
 	r := rendezvous{control: g.control.Refs[0], port: g.channel.Port()}
 	if err := publish(g.store, &r); err != nil {
@@ -94,7 +94,7 @@ func (g *ground) Announce(uint64) error {
 
 var errNotKept = errors.New("nobody has kept the pages of the control area: systemd does, as `pegasus-guest install` sets it up")
 
-// Resume takes what was kept.
+// Resume takes over the stored control area and channel.
 func (g *ground) Resume(r agent.Record) ([]byte, error) {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
@@ -131,7 +131,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// use has the bell be that of the channel, and watches whether Dom0 knows of us still.
+// use makes the channel the doorbell, and watches whether the publication to Dom0 still stands.
 func (g *ground) use(r rendezvous) error {
 	g.told = true
 	ctx, stop := context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func (g *ground) use(r rendezvous) error {
 	return nil
 }
 
-// Create grants a piece's pages. The hub finds them by tables, until it has them.
+// Create grants the pages of an allocation. The hub finds them by tables until it has mapped them.
 func (g *ground) Create(name string, bytes uint64) (_ *agent.Piece, err error) {
 	if g.used+bytes > g.memory || bytes > g.memory {
 		return nil, fmt.Errorf("%d bytes: of %d that this agent may grant, others have %d: `pegasus-guest agent --memory` says how many, which need as many pages in %s",
@@ -185,7 +185,7 @@ func (g *ground) Create(name string, bytes uint64) (_ *agent.Piece, err error) {
 	}, nil
 }
 
-// Remove gives a piece's pages up: the kernel takes them when nobody maps them any more.
+// Remove releases an allocation's pages: the kernel frees them when no process maps them any more.
 func (g *ground) Remove(name string) error {
 	s, ok := g.segments[name]
 	if !ok {
@@ -212,7 +212,7 @@ func (g *ground) Gone() error {
 	return *g.gone.Load()
 }
 
-// Leave tells Dom0 that nobody is here, unless all is kept for the next agent.
+// Leave withdraws the publication to Dom0, unless all is stored for the next agent.
 func (g *ground) Leave() error {
 	if g.shelf.Holds() {
 		return nil
@@ -221,14 +221,14 @@ func (g *ground) Leave() error {
 	return withdraw(g.store)
 }
 
-// Close gives up what isn't kept for the next agent.
+// Close releases all that is not stored for the next agent.
 func (g *ground) Close() {
 	g.forget()
 	g.store.Close()
 }
 
-// forget is of a control area that is of no use, and so are the segments that were given by it. Their pages
-// the kernel takes back when the last of their processes has gone.
+// forget drops an unusable control area and the segments given out by it. The kernel frees their pages when the last of
+// their processes has ended.
 func (g *ground) forget() {
 	if g.unwatch != nil {
 		g.unwatch()
@@ -254,7 +254,7 @@ func (g *ground) forget() {
 	g.shelf.Drop(keptChannel)
 }
 
-// end closes a channel's file, unless it may be of the domain that this one was before.
+// end closes a channel's file; it stays open in a holder process if it may be of the domain's previous incarnation.
 func (g *ground) end(f *os.File) {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()

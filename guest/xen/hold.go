@@ -34,7 +34,7 @@ func hold(f *os.File) {
 	}
 }
 
-// Hold keeps what it has been given, until it is killed.
+// Hold keeps the descriptors that it has been given, until it is killed.
 func Hold() {
 	signal.Ignore()
 	for {

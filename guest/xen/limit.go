@@ -14,7 +14,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// Devices are what the agent needs of the kernel, and the module of each.
+// Devices are the kernel's devices that the agent needs, and the module of each.
 var Devices = map[string]string{
 	"dev/xen/xenbus":   "xen-xenbus-frontend",
 	"dev/xen/gntalloc": "xen-gntalloc",
@@ -38,20 +38,20 @@ func loadModules() error {
 		if time.Now().After(end) {
 			return lacking(lacks, modules[len(modules)-len(lacks):])
 		}
-		agent.Command(agent.ModulesTime, "modprobe", append([]string{"-a", "-q"}, modules...)...) // what it has built in is no error
+		agent.Command(agent.ModulesTime, "modprobe", append([]string{"-a", "-q"}, modules...)...) // names of built-in modules are no error
 	}
 }
 
-// lacking says what modules would help. Of several names modprobe takes all but one for that one's parameters, unless it is
-// told that they are none.
+// lacking returns an error that names the missing modules. With several names modprobe treats all but the first as its
+// parameters, unless -a is given.
 func lacking(devices, modules []string) error {
 	return fmt.Errorf("this domU's kernel has no %s: `modprobe -a %s` as root, or use a kernel with them", strings.Join(devices, ", "), strings.Join(modules, " "))
 }
 
-// LimitFile is where Linux says how many pages all programs of a domain may grant together.
+// LimitFile contains Linux's limit for the pages that all programs of a domain grant together.
 const LimitFile = "/sys/module/xen_gntalloc/parameters/limit"
 
-// others is what is left to other programs of that, which is as much as Linux gives all.
+// others is the part of that limit left to other programs; it equals Linux's default limit.
 const others = 1024
 
 func pages(bytes uint64) int { return int((bytes + grant.PageBytes - 1) / grant.PageBytes) }
@@ -80,8 +80,8 @@ func raiseLimitIn(path string, pages int) error {
 	return nil
 }
 
-// explain says what it was that a grant ran into; our own limit was kept. What is to be done comes first: a program is
-// told no more than 127 bytes of it.
+// explain describes the limit that a grant ran into, other than the agent's own. The remedy comes first, since a
+// program receives at most 127 bytes of the text.
 func explain(err error, used, want int) error {
 	has, unread := readLimit(LimitFile)
 	switch {

@@ -34,7 +34,7 @@ func openStore() (*xenstore.Client, error) {
 	return xenstore.DialAgain(ctx, xenstore.Local())
 }
 
-// publish tells Dom0 where we are: all of it at once, or nothing.
+// publish writes the agent's rendezvous to the XenStore for Dom0, in one transaction.
 func publish(c *xenstore.Client, r *rendezvous) error {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
@@ -62,7 +62,7 @@ func publish(c *xenstore.Client, r *rendezvous) error {
 	return nil
 }
 
-// read is what was published last.
+// read returns the last published rendezvous.
 func read(ctx context.Context, c *xenstore.Client) (r rendezvous, err error) {
 	var texts [4]string
 	for i, name := range []string{region.StoreVersion, region.StoreState, region.StoreControl, region.StorePort} {
@@ -87,14 +87,14 @@ func read(ctx context.Context, c *xenstore.Client) (r rendezvous, err error) {
 	return rendezvous{grant.Ref(control), grant.Port(port), string(domain)}, nil
 }
 
-// withdraw takes back what was published.
+// withdraw removes the published rendezvous.
 func withdraw(c *xenstore.Client) error {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
 	return c.Remove(ctx, region.StoreDir)
 }
 
-// Withdraw removes what an agent has left in the XenStore.
+// Withdraw removes an agent's nodes from the XenStore.
 func Withdraw() error {
 	c, err := openStore()
 	if err != nil {
@@ -104,10 +104,10 @@ func Withdraw() error {
 	return withdraw(c)
 }
 
-// watch returns when what is published isn't what was, and says why; or when ctx ends.
+// watch blocks until the published rendezvous differs from was, and returns the reason; or until ctx ends.
 //
-// After a domU was restored, or has come from another host, its kernel sets its watches again, and
-// each tells of an event then.
+// After a domU was restored, or migrated from another host, its kernel sets its watches again, and each of them fires
+// an event then.
 func watch(ctx context.Context, c *xenstore.Client, w *xenstore.Watch, was rendezvous) error {
 	for {
 		if _, err := w.Next(ctx); err != nil {

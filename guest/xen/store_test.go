@@ -40,7 +40,7 @@ func stores(t *testing.T) (dom0, domU *xenstore.Client) {
 	return dom0, dial(7)
 }
 
-// What an agent publishes, Dom0 finds, and nothing when it is withdrawn.
+// Dom0 finds the rendezvous that an agent publishes, and none after it is withdrawn.
 func TestRendezvous(t *testing.T) {
 	dom0, domU := stores(t)
 	if _, err := read(t.Context(), domU); !errors.Is(err, errNoRendezvous) {
@@ -75,7 +75,8 @@ func TestRendezvous(t *testing.T) {
 	}
 }
 
-// An agent sees that Dom0 knows of it no more: the domU was restored, has another number, or somebody has meddled.
+// An agent notices that Dom0 has lost it: the domU was restored, has another number, or another program has changed the
+// nodes.
 func TestMoved(t *testing.T) {
 	for what, change := range map[string]func(ctx context.Context, dom0 *xenstore.Client) error{
 		"removed": func(ctx context.Context, c *xenstore.Client) error {
@@ -103,7 +104,7 @@ func TestMoved(t *testing.T) {
 		}
 		seen := make(chan error, 1)
 		go func() { seen <- watch(ctx, domU, w, r) }()
-		if err := dom0.Write(ctx, "/local/domain/7/data/pegasus/other", nil); err != nil { // which is nobody's business
+		if err := dom0.Write(ctx, "/local/domain/7/data/pegasus/other", nil); err != nil { // which is unrelated
 			t.Fatal(err)
 		}
 		select {

@@ -16,7 +16,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// Who follows the tables finds every page, in order.
+// A walk of the tables finds every page, in order.
 func TestTables(t *testing.T) {
 	for _, n := range []int{1, region.TableRefs, region.TableRefs + 1, 4608} {
 		refs := make([]grant.Ref, n)
@@ -72,7 +72,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Of what a grant ran into a program is told what is to be done, as far as there is room.
+// The error of a failed grant gives a program the remedy, as far as there is room.
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
 		err  error

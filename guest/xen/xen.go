@@ -1,10 +1,10 @@
-// Package xen is what a domU of Xen shares with Dom0: pages of its own, which its kernel grants,
-// and an event channel. Where they are it writes into the XenStore.
+// Package xen implements the memory that a domU of Xen shares with Dom0: pages of its own, which its kernel grants, and
+// an event channel. It publishes their location in the XenStore.
 //
-// Who calls it: the agent (guest/agent), in which this package's Machine is put by `pegasus-guest agent`.
+// Callers: the agent (guest/agent), for which `pegasus-guest agent` supplies this package's Machine.
 //
-// Whom it trusts: the hypervisor and Dom0. Processes of the domU it keeps apart: each has a file of
-// its own of the kernel's gntalloc, by which it can map its pages, and no other's.
+// Trust boundary: it trusts the hypervisor and Dom0, and isolates the domU's processes from each other: each has its
+// own file of the kernel's gntalloc, through which it can map its own pages only.
 package xen
 
 import (
@@ -20,7 +20,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// Here says whether the machine at root is one of Xen's.
+// Here reports whether the machine at root runs under Xen.
 func Here(root string) bool {
 	kind, _ := os.ReadFile(filepath.Join(root, "sys/hypervisor/type"))
 	if strings.TrimSpace(string(kind)) == "xen" {
@@ -30,14 +30,14 @@ func Here(root string) bool {
 	return err == nil
 }
 
-// IsDom0 says whether it is the one in which the hub runs.
+// IsDom0 reports whether the machine at root is Dom0, in which the hub runs.
 func IsDom0(root string) bool {
 	able, _ := os.ReadFile(filepath.Join(root, "proc/xen/capabilities"))
 	return strings.Contains(string(able), "control_d")
 }
 
-// How much an agent grants: if nobody says another number, and at least and at most. With less no
-// process would find room, and more at once than is most isn't granted.
+// Limits of the memory that an agent grants, and the default. Below the least no process would find room, and more than
+// the most is never granted at once.
 const (
 	DefaultMemory = 64 << 20
 	LeastMemory   = 8 << 20
@@ -46,18 +46,18 @@ const (
 
 // Machine is a domU.
 type Machine struct {
-	Memory uint64 // what all its processes' segments may take together
+	Memory uint64 // limit of all its processes' segments together
 
 	mu      sync.Mutex
 	channel *grant.Channel // for OpenBell, which takes it
 }
 
-// dom0 is who maps what is granted.
+// dom0 is the domain that maps the granted pages.
 const dom0 = 0
 
 var errDom0 = errors.New("this is Dom0 itself: CUDA programs here need no agent, but `pegasus run`")
 
-// Find makes sure of what the kernel has to have for it. Memory is taken as processes come.
+// Find loads the kernel modules and raises the limit that it needs. Memory is granted as processes connect.
 func (m *Machine) Find(shelf *agent.Shelf) (agent.Ground, error) {
 	if IsDom0("/") {
 		return nil, errDom0
@@ -77,7 +77,7 @@ func (m *Machine) Find(shelf *agent.Shelf) (agent.Ground, error) {
 
 var errNoChannel = errors.New("no event channel yet")
 
-// OpenBell is the end of the event channel that the present ground has told Dom0 of.
+// OpenBell returns the end of the event channel that the present ground has published to Dom0.
 func (m *Machine) OpenBell() (bell.Conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

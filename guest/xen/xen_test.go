@@ -46,7 +46,7 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// No more is granted than the agent may, and what it had from one before counts.
+// An agent grants no more than its limit, and the previous agent's grants count.
 func TestMemory(t *testing.T) {
 	g := &ground{memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
 	if most := g.MostArena(); most != 12<<20 {
@@ -65,7 +65,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Without what an agent before had, there is nothing to go on with.
+// Without the previous agent's descriptors there is nothing to resume.
 func TestNothingKept(t *testing.T) {
 	_, domU := stores(t)
 	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, store: domU, segments: map[string]segment{}}

@@ -25,7 +25,7 @@ func TestEachSourceHasPTX(t *testing.T) {
 	}
 }
 
-// The PTX is what the sources give.
+// The PTX files match the output of their sources.
 func TestPTXIsFresh(t *testing.T) {
 	if _, err := exec.LookPath("clang-14"); err != nil {
 		t.Fatal("clang-14 is not installed; `make deps` installs it")

@@ -1,6 +1,6 @@
 /*
  * Threads that are cancelled, or end, inside the library: in cuInit, while the daemon is slow to answer, and in a
- * callback. Nobody else is held up.
+ * callback. No other thread is delayed.
  */
 #include <pthread.h>
 #include <sys/wait.h>

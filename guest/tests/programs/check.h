@@ -1,4 +1,4 @@
-/* What all test programs use: calls with an expected result, and claims. */
+/* Used by all test programs: calls with an expected result, and assertions. */
 #ifndef PEGASUS_CHECK_H
 #define PEGASUS_CHECK_H
 

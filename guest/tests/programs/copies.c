@@ -1,7 +1,6 @@
 /*
- * Copies of all kinds and sizes, each checked byte by byte: pageable, pinned
- * and managed memory, lines, boxes and arrays, and what may be done with the
- * source at once after the call.
+ * Copies of all kinds and sizes, each checked byte by byte: pageable, pinned and managed memory, lines, boxes and
+ * arrays, and changes of the source right after the call.
  */
 #include <stdint.h>
 

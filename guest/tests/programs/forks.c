@@ -1,4 +1,4 @@
-/* Forks before and after cuInit, and what is left of the connection in children. */
+/* Forks before and after cuInit, and the state of the connection in children. */
 #include <stdint.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static void use(void)
 	OK(cuCtxSynchronize());
 }
 
-/* What a child of a process that has used CUDA sees. */
+/* Calls in a child of a process that has used CUDA fail. */
 static void refused(void)
 {
 	CUdevice device;

@@ -1,7 +1,6 @@
 /*
- * Writes what the C side puts on the wire for the examples of callbuf's golden
- * files: golden packet | hello | map. The ring is taken as source, since
- * an example has numbers that the library would never send.
+ * Writes the C side's wire format of the examples in callbuf's golden files: golden packet | hello | map. The ring is
+ * included as source, since an example has numbers that the library would never send.
  */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Launches in both argument forms, module queries, and what is refused at the launch. */
+/* Launches in both argument forms, module queries, and rejected launches. */
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /*
  * Calls every exported symbol with null pointers, absurd handles and absurd
- * numbers, each symbol in a child process of its own, and prints what came back.
+ * numbers, each symbol in a child process of its own, and prints the results.
  *
  *	nullcalls MODE <TABLE
  *

@@ -1,6 +1,6 @@
 /*
- * Asks again and again whether a stream has work, while the worker goes: after it took the stream's mark, or, with an
- * argument, before, when it waits with a call.
+ * Polls a stream for pending work while the worker ends: after it took the stream's marker, or, with an argument,
+ * before, when it waits with a call.
  */
 #include <unistd.h>
 

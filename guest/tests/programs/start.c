@@ -1,4 +1,4 @@
-/* Says what cuInit returns, and that nothing else works after a failure. */
+/* Prints the result of cuInit, and checks that all other calls fail after a failure. */
 #include "check.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* A process that may have little address space: it is told so. */
+/* A process with a low limit for its address space gets an error. */
 #include <sys/resource.h>
 
 #include "check.h"

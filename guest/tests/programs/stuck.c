@@ -1,4 +1,4 @@
-/* A thread prints what a kernel said, and stdout takes no more: others go on, also when it is cancelled. */
+/* A thread prints a kernel's output to a full stdout: other threads continue, also when it is cancelled. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>

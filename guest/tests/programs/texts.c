@@ -1,4 +1,4 @@
-/* Prints between calls that bring the text of kernels, if the host says that there is any. */
+/* Prints between calls that fetch the kernels' output, if the host announces any. */
 #include "check.h"
 
 int main(void)

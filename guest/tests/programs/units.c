@@ -40,7 +40,7 @@ static void ranges(void)
 	CLAIM(have == 0);
 }
 
-/* What the host gives out is new, whatever the table says; but memory of the program's own stays. */
+/* Memory that the host allocates is new, whatever the table contains; but memory of the program's own stays. */
 static void fresh_ranges(void)
 {
 	struct range r, old = {.base = 0x10000, .size = 0x200, .kind = RANGE_GLOBAL, .context = 1, .owner = 7};
@@ -167,7 +167,7 @@ static void images(void)
 	OK(image_choose(&f, 100, true, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 75") == 0);
 
-	/* A refusal names what there is. */
+	/* The error lists the contents of the fat binary. */
 	struct fat none = fat_of_four();
 	none.entry[0].e.kind = 2;
 	none.entry[1].e.kind = 8;

@@ -1,6 +1,7 @@
 /*
- * Expands Zstandard frames: unpack PLAIN PACKED... checks that each PACKED is PLAIN, and that what was damaged is refused or
- * expanded, and no more. Copies are as long as the frame is, so that an access beyond is noticed.
+ * Decompresses Zstandard frames: unpack PLAIN PACKED... checks that each PACKED gives PLAIN, and that damaged frames
+ * are either rejected or decompressed within their bounds. Buffers are as long as the frame, so that an access beyond
+ * its end is detected.
  */
 #include <stdint.h>
 
