@@ -4,12 +4,12 @@
  *
  *	absurd STATE [-s SEED] [-r RANDOM] [-o SYMBOL] [-p PATTERN] [-e]
  *
- * STATE is what a process did before: see states below. A child makes all calls of
- * one symbol, or of a few that are not implemented; with -e it makes one call of one
- * that is. Every call gets a fresh context and fresh handles if the one before it
- * succeeded. -r is the number of patterns drawn by chance, beyond the fixed ones.
+ * STATE is the state of the process before the calls: see states below. A child makes
+ * all calls of one symbol, or of a few that are not implemented; with -e it makes one
+ * call of an implemented one. Every call gets a fresh context and fresh handles if the
+ * call before it succeeded. -r is the number of random patterns, beyond the fixed ones.
  *
- * What a program itself must not do is not done here: pointers are null or lead to
+ * The arguments respect a program's own obligations: pointers are null or lead to
  * memory, counts of elements are not larger than the memory that they describe.
  */
 #include "../../cuda/testdata/c/zz_calls.h"
@@ -58,7 +58,7 @@ static uint64_t seed = 1;
 static int randoms = 4;
 static bool each;
 
-/* Shared by parent and children: what is being called. */
+/* Shared by parent and children: the call in progress. */
 static struct {
 	int symbol, pattern;
 	long calls, results[1000];
@@ -117,7 +117,7 @@ static bool right(const struct call *c, CUresult r)
 	return r != CUDA_ERROR_NOT_INITIALIZED && r != CUDA_ERROR_DEINITIALIZED && documented(c, r);
 }
 
-/* --- what a call finds */
+/* --- state of a call */
 
 static CUresult prepare_handles(void)
 {
@@ -191,8 +191,10 @@ static CUresult prepare(void)
 	return CUDA_SUCCESS;
 }
 
-/* Ends what prepare made. Kernels that were launched may have failed, nothing else. waits: a stream may wait for what never comes, or captures:
- * then a context can't be synchronised with, whoever asks. */
+/*
+ * Releases the objects of prepare. Launched kernels may have failed, nothing else. waits: a stream may wait for a word
+ * that is never written, or capture; then the context cannot be synchronised.
+ */
 static CUresult clean(bool waits)
 {
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
@@ -512,7 +514,7 @@ static int share(int first)
 	return last;
 }
 
-/* Runs a child to its end and says whether to go on. */
+/* Runs a child to its end and reports whether to continue. */
 static void run_child(int last)
 {
 	char what[64];

@@ -1,5 +1,7 @@
-/* Keeps the device busy in one stream and says for how many nanoseconds: accounts legacy|own|aside|thread|copies MILLISECONDS.
- * thread is the per-thread default stream, aside one that doesn't keep order with the legacy one. */
+/*
+ * Keeps the device busy in one stream and prints for how many nanoseconds: accounts legacy|own|aside|thread|copies
+ * MILLISECONDS. thread is the per-thread default stream, aside one that doesn't synchronise with the legacy stream.
+ */
 #include <string.h>
 #include <time.h>
 

@@ -1,4 +1,7 @@
-/* beside NAME: a kernel stores beside what the program has, and another one has warps that need a barrier. Prints the results. */
+/*
+ * beside NAME: a kernel stores outside the program's memory, and another one has warps that need a barrier. Prints the
+ * results.
+ */
 #include <string.h>
 
 #include "check.h"
@@ -28,7 +31,7 @@ static CUdeviceptr allocation(size_t bytes)
 	return at;
 }
 
-/* The order of warps: how many of the threads read what warp 0 stores later. */
+/* The order of warps: how many of the threads read the value that warp 0 stores later. */
 static int race(void)
 {
 	enum { Threads = 1024 };

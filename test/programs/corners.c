@@ -1,4 +1,4 @@
-/* What the CUDA runtime asks of streams, memory and arrays beside using them, one corner at a time: corners PART. */
+/* Properties of streams, memory and arrays that the CUDA runtime queries or relies on, one at a time: corners PART. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
@@ -208,7 +208,7 @@ static void advice(void)
 	}
 }
 
-/* When a program wants that, also what stays on the device is complete when a synchronous call returns. */
+/* With synchronous memory operations, copies within the device are also complete when a synchronous call returns. */
 static void complete(void)
 {
 	CUmodule m;
@@ -332,7 +332,7 @@ static void clustered(void)
 	CHECK(cuFuncSetAttribute(move, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 }
 
-/* Descriptions of tensors are the driver's, of all that the program says. */
+/* Tensor maps equal the driver's, for all parameters. */
 static void tensors(void)
 {
 	CUtensorMap m, old;
@@ -457,7 +457,7 @@ static void hostly(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(p));
 	CHECK(cuMemFreeHost(p));
 
-	/* What is registered need not begin with a page, and shares its pages. */
+	/* Registered memory need not begin at a page, and may share its pages. */
 	CHECK(cuMemHostRegister(own + 100, 5000, 0));
 	EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(own + 4096, 100, 0));
 	CHECK(cuMemHostRegister(own + 5100, 20, 0));
@@ -469,7 +469,7 @@ static void hostly(void)
 	CHECK(cuMemHostRegister(own, sizeof own, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(cuMemHostUnregister(own));
 
-	/* Only what there is can be registered, all of it. */
+	/* Only memory that is mapped completely can be registered. */
 	uint8_t *room = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CLAIM(room != MAP_FAILED);
 	CHECK(cuMemHostRegister(room + 1, (64 << 20) - 1, 0));

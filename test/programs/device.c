@@ -1,4 +1,4 @@
-/* What the device says of itself agrees with what it does: device NAME. */
+/* The device's attributes agree with its behaviour: device NAME. */
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -54,7 +54,7 @@ static int of(CUfunction f, CUfunction_attribute a)
 	return v;
 }
 
-/* To set a limit to what it is changes nothing. */
+/* Setting a limit to its current value changes nothing. */
 static void limits(void)
 {
 	begin();
@@ -76,7 +76,7 @@ static CUresult launch(CUfunction f, int threads, unsigned shared)
 	return r;
 }
 
-/* What occupancy says to fit can be launched, and nothing else. */
+/* Launches that occupancy reports to fit succeed, and larger ones fail. */
 static void occupancy(void)
 {
 	begin();
@@ -117,7 +117,7 @@ static size_t unused(void)
 	return available;
 }
 
-/* What is allocated is missing from what is free, and comes back; all that is free can be had. */
+/* Allocated memory is missing from the free memory, and comes back; all free memory can be allocated. */
 static void memory(void)
 {
 	begin();

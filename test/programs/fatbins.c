@@ -38,7 +38,7 @@ static size_t free_bytes(void)
 	return left;
 }
 
-/* What was unloaded is gone once the host has come so far. */
+/* Unloaded memory is free once the host has processed the unload. */
 static void expect_free(size_t want)
 {
 	for (int i = 0; i < 1000 && free_bytes() != want; i++)
@@ -72,7 +72,7 @@ static void many(int count)
 	free(all);
 }
 
-/* What is wrong with text is told when it is needed, and again. */
+/* Errors in PTX text are reported at the first use, and again. */
 static void wrong(void)
 {
 	CUmodule m;
@@ -86,7 +86,7 @@ static void wrong(void)
 	CHECK(cuModuleLoadFatBinary(&m, &fat)); /* its context ends before it is needed */
 }
 
-/* Machine code and nothing else: the log says what to compile with. */
+/* Machine code alone: the log gives the compiler options to use. */
 static void machine_code(void)
 {
 	CUmodule m;

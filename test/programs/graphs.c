@@ -114,7 +114,7 @@ static void test_build(void)
 	CLAIM(value(0) == 1 && value(1) == 7 && value(2) == 7);
 	run(e, 2);
 	CLAIM(value(0) == 13 && value(1) == 67);
-	/* The graph may go: what is executable is its own. */
+	/* The graph may be destroyed: the executable graph is independent of it. */
 	CHECK(cuGraphDestroy(g));
 	run(e, 1);
 	CLAIM(value(0) == 40 && value(1) == 202);
@@ -161,7 +161,7 @@ static void CUDA_CB add_three(void *p) { *(uint32_t *)p += 3; }
 
 static void CUDA_CB with_status(CUstream s, CUresult r, void *p) { (void)s, (void)r, (void)p; }
 
-/* Pageable memory is read and written in its turn, at each launch; a host function sees what was copied before it. */
+/* Pageable memory is read and written in order, at each launch; a host function sees the copies before it. */
 static void test_pageable(void)
 {
 	CUgraph g;
@@ -186,7 +186,7 @@ static void test_pageable(void)
 		.Depth = 1,
 	};
 	CHECK(cuGraphAddMemcpyNode(&again, g, &host, 1, &f, context));
-	*in = 1000; /* not what is copied */
+	*in = 1000; /* not the value that is copied */
 	CUgraphExec e = executable(g);
 	for (uint32_t i = 0; i < 20; i++) {
 		*in = i;
@@ -399,7 +399,7 @@ static void test_refusals(void)
 	CHECK(cuMemcpyDtoH(&v, at(0), 4));
 	CHECK(cuStreamEndCapture(stream, &g));
 
-	/* what is unsafe, by mode and thread */
+	/* unsafe calls, by mode and thread */
 	begin_again(CU_STREAM_CAPTURE_MODE_GLOBAL);
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&p, 512));
 	end_invalid();
@@ -495,7 +495,7 @@ static void test_update(void)
 	CHECK(cuGraphDestroy(g));
 	run(executable(clone), 1);
 	CLAIM(value(1) == 3600);
-	/* other types of nodes: in another order, which is what is told of them, and in the same */
+	/* other types of nodes: in another order, which is the reported reason, and in the same */
 	for (int chained = 0; chained < 2; chained++) {
 		CUgraph other_type;
 		CUgraphNode empty = NULL;
@@ -508,7 +508,7 @@ static void test_update(void)
 	}
 }
 
-/* A child's nodes stay those that the program knows, also when another graph has said what they do. */
+/* A child graph's nodes keep their handles, also when another graph has set their parameters. */
 static void test_child(void)
 {
 	CUgraph g, inner, shorter;
@@ -569,7 +569,7 @@ static void test_events(void)
 		CHECK(cuMemcpyDtoHAsync(&i, at(0), 4, stream));
 		CHECK(cuEventQuery(done));
 	}
-	/* What another stream's graph waits for has happened. */
+	/* The work that another stream's graph waits for has completed. */
 	CHECK(cuGraphCreate(&h, 0));
 	CHECK(cuGraphAddEventWaitNode(&r, h, NULL, 0, done));
 	CUDA_MEMCPY3D c = {
@@ -687,7 +687,7 @@ static CUgraph keeping(int *n)
 	return g;
 }
 
-/* Objects of graphs that take the place of others, and of graphs in graphs, stay as long as what was launched with them. */
+/* User objects of graphs that replace others, and of nested graphs, live as long as the launches that use them. */
 static void test_kept(void)
 {
 	static int n[8];
@@ -741,7 +741,7 @@ static void test_kept(void)
 	CLAIM(destroyed == 6);
 }
 
-/* What graphs use may go before them. */
+/* Objects that graphs use may be destroyed before them. */
 static void test_gone(void)
 {
 	CUgraph g;
@@ -856,7 +856,7 @@ static void test_memory(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, 0));
 	CHECK(cuGraphAddMemFreeNode(&freed, g, &copied, 1, p));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, g, &copied, 1, p)); /* twice */
-	/* What comes after the free node has the memory again; what doesn't has memory of its own. */
+	/* Nodes after the free node get its memory again; other nodes get memory of their own. */
 	q = add_alloc(g, &freed, 1, Bytes, &again);
 	CLAIM(q == p);
 	n = add_copy(g, add_fill(g, &again, 1, q, 7, Words), at(1), q);
@@ -918,7 +918,7 @@ static void test_memory(void)
 	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGraphMemTrim(99));
 
-	/* What a graph doesn't free lives until it is freed, and until then the graph can't run again. */
+	/* Memory that a graph doesn't free lives until it is freed, and until then the graph can't run again. */
 	CHECK(cuGraphCreate(&g, 0));
 	p = add_alloc(g, NULL, 0, Bytes, &alloc);
 	add_fill(g, &alloc, 1, p, 5, Words);
@@ -953,7 +953,7 @@ static void test_memory(void)
 	CHECK(cuMemFreeAsync(p, stream));
 	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0);
 
-	/* Launches may free what earlier ones left. */
+	/* Launches may free memory that earlier ones left. */
 	CHECK(cuGraphCreate(&g, 0));
 	p = add_alloc(g, NULL, 0, Bytes, &alloc);
 	add_step(g, (CUgraphNode[]){add_fill(g, &alloc, 1, p, 5, Words)}, 1, 0, 1, 1);

@@ -1,5 +1,7 @@
-/* A cooperative grid as large as the device says that it can be: in each round all blocks meet, and each
- * reads what the next one has written. */
+/*
+ * A cooperative grid of the largest size that the device reports: in each round all blocks meet, and each reads the
+ * value that the next one has written.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -7,9 +9,11 @@
 
 enum { THREADS = 256, ROUNDS = 20 };
 
-/* meet: waits until all n blocks have come, after due that came before.
- * meets: whether the launch has what cooperative groups meet at.
- * ring: mine[b] = mine[(b + 1) % n] + 1 in all blocks at once, as often as rounds says; *arrived counts blocks. */
+/*
+ * meet: blocks until all n blocks have come, after due earlier arrivals. meets: whether the launch has the memory for
+ * cooperative groups. ring: mine[b] = mine[(b + 1) % n] + 1 in all blocks at once, rounds times; *arrived counts
+ * blocks.
+ */
 static const char ptx[] =
 	".version 6.0\n.target sm_70\n.address_size 64\n"
 	".func meet(.param .u64 arrived, .param .u32 n, .param .u32 due)\n{\n"

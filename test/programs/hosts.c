@@ -131,7 +131,7 @@ static void *write_word(void *unused)
 	return unused;
 }
 
-/* What is waited for is a word, which another thread's stream writes. */
+/* A stream waits for a word that another thread's stream writes. */
 static void words(void)
 {
 	pthread_t t;

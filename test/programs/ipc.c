@@ -1,4 +1,4 @@
-/* What programs count on of memory and events that they pass each other by handles, one thing at a time: ipc NAME. */
+/* Properties of memory and events that processes share by IPC handles, one at a time: ipc NAME. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@ static CUfunction begin(void)
 	return f;
 }
 
-/* Two processes, of which each begins by itself, and what they say to each other. */
+/* Two processes, which start independently, and the messages between them. */
 static int other;
 static bool child;
 static pid_t pid;
@@ -145,7 +145,10 @@ static void memory(void)
 	end();
 }
 
-/* Who has a part in memory may go on with it when its owner has gone, though not with what was in it; and with both all of it goes. */
+/*
+ * A process may go on using shared memory after its owner has ended, though not its contents; all of it is freed with
+ * both.
+ */
 static void survivor(void)
 {
 	CUipcMemHandle h;
@@ -179,7 +182,7 @@ static void survivor(void)
 	CLAIM(used() <= before);
 }
 
-/* Other threads go on with memory that is being lent, and what they write isn't lost. */
+/* Other threads go on using memory that is being lent, and their writes are not lost. */
 static _Atomic bool over;
 
 static void *write_on(void *unused)
@@ -253,7 +256,9 @@ static void function(void)
 	CLAIM(word(at + MIB - 4) == 9);
 }
 
-/* Whoever is told that an event was recorded, and has a stream wait for it, comes after what was before it. */
+/*
+ * A process that is notified of an event's record, and makes a stream wait for it, is ordered after the work before it.
+ */
 static void events(void)
 {
 	CUipcMemHandle h;
@@ -309,7 +314,7 @@ static void events(void)
 	end();
 }
 
-/* So is what a graph records. */
+/* The same holds for records by a graph. */
 static void graphs(void)
 {
 	CUipcEventHandle eh;

@@ -10,7 +10,7 @@
 
 #define HEAD ".version 6.0\n.target sm_50\n.address_size 64\n"
 
-/* count: *at = what f, of another object, makes of n; and n grows. idle: nothing. */
+/* count: *at = f(n), with f of another object; and n grows. idle: nothing. */
 static const char count_ptx[] = HEAD
 	".extern .func (.param .u32 r) f(.param .u32 a);\n.visible .global .u32 n = 40;\n"
 	".visible .entry count(.param .u64 at, .param .u8 unused)\n{\n	.reg .u64 %p;\n	.reg .u32 %v;\n	ld.param.u64 %p, [at];\n"
@@ -64,7 +64,7 @@ static void use(CUlibrary l)
 	CHECK(cuLibraryUnload(l));
 }
 
-/* All that can be asked without a context, and what can't. */
+/* Queries that work without a context, and queries that fail. */
 static void early(void)
 {
 	CUlibrary l = load(whole_ptx), of;
@@ -227,7 +227,7 @@ static void images(void)
 	memset(&packed, 0xff, sizeof packed); /* the library has a copy */
 	use(l);
 
-	/* What went into a linked program, beside the result in machine code. */
+	/* The inputs of a linked program, beside the result in machine code. */
 	struct fat code = fat_of(KIND_ELF, "\177ELF", 0), a = fat_of(KIND_PTX, count_ptx, 1), b = fat_of(KIND_PTX, f_ptx, 0);
 	const void *parts[] = {&a, &b, NULL};
 	w = (struct wrapper){0x466243b1, 2, &code, parts};
@@ -239,7 +239,7 @@ static void images(void)
 	w = (struct wrapper){0x466243b1, 2, &plain, parts}; /* the whole is better */
 	use(load(&w));
 
-	/* What the linker made. */
+	/* The linker's output. */
 	CUlinkState s;
 	void *image;
 	size_t size;
@@ -282,7 +282,7 @@ static void options(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLibraryLoadData(&l, NULL, NULL, NULL, 0, NULL, NULL, 0));
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLibraryLoadData(&l, "\1\2\3\4", NULL, NULL, 0, NULL, NULL, 0));
 
-	/* What is wrong within a fat binary is told when it is needed; with a log, at once. */
+	/* Errors within a fat binary are reported at the first use; with a log, at once. */
 	struct fat bad = fat_of(KIND_PTX, HEAD "nonsense, and more of it", 1);
 	CHECK(cuLibraryLoadData(&l, &bad, NULL, NULL, 0, of, NULL, 2));
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuLibraryGetKernel(&k, l, "count"));
@@ -300,7 +300,7 @@ static void options(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLibraryGetManaged(&at, &size, l, "n"));
 }
 
-/* What is set of a kernel holds for its functions, but not against what was set of them. */
+/* A kernel's settings apply to its functions, except those that have settings of their own. */
 static void attributes(void)
 {
 	CUlibrary l = load(whole_ptx);

@@ -8,7 +8,7 @@
 
 #define HEAD ".version 6.0\n.target sm_50\n.address_size 64\n"
 
-/* k stores what f, in another object, makes of n; each object has a secret of its own. */
+/* k stores f(n), with f in another object; each object has a private variable of its own. */
 static const char kernel_ptx[] = HEAD
 	".extern .func (.param .u32 r) f(.param .u32 a);\n.visible .global .u32 n = 40;\n.global .u32 secret = 1;\n"
 	".visible .entry k(.param .u64 at)\n{\n	.reg .u64 %p;\n	.reg .u32 %v, %s;\n	ld.param.u64 %p, [at];\n"
@@ -63,7 +63,7 @@ static void plain(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(s));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkComplete(s, &again, NULL));
 
-	/* What was linked can be an input. */
+	/* The linker's output can be an input. */
 	CHECK(cuLinkCreate(0, NULL, NULL, &s));
 	CHECK(cuLinkAddData(s, CU_JIT_INPUT_CUBIN, copy, size, NULL, 0, NULL, NULL));
 	CHECK(cuLinkComplete(s, &image, NULL));
@@ -93,7 +93,7 @@ static void variables(void)
 	CHECK(cuModuleUnload(m));
 }
 
-/* Errors are told at once, in the log, and with the names of symbol and object. */
+/* Errors are reported at once, in the log, and with the names of symbol and object. */
 static void errors(void)
 {
 	static char info[256], error[256];
@@ -136,7 +136,7 @@ static void errors(void)
 	CHECK(cuLinkDestroy(s));
 }
 
-/* What is neither PTX nor a known image is no image, whatever it is called and whichever call it goes through. */
+/* Data that is neither PTX nor a known image is rejected, whatever its declared type and in all calls. */
 static void no_images(void)
 {
 	static const char *const junk[] = {

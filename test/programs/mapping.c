@@ -1,4 +1,4 @@
-/* What programs count on of memory that they map themselves, and of words that streams wait for, one thing at a time: mapping NAME. */
+/* Properties of memory that programs map themselves, and of stream memory waits, one at a time: mapping NAME. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -59,7 +59,7 @@ static size_t used(void)
 	return total - free;
 }
 
-/* Two pieces beside each other are as one, whatever is done there; the quota counts what was created. */
+/* Two adjacent mappings behave as one, in every operation; the quota counts physical memory. */
 static void seam(void)
 {
 	CUfunction step;
@@ -100,7 +100,7 @@ static void seam(void)
 	CHECK(cuMemcpyDtoH(host, at + 8 * PAGE, 8));
 	CLAIM(host[0] == 37 && host[1] == 3);
 
-	/* What was given up stays while it is mapped, and can be had again by its address. */
+	/* Released memory lives while it is mapped, and its handle can be retained again by its address. */
 	CUmemGenericAllocationHandle held;
 	CHECK(cuMemRelease(b));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRelease(b));
@@ -128,7 +128,7 @@ static void seam(void)
 	CHECK(cuMemAddressFree(at, 64 * MIB));
 }
 
-/* What may be read only is not written; a kernel that does is a fault. */
+/* Read-only memory is not written; a kernel that writes it faults. */
 static void reading(void)
 {
 	CUfunction step;
@@ -148,7 +148,7 @@ static void reading(void)
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
-/* Kernels that use what is unmapped under them fail, and nothing else does. */
+/* Kernels that use memory unmapped under them fail, and nothing else does. */
 static void torn(void)
 {
 	CUcontext c;
@@ -236,7 +236,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(&h, (void *)(intptr_t)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	CHECK(cuMemUnmap(at + PAGE, 2 * PAGE));
 	CHECK(cuMemRelease(h));
-	/* All there is, again and again: what was given up is there for the next. */
+	/* All memory, repeatedly: released memory is available to the next allocation. */
 	size_t free, total;
 	CHECK(cuMemGetInfo(&free, &total));
 	size_t most = free / PAGE * PAGE;
@@ -342,7 +342,10 @@ static void many(void)
 	CLAIM(used() == before);
 }
 
-/* Memory that is being freed is waited for; what another stream waits for isn't, since that may be up to the program. */
+/*
+ * An allocation waits for memory that is being freed, but not behind another stream's memory wait, which may depend on
+ * the program.
+ */
 static void starved(void)
 {
 	CUfunction step, spin;
@@ -376,7 +379,7 @@ static void starved(void)
 	}
 }
 
-/* What a program learns of an address: of the addresses that it reserved, and of what is mapped there. */
+/* Results of queries by address: of reserved addresses, and of the mappings there. */
 static void asked(void)
 {
 	CUfunction step;
@@ -457,7 +460,7 @@ static void words(void)
 	CHECK(cuMemcpyDtoH(&wide, at + 8, 8));
 	CLAIM(wide == (uint64_t)7 << 33);
 
-	/* Each condition: what holds does not wait, what doesn't waits for what makes it hold. */
+	/* Each condition: a satisfied one does not wait, another one waits for the write that satisfies it. */
 	const struct {
 		unsigned flags, value, not, then;
 	} all[] = {
@@ -503,12 +506,15 @@ static void words(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32(a, at, 0, 2));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp(a, 257, NULL, 0));
 	CHECK(cuCtxSynchronize());
-	/* A wait for what never comes goes with its context. */
+	/* A wait that is never satisfied ends with its context. */
 	CHECK(cuStreamWaitValue32(a, at, 12345, CU_STREAM_WAIT_VALUE_EQ));
 	CHECK(cuCtxDestroy(c));
 }
 
-/* What comes behind a wait has no end to be waited for, so however much it is, what ends the wait may come behind it. */
+/*
+ * Work behind a wait cannot be waited for, so however much of it is queued, the write that ends the wait may be queued
+ * behind it.
+ */
 static void behind(void)
 {
 	CUfunction step;
@@ -527,7 +533,7 @@ static void behind(void)
 	CLAIM(word == 2000);
 }
 
-/* A context that goes waits for nobody else's work. */
+/* Destroying a context waits for no other context's work. */
 static void apart(void)
 {
 	CUfunction step;
@@ -721,7 +727,10 @@ static void contexts(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuCtxRecordEvent(c, NULL));
 }
 
-/* What is captured can't be part of it: then neither the event nor the capture is good for anything. */
+/*
+ * Recording and waiting for an event of a whole context fails while one of its streams captures, and invalidates the
+ * capture; so does a wait of another context for a captured event.
+ */
 static void capturing(void)
 {
 	CUfunction step;

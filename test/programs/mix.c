@@ -1,6 +1,7 @@
-/* mix SECONDS: four threads of one process mix blocking and queued calls, each
- * checking what it computes. It ends by itself; a thread that is stuck for
- * 30 s ends the process with an error. */
+/*
+ * mix SECONDS: four threads of one process mix blocking and queued calls, and each checks its results. It ends by
+ * itself; a thread that is stuck for 30 s ends the process with an error.
+ */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * A tool that watches GPUs, as they all do it: it loads NVIDIA's library by name and looks functions up. With "watch" it prints
- * what it sees, again and again, until its input ends; with "versions" the versions; else it tries what must hold in any domain.
+ * A tool that monitors GPUs in the usual way: it loads NVIDIA's library by name and looks functions up. With "watch" it
+ * prints the device's state, repeatedly, until its input ends; with "versions" the versions; else it checks properties
+ * that hold in any domain.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -115,7 +116,7 @@ static void shares(unsigned pid)
 	CLAIM(CALL("nvmlDeviceGetProcessUtilization", gpu, all, &n, ~0ull) == 6);
 }
 
-/* Prints which versions the library says there are. */
+/* Prints the versions that the library reports. */
 static int versions(void)
 {
 	char driver[80], nvml[80];
@@ -127,7 +128,7 @@ static int versions(void)
 	return 0;
 }
 
-/* What a program that calls CUDA adds to what is seen. */
+/* The changes that a program's CUDA calls cause in the device's state. */
 static void use(void)
 {
 	CUcontext c;

@@ -1,6 +1,6 @@
 /*
- * Calls each symbol of NVML that a line of the input names: "NAME BODY KIND...", where BODY is refused, manual or out (answers
- * constants), and each KIND stands for a parameter: device, pointer, number, or out:VALUE. What is wrong goes to stdout.
+ * Calls each NVML symbol that a line of the input names: "NAME BODY KIND...", where BODY is refused, manual or out
+ * (returns constants), and each KIND describes a parameter: device, pointer, number, or out:VALUE. Errors go to stdout.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -81,7 +81,7 @@ static void nulls(const struct function *f, enum when when)
 		expect(f, "a device and nulls", call(f, a), refused);
 }
 
-/* Numbers as large as can be, and outputs that are zeroed: nothing is written behind what the caller gave. */
+/* Maximal numbers, and zeroed outputs: nothing is written beyond the caller's buffer. */
 static void extremes(const struct function *f, intptr_t number)
 {
 	static uint8_t memory[PARAMETERS_MOST][BUFFER];

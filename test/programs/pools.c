@@ -1,4 +1,4 @@
-/* What programs count on of memory pools, one thing at a time: pools NAME. */
+/* Properties of memory pools, one at a time: pools NAME. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -71,7 +71,7 @@ static CUstream aside(void)
 	return s;
 }
 
-/* What is freed in a stream is free for it at once, for others when they come after it. */
+/* Memory freed in a stream is free for it at once, and for other streams when they are ordered after it. */
 static void reuse(void)
 {
 	CUmemoryPool p;
@@ -174,7 +174,7 @@ static void dependencies(void)
 	CHECK(cuMemFreeAsync(b, two));
 }
 
-/* What a pool has goes back to the host when the program synchronises, as far as it was told to. */
+/* A pool returns memory to the host when the program synchronises, beyond its release threshold. */
 static void returns(void)
 {
 	CUmemoryPool p = NULL;
@@ -217,7 +217,7 @@ static void returns(void)
 	CHECK(cuMemPoolTrimTo(p, 0));
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
 
-	/* Whoever else needs it gets it. */
+	/* Other allocations get it on demand. */
 	keep(p, UINT64_MAX);
 	CHECK(cuMemGetInfo(&free, &total));
 	CHECK(cuMemAllocFromPoolAsync(&at[0], free / 4 * 3, p, NULL));
@@ -232,7 +232,7 @@ static void returns(void)
 	CLAIM(free == before);
 }
 
-/* A pool's greatest size is any number, and what the pool keeps is there for whatever is wanted next. */
+/* A pool's maximal size is any number, and memory that the pool keeps serves allocations of any size. */
 static void limits(void)
 {
 	CUdeviceptr a, b, c;
@@ -261,7 +261,7 @@ static void limits(void)
 	CHECK(cuMemFreeAsync(c, NULL));
 }
 
-/* What is to be kept is: whole pieces go, and none that it would take. */
+/* Trimming keeps the requested bytes: it releases whole chunks only, and none that would go below that. */
 static void trimmed(void)
 {
 	CUdeviceptr a, b;
@@ -286,7 +286,7 @@ static void trimmed(void)
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
 }
 
-/* A destroyed pool goes with what is in use of it. A device has one that it can't lose. */
+/* A destroyed pool goes with its last allocation in use. A device's default pool cannot be destroyed. */
 static void ends(void)
 {
 	CUmemoryPool p, q, own, current;
@@ -384,7 +384,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAccess(p, &desc, 1));
 	CHECK(cuMemPoolGetAccess(&access, p, &desc.location));
 	CLAIM(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	/* A stream that goes leaves what was freed in it. */
+	/* A destroyed stream leaves the memory freed in it usable. */
 	CUstream s = aside();
 	CHECK(cuMemAllocFromPoolAsync(&a, 4 * KIB, p, s));
 	hold(s);
@@ -396,7 +396,7 @@ static void wrong(void)
 	CHECK(cuMemFreeAsync(a, NULL));
 }
 
-/* Threads take, fill, look and free at random: nobody's memory is somebody else's at the same time. */
+/* Threads allocate, fill, check and free at random: no memory belongs to two threads at the same time. */
 enum { Threads = 4, Steps = 3000, Slots = 24 };
 static CUmemoryPool crowd;
 static CUcontext ours;
@@ -520,7 +520,7 @@ static void rushed(void)
 		CLAIM(pthread_join(all[i], NULL) == 0);
 }
 
-/* --- two threads at once: a lock that is taken late shows what else may happen before --- */
+/* --- two threads at once: a lock that is taken late shows which operations may come before --- */
 
 static _Thread_local int locksLeft; /* until the one that is taken late */
 static _Atomic bool late;

@@ -1,4 +1,4 @@
-/* What kernels print, and what assertions say, reaches the program's stdout and stderr: printing NAME. */
+/* Device printf and assertion messages reach the program's stdout and stderr: printing NAME. */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static void count(CUdeviceptr what, unsigned n)
 	CHECK(cuLaunchKernel(kernel("count"), 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
 }
 
-/* Each call that synchronises brings the text before what the host prints next. */
+/* Each call that synchronises prints the kernels' output before later output of the host. */
 static void points(void)
 {
 	CUcontext c = begin();
@@ -125,7 +125,7 @@ static void points(void)
 	CHECK(cuCtxDestroy(c));
 }
 
-/* A context that goes prints what is left, and first lets end what prints. */
+/* A context that is destroyed first lets printing kernels end and then prints the remaining output. */
 static void leave(void)
 {
 	CUcontext c = begin();
@@ -141,7 +141,7 @@ static void leave(void)
 	printf("end\n");
 }
 
-/* What does not fit takes the place of what is oldest, in whole pieces. */
+/* Output beyond the buffer replaces the oldest output, in whole records. */
 static void oldest(void)
 {
 	size_t size;
@@ -176,7 +176,7 @@ static void crowd(void)
 	CHECK(cuCtxSynchronize());
 }
 
-/* A failed assertion is told with what was printed before, by the call that returns it first. */
+/* The first call that returns a failed assertion prints it, with the earlier output. */
 static void assertion(void)
 {
 	begin();
@@ -191,7 +191,7 @@ static void assertion(void)
 	printf("end\n");
 }
 
-/* A kernel's fault is told by the call that returns it first. */
+/* The first call that returns a kernel's fault prints it. */
 static void fault(void)
 {
 	begin();
@@ -280,7 +280,7 @@ static void patience(void)
 	printf("end\n");
 }
 
-/* A context that goes doesn't wait for what may never come. */
+/* Destroying a context doesn't wait for a memory wait that may never end. */
 static void waiting(void)
 {
 	CUcontext c = begin();

@@ -96,7 +96,7 @@ static void mapped(void)
 	use((uint32_t *)p, d);
 	use((uint32_t *)(p + bytes - 4), d + bytes - 4);
 
-	/* What each address is. */
+	/* The pointer attributes of each address. */
 	CUdeviceptr host = (CUdeviceptr)(uintptr_t)p;
 	size_t size;
 	CLAIM(pointer_attribute(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, host + 8) == d + 8);
@@ -224,7 +224,7 @@ static void written(void)
 	}
 }
 
-/* A child has what its parent had, for itself. */
+/* A child has its own copy of its parent's memory. */
 static void forked(void)
 {
 	volatile uint32_t *p = own_pages(2 * PAGE);
@@ -249,7 +249,7 @@ static void forked(void)
 	CHECK(cuMemHostUnregister((void *)(uintptr_t)p));
 }
 
-/* What can't be moved can be registered, but has no address for kernels. */
+/* Memory that cannot be moved can be registered, but has no device address. */
 static void refused(void)
 {
 	CUdeviceptr d;
@@ -301,7 +301,7 @@ static void refused(void)
 	CHECK(cuMemHostRegister(large, 4 * MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
 	CHECK(cuMemHostUnregister(large));
 
-	/* What was registered stays the program's when its context goes. */
+	/* Registered memory stays the program's after its context is destroyed. */
 	uint32_t *p = own_pages(PAGE);
 	p[3] = 33;
 	CHECK(cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));

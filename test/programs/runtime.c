@@ -1,11 +1,13 @@
 /*
- * Comes up as the CUDA runtime does that is linked into programs, which knows the driver by name only: runtime VERSION
+ * Starts as the CUDA runtime does that is linked into programs, which finds the driver's functions by name only:
+ * runtime VERSION
  *
- * With a second argument it wants the tables that no manual has, as one does that isn't refused: "key" all of them, "tables" all but
- * that of integrity, which is missing from builds without a key.
+ * With a second argument it requests the undocumented tables, as a runtime that gets them: "key" all of them, "tables"
+ * all but the integrity table, which is missing from builds without a key.
  *
- * Its input has a line for each look-up, in the runtime's order: name, version in which the wanted ABI appeared, flags, and
- * the symbol that is right, or "-" if there is none. It ends with a kernel that it launches, and lets go of all at its exit.
+ * Its input has a line for each look-up, in the runtime's order: name, version in which the requested ABI appeared,
+ * flags, and the expected symbol, or "-" if there is none. Finally it launches a kernel, and releases everything at its
+ * exit.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -27,7 +29,7 @@ typedef CUresult (*get_v1)(const char *, void **, int, cuuint64_t);
 typedef CUresult (*get_v2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 static void *get; /* of the ABI that this runtime asked for */
 
-/* What was found, by name and flags. */
+/* The functions found, by name and flags. */
 static struct entry {
 	char name[64];
 	int flags;
@@ -78,7 +80,7 @@ static void *entry(const char *name, int flags)
 	exit(1);
 }
 
-/* A call as the header declares it, through what was found. */
+/* A call as the header declares it, through the function found. */
 #define CALL(name, symbol, ...) ((__typeof__(&symbol))entry(name, 0))(__VA_ARGS__)
 #define CALL_PTSZ(name, symbol, ...) ((__typeof__(&symbol))entry(name, 2))(__VA_ARGS__)
 
@@ -94,7 +96,7 @@ static void open_driver(void)
 	CLAIM(get == dlsym(driver, version < 12000 ? "cuGetProcAddress" : "cuGetProcAddress_v2"));
 }
 
-/* What no runtime requests is an invalid value: so an H200's driver has it. */
+/* A table that no runtime requests is an invalid value, as with an H200's driver. */
 static void unknown_table(void)
 {
 	const CUuuid id = {{1}};
@@ -103,7 +105,10 @@ static void unknown_table(void)
 	CLAIM(!table);
 }
 
-/* A runtime without its interface says that nothing is supported, and asks no further: for others it would end the process. */
+/*
+ * A runtime without its interface reports that nothing is supported, and requests no other table, without which it
+ * would end the process.
+ */
 static void no_tables(void)
 {
 	for (int which = PROBE; which < TABLES; which++) {

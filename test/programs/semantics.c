@@ -1,4 +1,4 @@
-/* What unmodified programs count on in corners of the API, one at a time: semantics NAME. */
+/* Properties of the API in corner cases that unmodified programs rely on, one at a time: semantics NAME. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +56,10 @@ static void primary(void)
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
 }
 
-/* A primary context has one handle for good: who holds it, on a stack too, goes on with what comes after a reset. */
+/*
+ * A primary context has one permanent handle: programs that hold it, also on a stack, continue with the context after a
+ * reset.
+ */
 static void primary_again(void)
 {
 	CUcontext p, again, current;
@@ -105,7 +108,7 @@ static void primary_again(void)
 		CLAIM(again == p && current == p);
 		CHECK(cuCtxGetDevice(&device));
 
-		/* It has nothing of what there was in the other. */
+		/* It has none of the other context's objects. */
 		void *args[] = {&at, &value, &value};
 		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
 		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(s));
@@ -316,8 +319,9 @@ static void CUDA_CB late(CUstream s, CUresult r, void *work)
 }
 
 /*
- * A program that ends without waiting, as OpenACC's do: its streams, and then the context, are destroyed while kernels run. The
- * callbacks behind them, by which it frees what they use, are told of no error, however late the kernels get a processor.
+ * A program that ends without waiting, as OpenACC programs do: its streams, and then the context, are destroyed while
+ * kernels run. The callbacks queued behind the kernels, which free their resources, receive no error, however late the
+ * kernels get a processor.
  */
 static void leaving(void)
 {
@@ -365,7 +369,7 @@ static void *hold_gate(void *unused)
 	return unused;
 }
 
-/* Who queues more callbacks than there is room for waits until some have run. */
+/* A program that queues more callbacks than there is room for waits until some have run. */
 static void throng(void)
 {
 	enum { ALL = 70000 };
@@ -455,7 +459,7 @@ static void empty_extra(void)
 
 /* --- the process; these call cuInit themselves --- */
 
-/* What a program without standard streams writes there reaches nobody, us least of all. */
+/* Output of a program without standard streams reaches no file, and least of all the worker's socket. */
 static void bereft_of_streams(void)
 {
 	report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 50);
@@ -521,8 +525,10 @@ static void ready_beside(void)
 	}
 }
 
-/* Whoever waits for an event learns that it has completed, although work that was
- * queued later has not even begun: that is how programs keep two buffers going. */
+/*
+ * A wait for an event ends when it has completed, although work queued later has not even begun: programs use this for
+ * double buffering.
+ */
 static void early(void)
 {
 	CUfunction spin;
@@ -578,7 +584,7 @@ static void early(void)
 	CHECK(cuCtxSynchronize());
 	EXPECT(CUDA_SUCCESS, cuEventQuery(after));
 
-	/* A wait for what fails ends, and says so. */
+	/* A wait for failed work ends, and returns the error. */
 	CUdeviceptr nowhere = 16;
 	CUfunction step;
 	CHECK(cuModuleGetFunction(&step, m, "step"));
@@ -597,7 +603,7 @@ static void *expect_gone(void *event)
 	return NULL;
 }
 
-/* Whoever waits for an event that is destroyed does not come to wait for the one in its place. */
+/* A thread that waits for an event that is destroyed does not end up waiting for the event that reuses its slot. */
 static void reborn(void)
 {
 	enum { MANY = 200 };
@@ -625,7 +631,7 @@ static void reborn(void)
 	CHECK(cuEventSynchronize(e));
 }
 
-/* What was measured can be read as soon as its end is known. */
+/* An elapsed time can be read as soon as its end event is known to be complete. */
 static void stopwatch(void)
 {
 	CUcontext c;
@@ -695,7 +701,7 @@ static void *keep_busy(void *context)
 	return NULL;
 }
 
-/* Who has waited for a stream finds it ready, whatever other threads queue elsewhere. */
+/* A program that has waited for a stream finds it ready, whatever other threads queue elsewhere. */
 static void ready(void)
 {
 	CUfunction step;
@@ -715,7 +721,7 @@ static void ready(void)
 	CLAIM(pthread_join(other, NULL) == 0);
 }
 
-/* Few files are enough, and too few are an error that says so. */
+/* The library needs few descriptors, and too few are an error that reports this. */
 static void few_files(void)
 {
 	int next = dup(0); /* the lowest free descriptor: some may be inherited */
@@ -832,7 +838,7 @@ static void weigh_all_ways(void)
 	CHECK(cuStreamDestroy(s));
 }
 
-/* Kernels may have many parameters, or large ones: what a packet, a ring's slot or a stack has room for is not the limit. */
+/* Kernels may have many parameters, or large ones: the size of a packet, a ring slot or a stack is no limit. */
 static void many_parameters(void)
 {
 	static const uint32_t sizes[] = {1022, 1023, 1086, 1902, 1903, 8000, WORDS_MOST};
@@ -856,7 +862,10 @@ static void many_parameters(void)
 
 /* --- refusals --- */
 
-/* Shapes of launches, and what each kernel's launch returns: big has local memory for 167 threads, and frees needs a heap. */
+/*
+ * Shapes of launches, and the expected result for each kernel: big has local memory for 167 threads, and frees needs a
+ * heap.
+ */
 static const char refused_ptx[] =
 	".version 7.0\n.target sm_70\n.address_size 64\n"
 	".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n"
@@ -934,7 +943,7 @@ static CUresult captured(CUfunction f, CUstream s, const struct refusal *c, void
 	return r;
 }
 
-/* A node knows of cooperation by an attribute that is set later: then the graph is refused. */
+/* A node's cooperative attribute is set later: then the graph is rejected. */
 static CUresult in_graph(CUfunction f, CUstream s, const struct refusal *c, void **values)
 {
 	CUgraph g;
@@ -1009,7 +1018,7 @@ static void refused(void)
 	EXPECT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuLaunchGrid(step, 1, 1));
 }
 
-/* What the host says of tiny kernels is longer than their text. */
+/* The host's description of tiny kernels is longer than their text. */
 static void many_kernels(void)
 {
 	enum { KERNELS = 9000 };
@@ -1036,7 +1045,7 @@ static const char offered_ptx[] =
 	".version 7.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 table[24];\n"
 	".visible .entry k(.param .u32 a, .param .u64 b) { ret; }\n";
 
-/* Whatever the manual calls optional may be null, alone and with the others; what is there is filled in. */
+/* All arguments that the manual calls optional may be null, alone and together; the others are filled in. */
 static void left_out(void)
 {
 	CUfunction step, f;

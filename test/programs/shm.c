@@ -4,15 +4,15 @@
  *	shm make KEY BYTES VALUE     makes a segment, which is zero, and fills it; never detaches
  *	shm use KEY BYTES WAS VALUE  finds it full of WAS and fills it; detaches
  *	shm absent KEY               finds none
- *	shm hold KEY WAS             has it attached until its input ends, and finds it full of WAS then
- *	shm spin KEY VALUE           fills it, and has a kernel run that doesn't end
+ *	shm hold KEY WAS             keeps it attached until its input ends, and finds it full of WAS then
+ *	shm spin KEY VALUE           fills it, and launches a kernel that doesn't end
  *	shm fail KEY VALUE           fills it, and then a kernel fails
- *	shm refused                  is told that there are none
- *	shm count KEY TIMES FILE     counts in it so often, attaching it each time; FILE, which it locks, says how far all are
+ *	shm refused                  fails: segments are not supported
+ *	shm count KEY TIMES FILE     increments it TIMES times, attaching it each time; FILE, which it locks, has the total
  *	shm remove KEY               removes it
- *	shm full KEY BYTES           is refused so many
- *	shm wrong MOST               makes all mistakes there are; MOST segments fit
- *	shm gdev                     does as Gdev's programs do: keys from 0 on, and GDEV_IPC_RMID
+ *	shm full KEY BYTES           fails to make one of BYTES
+ *	shm wrong MOST               makes all kinds of invalid calls; MOST segments fit
+ *	shm gdev                     uses the calls as Gdev's programs do: keys from 0 on, and GDEV_IPC_RMID
  */
 #include "check.h"
 
@@ -59,7 +59,9 @@ static void fill(CUmodule module, int id, CUdeviceptr at, size_t bytes, unsigned
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(again, 0, 1));
 }
 
-/* Others count, too, and are killed at that: their kernels may come late. But what was counted stays. */
+/*
+ * Other processes count, too, and are killed meanwhile: their kernels may come late. But every completed count stays.
+ */
 static void count(CUmodule module, int id, long times, const char *path)
 {
 	CUfunction step;

@@ -1,8 +1,8 @@
 /*
- * Has more memory than the accelerator may have room for beside others.
+ * Allocates more memory than the accelerator may have free beside other programs.
  *
- *	swap MIB ROUNDS SEED   has MIB in pieces of several sizes, changes all of it ROUNDS
- *	                       times, checks all of it; says so
+ *	swap MIB ROUNDS SEED   allocates MIB in pieces of several sizes, changes all of it ROUNDS
+ *	                       times, checks all of it; prints the result
  */
 #include "check.h"
 

@@ -21,7 +21,7 @@
 
 enum { BYTES = 1 << 16, PAGE = 2 << 20, PARAMETERS = 16, CALLS = sizeof calls / sizeof *calls };
 
-/* --- what the calls use --- */
+/* --- objects used by the calls --- */
 
 static const char ptx[] =
 	".version 7.0\n.target sm_50\n.address_size 64\n"
@@ -273,7 +273,7 @@ static void make(unsigned streamFlags)
 	CHECK(cuCtxSynchronize());
 }
 
-/* Frees that, and what the context doesn't own. */
+/* Destroys these objects, and those that the context doesn't own. */
 static void unmake(void)
 {
 	cuCtxSetCurrent(context);

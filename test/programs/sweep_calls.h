@@ -1,10 +1,10 @@
 /*
- * A right call of every function of the API, and what it returns while a stream captures and in a context that has failed.
+ * A valid call of every API function, and its result while a stream captures and in a context that has failed.
  *
  *	ROW(symbol, under capture, after a fault, arguments...)
  *
  * Under capture, by CUDA's manual (cuThreadExchangeStreamCaptureMode, the guide's "Prohibited and Unhandled Operations") and
- * what has been reported of NVIDIA's driver:
+ * published reports about NVIDIA's driver:
  *
  * FREE     has no part in the capture: returns its usual result, and the capture goes on
  * NODE     becomes a node of the graph of the stream s, which captures
@@ -13,15 +13,15 @@
  * STREAM   STREAM_CAPTURE_UNSUPPORTED of a stream that captures, in every mode
  * KEPT     likewise, but the capture goes on: copies in batches
  * CONTEXT  STREAM_CAPTURE_UNSUPPORTED while any stream of the context captures, in every mode
- * LEGACY   STREAM_CAPTURE_IMPLICIT while a stream captures that keeps order with the legacy stream
+ * LEGACY   STREAM_CAPTURE_IMPLICIT while a stream captures that synchronises with the legacy stream
  * SHOWN    likewise, but the capture goes on: the legacy stream's status
  * EVENT    CAPTURED_EVENT of an event that was recorded in the capture
  * ISOLATED STREAM_CAPTURE_ISOLATION: a wait for an event outside of the capture
  * OWN      the capture's own calls
  *
- * After a fault: FAILS, with the context's error, if it is work of the context, or about something that the context has; or
- * LIVES, with its usual result: calls about the process, a device, the stack of contexts, the end of a context, descriptions
- * that the program gave, and graphs.
+ * After a fault: FAILS, with the context's error, if the call is work of the context, or concerns an object of the context; or
+ * LIVES, with its usual result: calls that concern the process, a device, the stack of contexts, the end of a context,
+ * descriptions that the program supplied, and graphs.
  */
 
 /* Entry, errors, devices. */

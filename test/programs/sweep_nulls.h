@@ -1,6 +1,6 @@
 /*
- * What each function of the API returns for one argument that makes no sense, while the others are right, argument by argument:
- * first 0 or null, then all bits set.
+ * The results of each API function for one invalid argument while the others are valid, argument by argument: first 0 or
+ * null, then all bits set.
  *
  *	EXTREME(symbol, LIST(result, ...), LIST(result, ...))
  */

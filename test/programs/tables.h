@@ -1,5 +1,6 @@
 /*
- * What a runtime that is linked into programs does with the tables of cuGetExportTable. Slots are called as it calls them.
+ * The use of the tables of cuGetExportTable by a runtime that is linked into programs, with the same calls of their
+ * slots.
  */
 #pragma once
 
@@ -88,7 +89,7 @@ static void print_device(CUdevice d)
 	printf(" %d %d %d\n", domain, bus, slot);
 }
 
-/* Prints what the answers are about, and the answers: who runs this program computes them, too. */
+/* Prints the inputs of the integrity check and its results; the test computes the results, too. */
 static void check_integrity(int version, int driver)
 {
 	unsigned char answer[16];

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* Each thread reads four coordinates, executes something, and writes what it got. */
+/* Each thread reads four coordinates, executes a body, and writes its result. */
 #define KERNEL(name, body)                                                                         \
 	".visible .entry " name "(.param .u64 in, .param .u64 out, .param .u64 handle)\n{\n"       \
 	"	.reg .b32 %t, %x, %y, %z, %w, %a, %b, %c, %d;\n	.reg .b64 %i, %o, %n, %h;\n"            \
@@ -37,7 +37,7 @@ static uint32_t bits(float f)
 	return u;
 }
 
-/* What a kernel of one thread answers. */
+/* Returns the result of a kernel of one thread. */
 static CUresult ask(const char *kernel, CUtexObject handle, const uint32_t coordinates[4], float *answer)
 {
 	CUfunction f;
@@ -171,7 +171,7 @@ static void array(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddressMode(r, 3, CU_TR_ADDRESS_MODE_WRAP));
 }
 
-/* What was launched keeps what the reference said. */
+/* Earlier launches keep the reference's old state. */
 static void rebound(void)
 {
 	enum { TIMES = 300 };
@@ -303,7 +303,7 @@ static void surface_gone(void)
 }
 
 /* A texture over an array that is gone. */
-/* Of many textures each has a handle of its own, whoever chose it. */
+/* Each of many textures has a handle of its own, whether the library or the device chooses it. */
 static void handles(void)
 {
 	enum { MANY = 6 };
@@ -336,7 +336,7 @@ static void handles(void)
 	}
 }
 
-/* Where the device chooses handles, creation tells what is wrong, and leaves nothing behind. */
+/* Where the device chooses handles, creation reports errors, and leaves nothing behind. */
 static void refused(void)
 {
 	CUarray a = numbered(4, 3, 2, 0), more = numbered(5, 3, 2, 0);

@@ -1,4 +1,7 @@
-/* Prints which CUDA the driver says it has, before it starts and after, and whether it has what came with 13.0. */
+/*
+ * Prints the CUDA version that the driver reports, before it is initialised and after, and whether it has the functions
+ * of 13.0.
+ */
 #include "check.h"
 
 int main(void)

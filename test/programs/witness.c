@@ -1,7 +1,8 @@
-/* witness NAME: wants all of an accelerator for as long as it lives, and checks all the time
- * that what comes back is right. Each round has numbers of its own: they go to the device, a
- * kernel turns each over and over, and they come back. There are always many rounds queued.
- * Twice a second it says how many were right: "NAME-PID right N". */
+/*
+ * witness NAME: uses all of an accelerator for as long as it runs, and checks all results. Each round has numbers of
+ * its own: they go to the device, a kernel transforms each repeatedly, and they come back. Many rounds are always
+ * queued. Twice a second it prints the number of right ones: "NAME-PID right N".
+ */
 #include "check.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static const char turn_ptx[] =
 	"	sub.u32 %n, %n, 1;\n	setp.ne.u32 %p, %n, 0;\n	@%p bra again;\n"
 	"	st.global.u32 [%o], %v;\n	ret;\n}\n";
 
-/* A round in flight: what goes to the device and comes back, in memory that is pinned. */
+/* A round in flight: its data for the device and back, in pinned memory. */
 struct flight {
 	uint32_t *there, *back;
 	CUevent done;
