@@ -18,7 +18,7 @@ name = "one"
 name = "other"
 `
 
-// absurdStates are what programs/absurd.c knows to do before it calls.
+// absurdStates are the states that programs/absurd.c can set up before the calls.
 var absurdStates = []string{"none", "init", "context", "live", "stale", "gone", "thread", "fork"}
 
 // Every symbol gets null pointers, absurd numbers and handles that are alive,
@@ -35,7 +35,7 @@ func TestAbsurdCallsSanitized(t *testing.T) {
 	h.absurd(sanitized(t, "absurd"), []string{"live", "stale", "fork"}, sanitizedEnv(t), "-r", "1")
 }
 
-// absurd runs the program in some states, two at a time, and looks at what is left.
+// absurd runs the program in some states, two at a time, and checks that it leaves nothing behind.
 func (h *host) absurd(path string, states, env []string, args ...string) {
 	t := h.t.(*testing.T)
 	t.Helper()

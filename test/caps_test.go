@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// greedy is a hostile guest with one context, and what its worker held at first.
+// greedy is a hostile guest with one context, and the initial memory of its worker.
 type greedy struct {
 	*raw
 	t     testing.TB
@@ -58,7 +58,7 @@ func (g greedy) alloc(n uint64) (uint64, error) {
 func TestTinyAllocations(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	g := h.greedy()
-	for range 65535 { // whose answers nobody waits for
+	for range 65535 { // no reply is awaited
 		if err := g.ask(cuda.OpMemAlloc, 0, &cuda.MemAllocArgs{Size: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -117,9 +117,8 @@ func TestEndlessQueue(t *testing.T) {
 	h.sound()
 }
 
-// What is queued behind a host function that never returns is bounded too: the
-// ring fills and waits, until its guest goes; or calls fail, since this guest would
-// report in the ring only, where it couldn't be heard.
+// Work queued behind a host function that never returns is bounded too: the ring fills and blocks the guest until it
+// ends; or calls fail, since this guest would report in the ring only, where the report would be stuck behind them.
 func TestQueueBehindHungCallback(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	other := h.decent("good")
@@ -216,7 +215,7 @@ func TestLongQueueBehindCallback(t *testing.T) {
 		reported <- err
 	}()
 	for i := range uint64(n) {
-		if i == n-3000 { // the ring is full of what is queued, and behind
+		if i == n-3000 { // the ring is full of queued work, and behind
 			close(queued)
 		}
 		if err := g.queue(cuda.OpEventRecord, 16, &cuda.EventRecordArgs{Event: 9, Serial: i + 2}); err != nil {
@@ -234,7 +233,7 @@ func TestLongQueueBehindCallback(t *testing.T) {
 	}
 }
 
-// ask asks for an answer and does not listen.
+// ask posts a packet that requests a reply and does not wait for it.
 func (g greedy) ask(op cuda.Op, stream uint64, a arguments) error {
 	h := callbuf.Header{Op: uint16(op), Flags: callbuf.FlagReply, ReplySlot: 7, ReplyTag: 1, Context: 1, Stream: stream}
 	var payload []byte

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// census is what a daemon holds: its descriptors, and the processes that it
-// started and has not yet buried.
+// census is the set of a daemon's resources: its descriptors, and its child processes that are not yet reaped.
 type census struct {
 	fds, guests int
 	workers     []int // processes, those kept ready included
@@ -33,7 +32,7 @@ func (h *host) census() (c census) {
 	return c
 }
 
-// children are the processes that a process started, the dead that nobody buried included.
+// children returns the child processes of a process, including unreaped ones.
 func children(parent int) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

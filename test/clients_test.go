@@ -109,8 +109,8 @@ cuda.synchronize()
 	}
 }
 
-// Numba's own tests of its layer over the driver API pass, but for those that need NVIDIA's compiler, and what the
-// software accelerator refuses for a reason that docs/programs.md says.
+// Numba's own tests of its layer over the driver API pass, except for those that need NVIDIA's compiler, and those that
+// the software accelerator rejects for a reason given in docs/programs.md.
 func TestClientsNumbaDriver(t *testing.T) {
 	h := startHost(t, "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\nmemory = \"2GiB\"\n[[domain]]\nname = \"one\"\n")
 	out, _ := h.python(t, "one", "-m", "numba.runtests", "-v", "numba.cuda.tests.cudadrv").CombinedOutput()
@@ -197,7 +197,7 @@ func TestClientsHwloc(t *testing.T) {
 	}
 }
 
-// onTerminal runs a program on a terminal of its own for a while, types keys, and returns what it showed without escapes.
+// onTerminal runs a program on a terminal of its own for d, types keys, and returns its output without escapes.
 func onTerminal(t *testing.T, cmd *exec.Cmd, d time.Duration, keys string) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

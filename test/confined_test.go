@@ -13,7 +13,7 @@ import (
 	"pegasus/frontend"
 )
 
-// status is what the kernel says of a process.
+// status returns the fields of a process's status file in /proc.
 func status(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -28,7 +28,7 @@ func status(t *testing.T, pid int) map[string]string {
 	return m
 }
 
-// A worker that serves can't do what a worker need not do, as the kernel sees it.
+// The kernel denies a serving worker all operations that it does not need.
 func TestWorkersAreConfined(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	one, other := h.dial("bad"), h.dial("good")
@@ -72,7 +72,7 @@ func TestWorkersAreConfined(t *testing.T) {
 	}
 }
 
-// limits looks at what the kernel allows a worker.
+// limits checks the limits that the kernel applies to a worker.
 func limits(t *testing.T, domain string, pid int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
@@ -102,8 +102,7 @@ func undumpable(t *testing.T, domain string, pid int) {
 	}
 }
 
-// onlyItsOwn looks at what a worker has open: nothing that has a path but its
-// log and what everybody may have.
+// onlyItsOwn checks a worker's open files: none has a path except its log and files that any process may open.
 func onlyItsOwn(t *testing.T, domain string, pid int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)

@@ -42,7 +42,7 @@ func ask(t *testing.T, c net.Conn, line []byte) (a control.Answer, err error) {
 	return a, json.Unmarshal(text, &a)
 }
 
-// What isn't a request is answered with what is wrong with it, and costs nobody else anything.
+// A malformed request is answered with its error, and affects no other caller.
 func TestControlNonsense(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
@@ -68,7 +68,7 @@ func TestControlNonsense(t *testing.T) {
 			caller := h.caller()
 			defer caller.Close()
 			a, err := ask(t, caller, []byte(c.line))
-			// A caller who is cut off in the middle of his line may not hear why.
+			// A caller that is cut off in the middle of its line may not receive the reason.
 			if name == "without end" && err != nil {
 				return
 			}
@@ -85,7 +85,7 @@ func TestControlNonsense(t *testing.T) {
 	h.sound()
 }
 
-// Connections in numbers are bounded, and gone with those who made them.
+// Many connections are bounded in number, and are closed when their processes end.
 func TestControlFlood(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
@@ -129,7 +129,7 @@ func TestControlFlood(t *testing.T) {
 	}
 	eventually(t, soon, "the daemon answers again", func() bool { _, err := h.try("domains", "--json"); return err == nil })
 	c := h.caller()
-	for range 20_000 { // requests whose answers nobody reads
+	for range 20_000 { // requests whose answers are not read
 		c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		if _, err := c.Write([]byte(`{"v":1,"id":1,"method":"accelerators"}` + "\n")); err != nil {
 			break // it has had enough
@@ -141,7 +141,7 @@ func TestControlFlood(t *testing.T) {
 	h.sound()
 }
 
-// Whoever follows events and doesn't read them misses some, and holds up nobody.
+// A follower of events that doesn't read them misses some, and delays no other.
 func TestSlowFollower(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
@@ -194,7 +194,7 @@ func TestSlowFollower(t *testing.T) {
 	h.sound()
 }
 
-// A daemon whose log nobody reads any more, as behind a terminal that was stopped, serves all the same.
+// A daemon whose log is no longer read, as behind a stopped terminal, serves all the same.
 func TestLogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -23,8 +23,8 @@ func (h *host) runNice(s sharer, nice int) {
 		"--seconds", "3600", "--queue", s.queue(), "--steps", fmt.Sprint(steps), "--no-check"))
 }
 
-// The accelerator is shared as the host shares its CPUs: between processes of one
-// cgroup by how nice they are. What a schedule tells moves windows, not shares.
+// The accelerator is shared as the host shares its CPUs: between processes of one cgroup by their nice values.
+// Announced schedules move windows, not shares.
 func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 	plain, nice := sharer{"plain", 100, 3}, sharer{"nice", 1000, 3}
 	h := startHost(t, shareConfig("xc", "production", []sharer{plain, nice}))
@@ -50,7 +50,7 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 		checkShares(t, h.over(4*time.Second), want, c.tolerance)
 	}
 
-	// Samples come while policies look at them, of all domains, and say what was set.
+	// Samples arrive while policies read them, of all domains, and contain the host's settings.
 	id := h.names("a0")
 	samples := 0
 	h.records(time.Second, func(r policies.Record) {
@@ -73,8 +73,7 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 	}
 }
 
-// Every policy says why it last decided as it did, of domains by their names, and
-// what its decisions cost.
+// Every policy reports the reason of its last decision, with the domains' names, and the cost of its decisions.
 func TestPoliciesExplain(t *testing.T) {
 	sharers := []sharer{{"web", 256, 2}, {"batch", 512, 2}}
 	h := startHost(t, shareConfig("none", "production", sharers))
@@ -102,8 +101,8 @@ func TestPoliciesExplain(t *testing.T) {
 	}
 }
 
-// Policies that estimate costs are told what waits: which kernel, how large, and
-// whether the like was measured before.
+// Policies that estimate costs receive a description of waiting requests: kernel, size, and whether a similar one was
+// measured before.
 func TestRequestsAreTold(t *testing.T) {
 	sharers := []sharer{{"short", 256, 1}, {"long", 256, 4}}
 	h := startHost(t, shareConfig("drr", "production", sharers))
@@ -132,7 +131,7 @@ func TestRequestsAreTold(t *testing.T) {
 	}
 }
 
-// records calls each with what is traced for a time.
+// records calls each with every trace record for a time.
 func (h *host) records(d time.Duration, each func(policies.Record)) {
 	h.t.Helper()
 	for in := bufio.NewScanner(bytes.NewReader(h.pegasus("trace", "--seconds", fmt.Sprint(d.Seconds())))); in.Scan(); {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What the CUDA runtime asks beside using things, each corner in a process of its
-// own, and once more with the library that looks at each of its own accesses.
+// Queries by the CUDA runtime beside regular use, each corner in a process of its own, and once more with the library
+// that checks each of its own accesses.
 func TestCorners(t *testing.T) {
 	h := startHost(t, oneDomain)
 	plain, careful := program(t, "corners"), sanitized(t, "corners")

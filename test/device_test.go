@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the device says of itself agrees with what it does.
+// The device's attributes agree with its behaviour.
 func TestDevice(t *testing.T) {
 	h := startHost(t, oneDomain)
 	device := program(t, "device")
@@ -20,7 +20,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// What another domain has is not free, quotas or not.
+// Memory of another domain is not free, quotas or not.
 func TestMemoryOfOthers(t *testing.T) {
 	h := startHost(t, oneDomain+"[[domain]]\nname = \"two\"\n")
 	device := program(t, "device")

@@ -68,7 +68,8 @@ func decode(t *testing.T, path, format string, w, h int) (frames [][]plane) {
 	return frames
 }
 
-// filtered is what a graph of CUDA filters, which ends where it says [out] or at its end, makes of clips, run as a guest.
+// filtered returns the output, for some clips, of a graph of CUDA filters that runs as a guest; the graph ends at [out]
+// or at its end.
 func filtered(t *testing.T, h *host, graph, format string, clips ...clip) [][]plane {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +83,7 @@ func filtered(t *testing.T, h *host, graph, format string, clips ...clip) [][]pl
 	return decode(t, out, format, clips[0].w, clips[0].h)
 }
 
-// filteredByCPU is what ffmpeg's own filters make of clips.
+// filteredByCPU returns the output of ffmpeg's own CPU filters for some clips.
 func filteredByCPU(t *testing.T, graph string, clips ...clip) [][]plane {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,8 +111,8 @@ type fields struct {
 	spatial         bool // no larger changes than around a place
 }
 
-// deinterlaced computes the rows in between as vf_yadif_cuda's comment has it. That is not quite what the CPU's yadif
-// does: this one doesn't halve the difference between the fields before and after.
+// deinterlaced computes the missing rows by the algorithm in vf_yadif_cuda's comment. It differs slightly from the
+// CPU's yadif: this one doesn't halve the difference between the fields before and after.
 func (f *fields) deinterlaced() plane {
 	out := newPlane(f.cur.w, f.cur.h, 1)
 	for y := range out.h {
@@ -281,8 +282,8 @@ func like(t *testing.T, frame, i int, got, want plane) {
 	}
 }
 
-// keyed makes transparent what has a colour: the more, the nearer the chroma around a place is to it. The filter
-// reads between samples, so each of its values is a mean of four.
+// keyed makes pixels of a colour transparent, in proportion to the nearness of the chroma around them. The filter reads
+// between samples, so each of its values is a mean of four.
 func keyed(y, u, v plane, keyU, keyV, similarity, blend float64) (luma, alpha plane) {
 	luma, alpha = newPlane(y.w, y.h, 1), newPlane(y.w, y.h, 1)
 	for j := range y.h {

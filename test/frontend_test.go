@@ -7,7 +7,7 @@ import (
 	"pegasus/cuda"
 )
 
-// A guest in Go has streams that wait for each other's events, and what it has ended is gone.
+// A guest in Go has streams that wait for each other's events, and its resources are released when it ends.
 func TestStreamsOfGoGuest(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	l := load(t, h.dial("good"))
@@ -45,6 +45,6 @@ func TestStreamsOfGoGuest(t *testing.T) {
 	must(l.DestroyStream(first))
 	must(l.DestroyStream(second))
 	must(l.Unload())
-	l.Launch(0, count, one, one, 0, params) // is told of at the next call that waits
+	l.Launch(0, count, one, one, 0, params) // its error is reported at the next call that waits
 	wantResult(t, l.Synchronize(), cuda.ErrorInvalidHandle)
 }

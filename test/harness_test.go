@@ -108,7 +108,7 @@ func (h *host) start() {
 	}
 }
 
-// refuseToStart is what the daemon says, which must not start.
+// refuseToStart starts the daemon, which must fail, and returns its error.
 func (h *host) refuseToStart() string {
 	h.t.Helper()
 	said := h.tryToStart()
@@ -120,7 +120,7 @@ func (h *host) refuseToStart() string {
 	return said
 }
 
-// tryToStart starts the daemon and returns what it says then.
+// tryToStart starts the daemon and returns its first output.
 func (h *host) tryToStart() string {
 	h.t.Helper()
 	r, w, err := os.Pipe()
@@ -179,7 +179,7 @@ func (h *host) kill() {
 	h.daemon = nil
 }
 
-// pegasus runs the operator's command and returns what it printed.
+// pegasus runs the operator's command and returns its output.
 func (h *host) pegasus(args ...string) []byte {
 	h.t.Helper()
 	out, err := h.try(args...)
@@ -202,7 +202,7 @@ func (h *host) try(args ...string) ([]byte, error) {
 	return out, err
 }
 
-// domains is what the daemon says of its domains, by name.
+// domains returns the daemon's domains by name.
 func (h *host) domains() map[string]control.Domain {
 	h.t.Helper()
 	var list []control.Domain
@@ -216,7 +216,7 @@ func (h *host) domains() map[string]control.Domain {
 	return m
 }
 
-// accelerators is what the daemon says of its accelerators.
+// accelerators returns the daemon's accelerators.
 func (h *host) accelerators() []control.Accelerator {
 	h.t.Helper()
 	var list []control.Accelerator
@@ -275,11 +275,10 @@ func succeed(t testing.TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// soon is how long what happens at once may take to be seen: on a machine that is slow and has other
-// things to do even to ask takes a while.
+// soon bounds the delay until an immediate change is visible: on a slow and busy machine even the query takes a while.
 const soon = time.Minute
 
-// eventually asks again until ok is true, at most for d.
+// eventually polls ok until it returns true, and fails after d.
 func eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) {

@@ -28,7 +28,7 @@ func TestWorkerKeepsThePagesLock(t *testing.T) {
 	slot := slices.Index(slots(page), uint32(keeper.WorkerPID()))
 	stop := make(chan struct{})
 	var keeping sync.WaitGroup
-	keeping.Go(func() { // as who has taken the worker over would
+	keeping.Go(func() { // as an attacker who controls the worker would
 		for {
 			select {
 			case <-stop:
@@ -89,7 +89,7 @@ func openPage(worker int, name string) (*os.File, error) {
 	return nil, fmt.Errorf("worker %d has no %s", worker, name)
 }
 
-// answers wants the daemon to answer within a time, which begins when it is connected.
+// answers checks that the daemon answers a request within a time, which begins after the connection is made.
 func (h *host) answers(within time.Duration) {
 	h.t.Helper()
 	c, err := control.Dial(h.controlSocket())
@@ -114,7 +114,7 @@ func TestHostileGatePage(t *testing.T) { hostilePages(t, 4*time.Second, gatePage
 // As TestHostileGatePage, with the page in which its domain queues for engines.
 func TestHostileEnginePage(t *testing.T) { hostilePages(t, 4*time.Second, enginePage) }
 
-// As TestHostileGatePage, with all that a worker shares with anybody.
+// As TestHostileGatePage, with all memory that a worker shares with other processes.
 func TestHostilePages(t *testing.T) {
 	hostilePages(t, 4*time.Second, gatePage, enginePage, bellPage, memoryPage)
 }
@@ -128,7 +128,7 @@ func hostilePages(t *testing.T, long time.Duration, names ...string) {
 		h.run(s)
 	}
 	h.await(sharers)
-	// What the hostile domain computes, its own worker's doing left aside.
+	// The hostile domain's computations, apart from the attacks by its worker.
 	end := h.again("thief", 2, built(t, "bench/busy"), "--quiet", "--seconds", "3600", "--queue", "30", "--steps", fmt.Sprint(int(stepsPerMs(t))), "--no-check")
 	defer end()
 	random := seeded(t)
@@ -174,13 +174,14 @@ func dialWithin(d time.Duration, path string) *frontend.Client {
 	}
 }
 
-// scribbleAsAWorker is a process of the hostile domain and writes over what its worker shares until that is ended.
+// scribbleAsAWorker runs a process of the hostile domain and overwrites its worker's shared memory until the worker is
+// killed.
 func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []string) {
 	h.t.Helper()
 	h.answers(time.Second)
 	c := dialWithin(time.Second, h.socket("thief"))
 	if c == nil {
-		return // refused, since its domain is being ended, or its worker waits for what was written before
+		return // rejected, since its domain is being stopped, or its worker waits because of earlier writes
 	}
 	defer c.Close()
 	var pages, old [][]byte

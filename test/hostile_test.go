@@ -72,7 +72,7 @@ func connect(path string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 }
 
-// enter does what a proper guest does, up to the place where calls begin.
+// enter performs a proper guest's rendezvous, up to the first call.
 func enter(path string) (*raw, error) {
 	c, err := connect(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func enter(path string) (*raw, error) {
 	return r, nil
 }
 
-// hear reads a welcome and what came with it.
+// hear reads a welcome and its file descriptors.
 func hear(c *net.UnixConn) (w callbuf.Welcome, fds []int, err error) {
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	b, oob := make([]byte, callbuf.WelcomeBytes+1), make([]byte, 256)
@@ -165,7 +165,7 @@ func (r *raw) leave() {
 	callbuf.Unmap(r.mem)
 }
 
-// dropped says whether the worker has hung up.
+// dropped reports whether the worker has hung up.
 func (r *raw) dropped() bool {
 	raw, err := r.worker.SyscallConn()
 	if err != nil {
@@ -183,13 +183,13 @@ func (r *raw) dropped() bool {
 // word is an aligned word of a segment.
 func (r *raw) word(off uint64) *atomic.Uint64 { return segmentWord(r.mem, off) }
 
-// Offsets of what a guest is not to write, and of where it is to be careful.
+// Offsets that a guest must not write, or must write with care.
 const (
 	offTail = 0x0c0
 	offHead = 0x100
 )
 
-// spoil writes a random word somewhere. The odds are on what the worker reads.
+// spoil writes a random word at a random place, preferring those that the worker reads.
 func (r *raw) spoil(rng *rand.Rand) {
 	l := &r.layout
 	parts := [...]struct{ at, bytes uint64 }{
@@ -272,7 +272,7 @@ func scribble(args []string) error {
 	return nil
 }
 
-// harm goes on in bursts: what it is to break is the worker, not the machine's patience.
+// harm attacks in bursts, to break the worker rather than to keep the machine busy.
 func (r *raw) harm(rng *rand.Rand, until time.Time) {
 	gentle := rng.IntN(2) == 0 // proper packets with improper contents live longer
 	x := newImproper(rng, r.layout.ArenaBytes, r.layout.ReplySlots)
@@ -308,7 +308,7 @@ func (h *host) decent(domain string) *decent {
 	return &decent{loaded: load(h.t, h.dial(domain)), modest: domain == "bad"}
 }
 
-// work allocates, copies in, fills, computes, copies out and frees until told to stop.
+// work allocates, copies in, fills, computes, copies out and frees until stop is set.
 func (d *decent) work(stop *atomic.Bool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for !stop.Load() {
@@ -366,8 +366,7 @@ memory = "512MiB"
 name = "good"
 `
 
-// Guests that write anything anywhere in what they share with their workers
-// harm themselves only.
+// Guests that write any value anywhere in the memory shared with their workers harm themselves only.
 func TestHostileSegment(t *testing.T) { hostileSegment(t, 3*time.Second) }
 
 func hostileSegment(t *testing.T, d time.Duration) {
@@ -407,8 +406,8 @@ func hostileSegment(t *testing.T, d time.Duration) {
 	eventually(t, soon, "the hostile guests' workers are gone", func() bool { return h.domains()["bad"].Processes == 1 })
 	stop.Store(true)
 	working.Wait()
-	// The host's cores are shared, so the guests' own busyness counts: this is no
-	// measure of scheduling, only of nobody being held up.
+	// The host's cores are shared, so the guests' own load counts: this measures only that no decent guest is blocked,
+	// not scheduling.
 	t.Logf("%d hostile sessions; decent guests made %.0f rounds/s before and %.0f (%.0f %%) during", sessions, calm, troubled, 100*troubled/calm)
 	if sessions < 8 || troubled < calm/100 {
 		t.Errorf("%d hostile sessions held decent guests up: %.0f rounds/s, then %.0f", sessions, calm, troubled)

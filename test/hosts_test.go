@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is queued behind a host function waits for it, however long it takes and however much that is.
+// Work queued behind a host function waits for it, however long it takes and however much work that is.
 func TestSlowHostFunctions(t *testing.T) {
 	h := startHost(t, oneDomain)
 	hosts := program(t, "hosts")

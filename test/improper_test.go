@@ -18,8 +18,7 @@ import (
 	"pegasus/cuda"
 )
 
-// improper makes packets that are well formed and mean harm: every operation,
-// with arguments at the edges of what there is.
+// improper makes hostile packets that are well formed: every operation, with arguments at the limits of their ranges.
 type improper struct {
 	rng        *rand.Rand
 	arena      uint64
@@ -71,7 +70,7 @@ var argumentsOf = map[cuda.Op]func() arguments{
 // packet makes one.
 func (x *improper) packet() (callbuf.Header, []byte) {
 	op := cuda.Op(x.rng.IntN(int(cuda.NumOps) + 1))
-	for x.avoid[op] || op == cuda.OpContextDestroy && x.rng.IntN(50) != 0 { // what is destroyed can't be abused
+	for x.avoid[op] || op == cuda.OpContextDestroy && x.rng.IntN(50) != 0 { // a destroyed object can't be abused
 		op = cuda.Op(x.rng.IntN(int(cuda.NumOps) + 1))
 	}
 	h := callbuf.Header{
@@ -134,7 +133,7 @@ func (x *improper) set(name string, f reflect.Value) {
 	}
 }
 
-// field is what a field of this name might be, seven times out of eight.
+// field returns a plausible value of the field with this name, seven times out of eight.
 func (x *improper) field(name string) uint64 {
 	if x.rng.IntN(8) == 0 {
 		return x.number()
@@ -190,9 +189,9 @@ func (x *improper) number() uint64 { return oddNumber(x.rng) }
 
 var errImpatient = errors.New("the ring stays full")
 
-// patience is for a wait for the worker, which asks every 100 ms. It ends when the worker
-// has been asleep for d, or computed for d, and has not read on in the ring. The time in
-// which a busy host has no processor for it does not count.
+// patience returns a check for a wait for the worker, called every 100 ms. It fails when the worker has been asleep for
+// d, or computed for d, without consuming packets of the ring. Time in which a busy host has no processor for the
+// worker does not count.
 func (r *raw) patience(d time.Duration) func() error {
 	var head uint64
 	var slept, used time.Duration
@@ -231,7 +230,7 @@ func (r *raw) gone(d time.Duration) error {
 	return nil
 }
 
-// awake says whether a thread of the process has a processor or waits for one.
+// awake reports whether a thread of the process has a processor or waits for one.
 func awake(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	return slices.ContainsFunc(tasks, func(path string) bool {
@@ -240,7 +239,7 @@ func awake(pid int) bool {
 	})
 }
 
-// processorTime is what a process has used so far.
+// processorTime returns a process's CPU time so far.
 func processorTime(pid int) time.Duration {
 	f := statOf(fmt.Sprintf("/proc/%d/stat", pid))
 	if len(f) < 13 {
@@ -251,7 +250,7 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// statOf is what comes after the name in a file of the kernel's.
+// statOf returns the fields after the name in a stat file of the kernel.
 func statOf(path string) []string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -302,7 +301,7 @@ func hostileCalls(t *testing.T, d time.Duration) {
 	h.settled(before)
 }
 
-// prepare makes some of what the packets will name.
+// prepare creates some of the objects that the packets will name.
 func (x *improper) prepare(r *raw) error {
 	for id := range uint32(2) {
 		if _, err := r.call(cuda.OpContextCreate, id+1, &cuda.ContextCreateArgs{}); err != nil {

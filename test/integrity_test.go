@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// madeUp are a key and two answers that are nobody's.
+// madeUp are an invented key and two invented answers.
 var madeUp = []string{"000102030405060708090a0b0c0d0e0f", "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "f0E0d0c0b0a090807060504030201000"}
 
-// checkIntegrity compares what a program said of the answers that it got with what
-// they should have been: for the third it is an HMAC about the process and its device.
+// checkIntegrity compares the answers that a program has printed with the expected ones: the third is an HMAC of the
+// process and its device.
 func checkIntegrity(t *testing.T, version int, said string) {
 	t.Helper()
 	var driver, process uint32

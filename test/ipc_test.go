@@ -2,7 +2,7 @@ package test
 
 import "testing"
 
-// What programs count on of memory and events that they pass each other by handles, each in two processes.
+// Properties of memory and events shared between processes by IPC handles, each in two processes.
 func TestIPC(t *testing.T) {
 	h := startHost(t, oneDomain)
 	ipc := program(t, "ipc")

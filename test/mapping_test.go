@@ -2,8 +2,8 @@ package test
 
 import "testing"
 
-// What programs count on of memory that they map themselves, of words that streams wait for, and of
-// calls that are many of another, each in a process of its own.
+// Properties of memory that programs map themselves, of stream memory waits, and of batched calls, each in a process of
+// its own.
 func TestMapping(t *testing.T) {
 	h := startHost(t, oneDomain)
 	mapping := program(t, "mapping")

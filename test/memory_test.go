@@ -84,7 +84,7 @@ func TestQuotaCostsOthersNothing(t *testing.T) {
 			}
 		}
 	}
-	// In short turns, so that what else goes on on the host bears on both alike.
+	// In short turns, so that other load on the host affects both alike.
 	measure := func(how func(time.Duration)) float64 {
 		before, start := busy(), time.Now()
 		how(200 * time.Millisecond)
@@ -108,7 +108,7 @@ func TestQuotaCostsOthersNothing(t *testing.T) {
 	}
 }
 
-// Whoever gets memory that another has had finds zeros in it.
+// An allocation that reuses another program's memory contains zeros.
 func TestFreedMemoryIsNeverReadable(t *testing.T) {
 	h := startHost(t, quotas)
 	const size = 8 << 20

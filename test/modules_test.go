@@ -20,7 +20,7 @@ func (r *raw) load(id uint64, image []byte) error {
 	return err
 }
 
-// inspect only asks what an image offers.
+// inspect only requests an image's layout.
 func (r *raw) inspect(image []byte) error {
 	const at, layout, log = 1 << 20, 100 << 20, 120 << 20
 	copy(r.guest.Arena()[at:layout], image)

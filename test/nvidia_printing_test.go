@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What kernels print the driver writes to its process's standard output: the program's own gets it when it synchronises.
+// The driver writes kernel output to its process's standard output; the program's own receives it when the program
+// synchronises.
 func TestPrintingOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	p := program(t, "printing")

@@ -30,7 +30,7 @@ memory = "24MiB"
 name = "other"
 `
 
-// holder is a process that has a segment attached until it is told to go on.
+// holder is a process that keeps a segment attached until goOn is called.
 type holder struct {
 	*exec.Cmd
 	in io.WriteCloser
@@ -72,8 +72,9 @@ func (p *holder) kill() {
 	p.Wait()
 }
 
-// On a GPU, whoever has a segment attached has its memory of whoever had it before, and it is in the domain's file while nobody has.
-// Nobody but those of the domain finds it, it counts once, and goes when it was removed and nobody has it.
+// On a GPU, a process that attaches a segment has the memory of the processes before it, and the memory is in the
+// domain's file while no process has the segment attached. Only processes of the domain find it, it counts once, and it
+// is freed when it was removed and no process has it attached.
 func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 	for _, driver := range []string{"", "capable"} {
 		t.Run("driver"+driver, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 			one := hold(t, h, "one", "7", "13")
 			other := hold(t, h, "one", "7", "14")
 			run("one", "use", "7", size, "12", "13") // of one of them
-			one.kill()                               // who has made its memory
+			one.kill()                               // the process that allocated its memory
 			run("one", "use", "7", size, "13", "14")
 			only("a segment that one process has", 10<<20)
 			other.goOn(t)
@@ -133,7 +134,7 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 	}
 }
 
-// Whoever uses the calls wrongly is told so.
+// Invalid calls return errors.
 func TestSharedSegmentsMistakesOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"one\"\nmemory = \"67MiB\"\n")
 	succeed(t, h.guest("one", program(t, "shm"), "wrong", "32")) // as many pages as fit
@@ -161,8 +162,9 @@ func workerOf(t *testing.T, h *host, pid int) int {
 	return worker
 }
 
-// What a process has that is killed while a kernel of it runs is there for the next one. What a worker has that is killed is there if another
-// has it, too; else there are zeros. Nobody needs a daemon for that, except to come.
+// The contents written by a process that is killed while its kernel runs are there for the next process. The contents
+// written by a killed worker are there if another worker has them, too; otherwise there are zeros. None of this needs
+// the daemon, except to connect.
 func TestSharedSegmentsOfTheKilledOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, nvidiaSharers)
 	h.stop()
@@ -183,7 +185,7 @@ func TestSharedSegmentsOfTheKilledOnNVIDIA(t *testing.T) {
 		worker := workerOf(t, h, pid)
 		eventually(t, soon, "the worker ends", func() bool { return !running(worker) })
 	}
-	ended(spins.Process.Pid) // so that nobody has it
+	ended(spins.Process.Pid) // so that no process has it attached
 	run("use", "7", size, "12", "13")
 	fails := h.guest("one", shm, "fail", "7", "17")
 	succeed(t, fails)
@@ -217,7 +219,7 @@ func TestSharedSegmentsOfTheKilledOnNVIDIA(t *testing.T) {
 	keeper.works()
 }
 
-// However many processes come and go, and are killed meanwhile, what they have counted in a segment stays.
+// However many processes start and end, and are killed meanwhile, their completed counts in a segment stay.
 func TestSharedSegmentsCountOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, nvidiaSharers)
 	shm := program(t, "shm")

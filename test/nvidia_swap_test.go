@@ -13,7 +13,8 @@ import (
 	"pegasus/frontend"
 )
 
-// On a GPU, too, domains whose allocations sum to more than its memory all finish with right results, whoever is killed meanwhile, and nothing is left.
+// On a GPU, too, domains whose allocations sum to more than its memory all finish with correct results, whichever
+// processes are killed meanwhile, and nothing is left.
 func TestSwapOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"48MiB\"\nswap = \"160MiB\"\n"+eight)
 	binary := program(t, "swap")
@@ -58,7 +59,7 @@ func TestSwapOnNVIDIA(t *testing.T) {
 	})
 }
 
-// Who waits for memory that a kernel uses, and dies or ends, holds up nobody who waits, too.
+// A process that dies or ends while it waits for memory that a kernel uses delays no other waiting process.
 func TestDeathsWhileAskingOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"48MiB\"\nswap = \"160MiB\"\nkernel_timeout = \"1h\"\n"+eight)
 	var clients []*frontend.Client
@@ -136,12 +137,12 @@ func TestSharedSegmentsWhileSwappingOnNVIDIA(t *testing.T) {
 	})
 }
 
-// What a domain was promised of a GPU's memory doesn't leave it for others.
+// A domain's guaranteed memory on a GPU doesn't leave it for others.
 func TestGuaranteeKeepsMemoryOnNVIDIA(t *testing.T) {
 	guaranteeKeeps(t, startNVIDIA(t, strings.ReplaceAll(crowded, "cores = 2\n", "")+strings.Replace(guaranteed, "24MiB", "10MiB", 1)))
 }
 
-// What contexts take for themselves never leaves the device, so nobody gets more than is left beside that of all.
+// The contexts' own memory never leaves the device, so an allocation gets at most the rest beside all contexts.
 func TestContextsStayOnNVIDIA(t *testing.T) {
 	const takes = 24 << 20 // as testdata/hungry.c has it
 	driver, env := hungry(t)
@@ -186,7 +187,7 @@ func TestContextsStayOnNVIDIA(t *testing.T) {
 	}
 }
 
-// Where memory may leave a device, no more of it is offered than there is, beside what others have of it.
+// Where memory may leave a device, a process is offered no more of it than there is beside the memory of others.
 func TestSwapOffersWhatThereIsOnNVIDIA(t *testing.T) {
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"gpu\"")
 	if _, err := load(t, gpu.dial("gpu")).Alloc(100 << 20); err != nil {

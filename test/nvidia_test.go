@@ -82,7 +82,7 @@ func TestEndlessKernelOnNVIDIA(t *testing.T) {
 	load(t, h.dial("one")).works()
 }
 
-// What a domain was promised of the memory is there for it.
+// A domain's guaranteed memory is available to it.
 func TestGuaranteeOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"64MiB\"\n"+guaranteed)
 	kept, other := load(t, h.dial("kept")), load(t, h.dial("d0"))
@@ -115,7 +115,7 @@ func TestNVIDIAWorkersAreAdopted(t *testing.T) {
 	load(t, h.dial("one")).works()
 }
 
-// An accelerator without its driver is an error that says what is missing.
+// An accelerator without its driver is an error that names the missing part.
 func TestNVIDIAWithoutDriver(t *testing.T) {
 	h := newHost(t, `
 [[accelerator]]
@@ -131,7 +131,7 @@ library = "/nowhere/libcuda.so.1"
 	}
 }
 
-// What changing between processes costs is measured before anybody uses the device.
+// The cost of switching between processes is measured before a process uses the device.
 func TestSwitchingOnNVIDIA(t *testing.T) {
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"gpu\"")
 	t.Setenv("PEGASUS_SOCKET", filepath.Join(gpu.dir, "domains", "gpu.sock"))
@@ -165,7 +165,8 @@ func TestListNVIDIA(t *testing.T) {
 	}
 }
 
-// hungry is a driver with what GPUs have and our library hasn't (testdata/hungry.c), and what the daemon's environment needs for it.
+// hungry is a driver with properties of GPUs that the library hasn't (testdata/hungry.c), and the variable for it in
+// the daemon's environment.
 func hungry(t testing.TB) (driver, env string) {
 	t.Helper()
 	so, contexts := driverOf(t, "hungry"), filepath.Join(t.TempDir(), "contexts")
@@ -197,7 +198,8 @@ func TestHopperOnNVIDIA(t *testing.T) {
 	}
 }
 
-// What a driver's contexts take for themselves is measured before anybody uses the device, counts as the memory of whose they are, and is shown.
+// The memory of a driver's contexts is measured before a process uses the device, counts as its owner's memory, and is
+// shown.
 func TestContextsCountOnNVIDIA(t *testing.T) {
 	const takes = 24 << 20 // as testdata/hungry.c has it
 	driver, env := hungry(t)

@@ -14,7 +14,7 @@ func TestTexturesOnNVIDIA(t *testing.T) {
 	}
 }
 
-// ffmpeg's filters make textures for each frame, and see by them what they see on the software accelerator itself.
+// ffmpeg's filters create textures for each frame, and sample the same values as on the software accelerator itself.
 func TestFFmpegFiltersOnNVIDIA(t *testing.T) {
 	soft, gpu := startHost(t, oneAccelerator), startNVIDIA(t, oneAccelerator)
 	c := moving("yuv420p", 160, 90, 6)

@@ -26,7 +26,7 @@ name = "two"
 memory = "32MiB"
 `
 
-// What tools watch GPUs by shows a domain, and nothing of another.
+// GPU monitoring tools show a domain, and nothing of another.
 func TestToolsSeeTheirDomain(t *testing.T) {
 	h := startHost(t, watchedDomains)
 	tool := program(t, "nvml")
@@ -62,7 +62,7 @@ type seen struct {
 	processes         []string
 }
 
-// watcher is a tool that tells what it sees at each line that it gets.
+// watcher is a tool that prints its view of the device at each line that it receives.
 type watcher struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -100,7 +100,8 @@ func (w *watcher) see(t *testing.T) (s seen) {
 	return s
 }
 
-// Every symbol that NVIDIA's library has exported is there and answers what cuda/spec/nvml.json says, also with nulls, extremes, and no device.
+// Every symbol that NVIDIA's library has exported exists and gives the result in cuda/spec/nvml.json, also with nulls,
+// extremes, and no device.
 func TestEverySymbolOfNVML(t *testing.T) {
 	b, err := os.ReadFile("../cuda/spec/nvml.json")
 	if err != nil {
@@ -158,7 +159,7 @@ func TestEverySymbolOfNVML(t *testing.T) {
 	}
 }
 
-// The driver belongs to the CUDA that programs are told of, whichever of the two is set.
+// The driver version matches the CUDA version reported to programs, whichever of the two is set.
 func TestToldDriver(t *testing.T) {
 	h := startHost(t, oneDomain)
 	tool := program(t, "nvml")

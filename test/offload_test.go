@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// offloaded compiles a program of the offload folder for the host and, what it
-// offloads, for NVIDIA's devices.
+// offloaded compiles a program of the offload folder for the host and its offloaded parts for NVIDIA's devices.
 func offloaded(t *testing.T, source, model string) string {
 	t.Helper()
 	compiler := map[string]string{".c": "gcc-12", ".cpp": "g++-12", ".f90": "gfortran-12"}[filepath.Ext(source)]
@@ -21,7 +20,7 @@ func offloaded(t *testing.T, source, model string) string {
 	return out
 }
 
-// Programs of a stock compiler print on the device what they print on the host.
+// Programs of a stock compiler print the same on the device as on the host.
 func TestOffload(t *testing.T) {
 	h := startHost(t, oneDomain)
 	for _, c := range []struct {

@@ -43,7 +43,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// A full accelerator is passed over; when all are full, the guest is told so.
+// A full accelerator is skipped; when all are full, the guest gets an error.
 func TestFullAcceleratorIsSkipped(t *testing.T) {
 	h := startHost(t, fmt.Sprintf(twoAccelerators, 1, 2)+declare(4))
 	for i, want := range []string{"a0", "a1", "a1"} {

@@ -2,7 +2,7 @@ package test
 
 import "testing"
 
-// What programs count on of memory pools, each in a process of its own.
+// Properties of memory pools, each in a process of its own.
 func TestPools(t *testing.T) {
 	h := startHost(t, oneDomain)
 	pools := program(t, "pools")

@@ -31,7 +31,7 @@ func numbered(format string, from, to int) string {
 	return b.String()
 }
 
-// What kernels print reaches the program's own files when it synchronises.
+// Kernel output reaches the program's own files when it synchronises.
 func TestPrinting(t *testing.T) {
 	h := startHost(t, oneDomain)
 	p := program(t, "printing")
@@ -82,14 +82,14 @@ func TestPrinting(t *testing.T) {
 	}
 }
 
-// Who has closed stdout misses what kernels print, and nothing else.
+// A program with closed stdout misses the output of kernels, and nothing else.
 func TestPrintingToNobody(t *testing.T) {
 	h := startHost(t, oneDomain)
 	run := h.guest("one", program(t, "printing"), "points")
 	succeed(t, exec.Command("sh", append([]string{"-c", `exec "$@" >&-`, "sh"}, run.Args...)...))
 }
 
-// A program that asks for it gets a profile on stderr when it exits.
+// A program that enables it gets a profile on stderr when it exits.
 func TestProfile(t *testing.T) {
 	h := startHost(t, oneDomain)
 	for _, env := range []string{"PEGASUS_SOFT_PROFILE=1", "PEGASUS_SOFT_PROFILE="} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// recordings are what programs called once, by name.
+// recordings returns the recorded calls of programs, by name.
 func recordings(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("recordings/*.calls.gz")
@@ -49,7 +49,7 @@ func (h *host) replay(recording string) *exec.Cmd {
 	return h.guest("one", built(h.t, "record/replay"), "--within", "1e-6", at)
 }
 
-// What was recorded has the same results on any accelerator.
+// A recording has the same results on any accelerator.
 func TestRecordings(t *testing.T) {
 	for name, h := range map[string]*host{"soft": startHost(t, oneDomain), "nvidia": startNVIDIA(t, oneDomain)} {
 		for of, recording := range recordings(t) {
@@ -84,7 +84,7 @@ func (h *host) record(program ...string) []byte {
 	return text
 }
 
-// A program that is recorded does what it does, and what was recorded can be replayed.
+// A recorded program behaves the same, and its recording can be replayed.
 func TestRecord(t *testing.T) {
 	h := startHost(t, oneDomain)
 	text := h.record(built(t, "bench/histogram"), "--iterations", "2", "--queue", "2")
@@ -96,11 +96,11 @@ func TestRecord(t *testing.T) {
 	succeed(t, h.replay(string(text)))
 }
 
-// So can what a program does with addresses that it reserved: what is in such a range is one of them, too.
+// The same holds for a program that reserves addresses: values within such a range are translated as addresses, too.
 func TestRecordMapping(t *testing.T) {
 	h := startHost(t, oneDomain)
 	text := h.record(program(t, "mapping"), "seam")
-	watch(t, h.guest("one", program(t, "nvml"), "watch")).see(t) // who comes now has other addresses
+	watch(t, h.guest("one", program(t, "nvml"), "watch")).see(t) // a program that starts now has other addresses
 	succeed(t, h.replay(string(text)))
 }
 

@@ -22,7 +22,7 @@ import (
 
 var goodHello = callbuf.Hello{Version: callbuf.Version}.Append(nil)
 
-// answered says hello in some way and returns what came back.
+// answered sends a hello and returns the answer.
 func answered(t *testing.T, path string, hello []byte, fds ...int) (callbuf.Welcome, error) {
 	t.Helper()
 	c, err := connect(path)
@@ -59,7 +59,7 @@ func (h *host) promptly(what string) {
 	}
 }
 
-// Whoever connects and does something else than a guest is turned away, and leaves nothing behind.
+// A connection with anything else than a guest's messages is rejected, and leaves nothing behind.
 func TestRendezvousAbuse(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
@@ -176,8 +176,7 @@ func hangUp(t *testing.T, path string, step int) {
 	c.Close()
 }
 
-// A thousand connections that say nothing keep out nobody but their own domain,
-// and that only while they last.
+// A thousand silent connections block only their own domain, and only while they last.
 func TestSilentConnections(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
@@ -235,8 +234,7 @@ func shortGuest(args []string) error {
 	return r.ping()
 }
 
-// Guests that come and go as fast as they can, as of a fork bomb, hold up
-// nobody else and leave nothing behind.
+// Guests that start and end at the highest rate, as of a fork bomb, delay no other domain and leave nothing behind.
 func TestShortGuests(t *testing.T) {
 	const guests, atOnce = 200, 8
 	h := startHost(t, hostileDomains)
@@ -273,7 +271,7 @@ func TestShortGuests(t *testing.T) {
 	h.sound()
 }
 
-// Who may not connect to a domain's socket is none of its guests.
+// A user without access to a domain's socket is none of its guests.
 func TestStrangerIsNoGuest(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one becomes somebody else")
@@ -304,7 +302,7 @@ socket_mode = "0666"
 	}
 }
 
-// Whoever may enter a domain can run programs there without being let to control the daemon.
+// A user with access to a domain can run programs there without access to the control socket.
 func TestRunWithoutControl(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one becomes somebody else")
@@ -329,7 +327,7 @@ func TestRunWithoutControl(t *testing.T) {
 	}
 }
 
-// Limits of a domain and of a process are told by name.
+// Exceeding a limit of a domain or a process is an error that names the limit.
 func TestGuestLimits(t *testing.T) {
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"bad\"\nprocesses = 2\n")
 	r, err := enter(h.socket("bad"))
@@ -362,7 +360,7 @@ func TestGuestLimits(t *testing.T) {
 		}
 		return err == nil
 	})
-	// Ids of one kind come to an end, and the next call that synchronises says so.
+	// Ids of one kind are exhausted, and the next call that synchronises returns an error.
 	for kind, make := range map[string]func(id uint64) (cuda.Op, arguments){
 		"stream": func(id uint64) (cuda.Op, arguments) {
 			return cuda.OpStreamCreate, &cuda.StreamCreateArgs{Stream: 16 + id}

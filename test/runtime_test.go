@@ -21,7 +21,7 @@ func TestRuntimeComesUp(t *testing.T) {
 	for _, version := range []int{11080, 12010, 12040} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			lookups := runtimeLookups(t, version)
-			if n := strings.Count(lookups, "\n"); n < 470 && version >= 12010 { // what one of 12.1 was seen to ask
+			if n := strings.Count(lookups, "\n"); n < 470 && version >= 12010 { // the number of look-ups by a runtime of 12.1
 				t.Fatalf("only %d look-ups", n)
 			}
 			cmd := h.guest("one", plain, fmt.Sprint(version))
@@ -37,8 +37,8 @@ func TestRuntimeComesUp(t *testing.T) {
 	}
 }
 
-// A build with the optional tables takes a runtime through them: each generation its own,
-// with what it keeps of contexts, and answers about the driver that are computed here anew.
+// A build with the optional tables serves a runtime through them: each generation its own, with context-local storage,
+// and integrity answers that are recomputed here.
 func TestRuntimeGetsItsTables(t *testing.T) {
 	h := startHost(t, oneDomain)
 	for _, build := range []struct {
@@ -116,7 +116,7 @@ func withTables(t *testing.T, key bool, objects string, flags []string) string {
 	return dir
 }
 
-// writeKey makes of a file as a builder gives it what is compiled in.
+// writeKey writes the key that is compiled in as a file in the builder's format.
 func writeKey(t *testing.T, header string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
@@ -140,9 +140,8 @@ func compile(t *testing.T, out string, args []string) {
 	}
 }
 
-// runtimeLookups are a runtime's, one a line, and what is right: every name in the newest ABI
-// that the runtime knows, once more for the per-thread stream where that differs, and
-// some that no driver has.
+// runtimeLookups returns a runtime's look-ups, one a line, with the expected results: every name in the newest ABI of
+// the runtime, once more for the per-thread stream where that differs, and some that no driver has.
 func runtimeLookups(t *testing.T, runtime int) string {
 	t.Helper()
 	b, err := os.ReadFile("../cuda/spec/driver_api.json")

@@ -65,8 +65,8 @@ func lanczos2(f float64) (w [4]float64) {
 	return w
 }
 
-// resample scales a plane by the book of an algorithm: the test's own account
-// of what the filter is to do, in double precision.
+// resample scales a plane by the textbook form of an algorithm: the test's independent implementation of the filter, in
+// double precision.
 func resample(p plane, w, h int, algorithm string) plane {
 	out := newPlane(w, h, p.channels)
 	sx, sy := float64(p.w)/float64(w), float64(p.h)/float64(h)
@@ -113,7 +113,7 @@ func (p plane) convolve(x, y float64, c int, k kernel4) (sum float64) {
 	return sum
 }
 
-// pixelFormat says which planes a picture of a format has.
+// planes returns the planes of a picture of a format.
 func planes(format string, w, h int) []plane {
 	cw, ch := (w+1)/2, (h+1)/2
 	switch format {
@@ -198,7 +198,7 @@ func (s scaling) command(t *testing.T, h *host, domain string) (cmd *exec.Cmd, o
 	return cmd, out
 }
 
-// check compares what came out with the reference.
+// check compares the output with the reference.
 func (s scaling) check(t *testing.T, out string) {
 	t.Helper()
 	got, err := os.ReadFile(out)
@@ -228,7 +228,7 @@ func (s scaling) check(t *testing.T, out string) {
 
 const oneAccelerator = "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\nmemory = \"1GiB\"\n"
 
-// Debian's ffmpeg scales pictures as the book says: every format, algorithm and direction.
+// Debian's ffmpeg scales pictures as the textbook does: every format, algorithm and direction.
 func TestFFmpegScales(t *testing.T) {
 	h := startHost(t, oneAccelerator)
 	for _, format := range []string{"yuv420p", "nv12", "yuv444p"} {

@@ -42,9 +42,8 @@ func (h *host) run(s sharer) {
 	background(h.t.(*testing.T), h.bench(s.name, "busy", "--seconds", "3600", "--queue", s.queue(), "--steps", fmt.Sprint(steps), "--no-check"))
 }
 
-// stepsPerMs is how much work takes a core of this machine a millisecond, tried
-// out once on an accelerator that nobody else uses: beside other domains a
-// program would count its waiting for them.
+// stepsPerMs returns the steps of work that take a core of this machine a millisecond, measured once on an otherwise
+// unused accelerator: beside other domains a program would include its waiting for them.
 func stepsPerMs(t testing.TB) float64 {
 	speed.Do(func() {
 		h := startHost(t, "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\ncores = 1\nmemory = \"1GiB\"\n")
@@ -93,7 +92,7 @@ func (h *host) await(sharers []sharer) {
 	})
 }
 
-// measure returns each domain's part, in percent, of what all used in d.
+// measure returns each domain's part, in percent, of the time that all used in d.
 func (h *host) measure(d time.Duration) map[string]float64 {
 	h.t.Helper()
 	before := h.domains()
@@ -124,13 +123,13 @@ func (h *host) over(d time.Duration) func() map[string]float64 {
 	return func() map[string]float64 { return h.measure(d) }
 }
 
-// checkShares measures, and wants parts to be as they should.
+// checkShares measures the parts and compares them with want.
 func checkShares(t *testing.T, measure func() map[string]float64, want map[string]float64, tolerance float64) {
 	t.Helper()
 	steadily(t, func() error { return beside(t, measure(), want, tolerance) })
 }
 
-// beside says which parts aren't as they should be.
+// beside returns an error with the parts outside the tolerance.
 func beside(t *testing.T, got, want map[string]float64, tolerance float64) (wrong error) {
 	t.Helper()
 	for _, n := range slices.Sorted(maps.Keys(want)) {
@@ -142,8 +141,8 @@ func beside(t *testing.T, got, want map[string]float64, tolerance float64) (wron
 	return wrong
 }
 
-// steadily wants what is measured to be right. What else goes on on the host may disturb a
-// measurement: after one that is wrong two others have to be right.
+// steadily fails unless the measurement is right. Other load on the host may disturb a measurement: after a wrong one
+// two others have to be right.
 func steadily(t *testing.T, right func() error) {
 	t.Helper()
 	first := right()
@@ -204,8 +203,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// FIFO lets each domain have one request after the other: what it makes equal is
-// their number, not their time.
+// FIFO serves one request of each domain in turn: it equalises the number of requests, not their time.
 func TestRotation(t *testing.T) {
 	inParallel(t)
 	sharers := []sharer{{"d1", 256, 5}, {"d2", 512, 5}, {"d3", 1024, 5}}
@@ -295,7 +293,7 @@ func TestSwitches(t *testing.T) {
 	expect(proportional(sharers))
 }
 
-// What an idle domain leaves goes to the others, in proportion.
+// The time that an idle domain leaves goes to the others, in proportion.
 func TestIdleTimeGoesToTheOthers(t *testing.T) {
 	inParallel(t)
 	sharers := []sharer{{"d1", 256, 3}, {"d2", 512, 3}, {"d3", 1024, 3}}
@@ -320,9 +318,8 @@ func TestIdleTimeGoesToTheOthers(t *testing.T) {
 	})
 }
 
-// A domain cannot have more than its share by queueing more than may be in
-// flight: behind a callback that does not return, or in kernels so long that the
-// limit is lifted for what may wait behind them.
+// A domain cannot get more than its share by queueing more than may be in flight: behind a callback that does not
+// return, or in kernels so long that the limit is lifted for work that may depend on them.
 func TestHoarding(t *testing.T) {
 	inParallel(t)
 	hoard := program(t, "hoard")

@@ -20,9 +20,9 @@ memory = "16MiB"
 name = "other"
 `
 
-// Processes of a domain share device memory, also after whoever made it has ended;
-// those of another domain find none; what is removed stays for those who have it
-// attached, also if they are killed in the end; and who gets the memory next finds zeros.
+// Processes of a domain share device memory, also after its creator has ended; those of another domain find none; a
+// removed segment stays for processes that have it attached, also if these are killed in the end; and the next owner of
+// the memory finds zeros.
 func TestSharedSegments(t *testing.T) {
 	h := startHost(t, sharers)
 	shm := program(t, "shm")
@@ -63,7 +63,7 @@ func TestSharedSegments(t *testing.T) {
 		}
 		run("one", "remove", "7")
 		run("one", "absent", "7")
-		run("one", "full", "8", "9000000") // what is held counts
+		run("one", "full", "8", "9000000") // attached memory counts
 		only("there is memory while the segment is held", 8<<20)
 		if killed {
 			holder.Process.Kill()
@@ -86,7 +86,7 @@ func TestSharedSegments(t *testing.T) {
 	keeper.works()
 }
 
-// Whoever uses the calls wrongly is told so.
+// Invalid calls return errors.
 func TestSharedSegmentsMistakes(t *testing.T) {
 	h := startHost(t, sharers)
 	succeed(t, h.guest("one", program(t, "shm"), "wrong", "512"))
@@ -100,7 +100,8 @@ func TestSharedSegmentsAsGdev(t *testing.T) {
 	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 
-// A daemon that takes over finds the segments as they were, and removed ones go if who had them attached ended before it came.
+// A daemon that takes over keeps the segments, and frees removed ones if the processes that had them attached ended
+// before.
 func TestSharedSegmentsOutliveTheDaemon(t *testing.T) {
 	h := startSystemHost(t, sharers)
 	shm := program(t, "shm")

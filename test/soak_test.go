@@ -37,7 +37,7 @@ func TestSoakOrder(t *testing.T) {
 	t.Logf("%s", succeed(t, h.guest("one", program(t, "order"), "1000000")))
 }
 
-// usage is what the daemon and its workers hold together.
+// usage is the sum of the daemon's and its workers' resources.
 type usage struct{ rss, private, fds, segments int }
 
 func (u usage) String() string {
@@ -163,8 +163,7 @@ func TestSoakSharesOnBusyHost(t *testing.T) {
 // The same for minutes.
 func TestSoakBusyHost(t *testing.T) { busyHost(t, soakTime(t)/8) }
 
-// steal takes a part of a processor's time away from everybody else, in bursts of
-// this mean length.
+// steal uses a part of a processor's time, in bursts of this mean length, and so keeps it from all other processes.
 func steal(cpu int, part float64, burst time.Duration, stop *atomic.Bool) error {
 	runtime.LockOSThread() // and never unlocked: the thread is not to be used again
 	var only unix.CPUSet

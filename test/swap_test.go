@@ -47,8 +47,8 @@ name = "d6"
 name = "d7"
 `
 
-// Eight domains whose allocations sum to three times the device memory all
-// finish with right results, and it is told what left the device.
+// Eight domains whose allocations sum to three times the device memory all finish with correct results, and the daemon
+// reports the memory that left the device.
 func TestEightDomainsSwap(t *testing.T) {
 	h := startHost(t, crowded+eight)
 	binary := program(t, "swap")
@@ -89,8 +89,8 @@ func TestEightDomainsSwap(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 			a := h.accelerators()[0]
 			above = above || a.MemoryAllocated > a.Memory
-			// Who needs memory first counts it as his and then looks whether there was so much, and all of
-			// them may be at it. So there may be too much now and then, but not all the time.
+			// A worker counts the memory that it needs as its own before it checks for room, and all workers may do so
+			// at once. So the sum may exceed the memory now and then, but not all the time.
 			if a.MemoryUsed <= a.Memory+4<<20 {
 				beyond = 0
 			} else if beyond++; beyond == 5 {
@@ -100,8 +100,8 @@ func TestEightDomainsSwap(t *testing.T) {
 	}
 }
 
-// Without swapping, who asks for more than there is is told so, and nobody else
-// notices; so it is beyond what swapping allows.
+// Without swapping, an allocation beyond the free memory fails, and no other process is affected; with swapping the
+// same holds beyond its limit.
 func TestOutOfMemory(t *testing.T) {
 	for _, c := range []struct {
 		name, config string
@@ -136,8 +136,8 @@ name = "kept"
 memory_guarantee = "24MiB"
 `
 
-// What a domain was promised of the memory is there for it from its first process on,
-// whatever others ask for, until the promise is taken back.
+// A domain's guaranteed memory is available from its first process on, whatever others allocate, until the guarantee is
+// withdrawn.
 func TestGuarantee(t *testing.T) {
 	h := startHost(t, "[[accelerator]]\nname = \"soft0\"\ncores = 2\nmemory = \"64MiB\"\n"+guaranteed)
 	kept, other := load(t, h.dial("kept")), load(t, h.dial("d0"))
@@ -181,8 +181,7 @@ func TestGuarantee(t *testing.T) {
 	}
 }
 
-// What a domain was promised does not leave the device for others, and what has left it
-// goes with its process.
+// Guaranteed memory does not leave the device for others, and memory that has left it is freed with its process.
 func TestGuaranteeKeepsMemoryOnTheDevice(t *testing.T) {
 	guaranteeKeeps(t, startHost(t, crowded+strings.Replace(guaranteed, "24MiB", "10MiB", 1)))
 }
@@ -233,8 +232,7 @@ func guaranteeKeeps(t *testing.T, h *host) {
 	}
 }
 
-// Who dies while its memory is asked for, or while it asks for others', costs the
-// others nothing.
+// A process that dies while its memory is requested, or while it requests others', does not affect the others.
 func TestDeathsWhileSwapping(t *testing.T) {
 	h := startHost(t, swapping+eight)
 	binary := program(t, "swap")

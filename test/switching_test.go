@@ -62,9 +62,8 @@ func switching(t *testing.T, total time.Duration) {
 	}
 }
 
-// checked runs programs in the domains again and again until end, each of which
-// finds out when calls are lost or out of order. The returned function waits for
-// the last ones, and says how many there were.
+// checked runs programs in the domains repeatedly until end; each detects calls that are lost or out of order. The
+// returned function waits for the last ones, and returns the number of runs.
 func checked(t *testing.T, h *host, domains []string, end time.Time) func() int {
 	t.Helper()
 	programs := [][]string{
@@ -108,8 +107,8 @@ func within(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// What the scheduler of a running daemon is told and decides is recorded, while
-// its policy changes, and played again: the decisions are the same.
+// The inputs and decisions of a running daemon's scheduler are recorded, while its policy changes, and replayed: the
+// decisions are the same.
 func TestTraceIsPlayedAgain(t *testing.T) {
 	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 5}}
 	h := startHost(t, shareConfig("lag", "production", sharers))

@@ -2,7 +2,7 @@ package test
 
 import "testing"
 
-// Textures and surfaces do through the driver API what kernels and programs count on.
+// Textures and surfaces behave through the driver API as kernels and programs expect.
 func TestTextures(t *testing.T) {
 	h := startHost(t, oneDomain)
 	textures := program(t, "textures")

@@ -164,7 +164,7 @@ func thieves(t *testing.T, policy, accounts string, victim, thief int) *host {
 	return startSystemHost(t, fmt.Sprintf(theftConfig, policy, accounts, victim, thief))
 }
 
-// What a thief may take too much by at most: one rotation and the longest piece of work that isn't interrupted.
+// The largest tolerated excess of a thief: one rotation and the longest piece of work that isn't interrupted.
 const (
 	rotation = 100 * time.Millisecond
 	longest  = 50 * time.Millisecond
@@ -203,17 +203,18 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part fl
 	return gap, part
 }
 
-// balance is what the domains were charged for, and for how long engines were held.
+// balance is the time that the domains were charged for, and the time for which engines were held.
 type balance struct{ victim, thief, held time.Duration }
 
 func (h *host) accounts() balance {
 	h.t.Helper()
-	held := h.accelerators()[0].GPU // first: what is held meanwhile may be charged already
+	held := h.accelerators()[0].GPU // first: time held meanwhile may be charged already
 	d := h.domains()
 	return balance{time.Duration(d["victim"].GPU), time.Duration(d["thief"].GPU), time.Duration(held)}
 }
 
-// conserves ends the victim's program and wants all the time that engines were held to be charged, to the nanosecond.
+// conserves ends the victim's program and checks that the sum of the charges equals the time for which engines were
+// held, to the nanosecond.
 func (h *host) conserves() {
 	h.t.Helper()
 	eventually(h.t, soon, "the victim's program ends", func() bool {
@@ -293,12 +294,12 @@ func (h *host) progressOf(domain string) (gap func() time.Duration) {
 	return func() time.Duration { close(stop); return <-result }
 }
 
-// reading is what a domain had been charged for at a time, or later than it was: the daemon charges at its ticks, and a busy host wakes
-// the daemon and the test late.
+// reading is a domain's charge at a time, or later than the charge: the daemon charges at its ticks, and a busy host
+// wakes the daemon and the test late.
 type reading struct{ at, charged time.Duration }
 
-// longestGap returns for how long at most a domain was charged for nothing. How long it has waited never falls, so what it had waited for
-// at a reading is no more than any later reading says.
+// longestGap returns the longest time for which a domain was charged nothing. A domain's waiting time never falls, so
+// its value at a reading is at most that of any later reading.
 func longestGap(seen []reading) (most time.Duration) {
 	waited := time.Duration(math.MaxInt64)
 	for i, r := range slices.Backward(seen) {
@@ -336,7 +337,7 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-// used asks the daemon what a domain was charged for.
+// used returns a domain's charge from the daemon.
 func (h *host) used(domain string) (int64, error) {
 	c, err := control.Dial(h.controlSocket())
 	if err != nil {
@@ -355,7 +356,7 @@ func (h *host) used(domain string) (int64, error) {
 	return 0, nil
 }
 
-// Two domains of which each runs short jobs in a loop, as pods do, get what their credits say.
+// Two domains that each run short jobs in a loop, as pods do, get the shares of their credits.
 func TestShortJobsKeepTheirShares(t *testing.T) { shortJobs(t, "accc", 8*time.Second, 3) }
 
 func shortJobs(t *testing.T, policy string, long time.Duration, points float64) {

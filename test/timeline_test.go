@@ -12,9 +12,8 @@ import (
 	"pegasus/backend/control"
 )
 
-// The time line shows what happened: kernels of each domain within its windows, one
-// window after another, as much accelerator time as the daemon counts, and the threads
-// of each domain on the CPUs.
+// The time line contains the actual events: kernels of each domain within its windows, one window after another, as
+// much accelerator time as the daemon counts, and the threads of each domain on the CPUs.
 func TestTimeline(t *testing.T) {
 	all := []sharer{{"one", 256, 3}, {"two", 256, 3}}
 	h := startHost(t, shareConfig("rr", "production", all))
@@ -25,7 +24,7 @@ func TestTimeline(t *testing.T) {
 	steadily(t, func() error { return drawn(h, all) })
 }
 
-// drawn says what isn't as it should be in the time line of two domains that want all of the accelerator.
+// drawn returns an error with the discrepancies in the time line of two domains that keep all of the accelerator busy.
 func drawn(h *host, all []sharer) (wrong error) {
 	t := h.t
 	differs := func(format string, args ...any) { wrong = errors.Join(wrong, fmt.Errorf(format, args...)) }
@@ -61,7 +60,7 @@ func drawn(h *host, all []sharer) (wrong error) {
 	}
 	for _, s := range all {
 		drawn, most, least := counted["engine "+s.name], after[s.name].GPU-before[s.name].GPU, within[1][s.name].GPU-within[0][s.name].GPU
-		if drawn > most || drawn < least*3/4 { // what was drawn last may not have come any more
+		if drawn > most || drawn < least*3/4 { // the last spans may be missing
 			differs("domain %s used %v to %v, and %v are drawn", s.name, time.Duration(least), time.Duration(most), time.Duration(drawn))
 		}
 		if counted["cpu "+s.name] == 0 {
@@ -87,7 +86,7 @@ func drawn(h *host, all []sharer) (wrong error) {
 			continue
 		}
 		inside := false
-		for _, w := range windows { // what is submitted at a window's end runs on
+		for _, w := range windows { // work submitted at a window's end runs on
 			inside = inside || w.Domain == e.Domain && e.From >= w.From && e.From < w.To+int64(20*time.Millisecond)
 		}
 		if !inside {
@@ -125,7 +124,7 @@ func (h *host) timeline(while func()) (spans []control.Span) {
 				return nil
 			})
 			var refused *control.Error
-			if !errors.As(err, &refused) || refused.Code != control.CodeConflict { // who watched before may not have gone yet
+			if !errors.As(err, &refused) || refused.Code != control.CodeConflict { // the previous watcher may not have left yet
 				return
 			}
 		}
@@ -141,7 +140,7 @@ func (h *host) timeline(while func()) (spans []control.Span) {
 	return spans
 }
 
-// Why a domain is slow is told in parts of time that add up.
+// The reasons of a domain's slowness are reported as parts of time that add up.
 func TestSpent(t *testing.T) {
 	all := []sharer{{"one", 256, 3}, {"three", 768, 3}}
 	h := startHost(t, shareConfig("accc", "production", all))

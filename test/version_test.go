@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A program that wants a newer CUDA is told of one, as far as the library has its functions.
+// A program that requires a newer CUDA gets that version, as far as the library has its functions.
 func TestToldVersion(t *testing.T) {
 	h := startHost(t, oneDomain)
 	version := program(t, "version")
@@ -23,8 +23,8 @@ func TestToldVersion(t *testing.T) {
 	}
 }
 
-// A symbol that is newer than the driver that a program is told of isn't in that driver: numba finds it here, and calls it
-// with the arguments of the one before. So it answers as that one does, and writes nothing else.
+// A symbol newer than the reported driver doesn't exist in that driver: numba finds it here, and calls it with the
+// arguments of its predecessor. So it behaves as the predecessor does, and writes nothing else.
 func TestNewerSymbols(t *testing.T) {
 	h := startHost(t, oneDomain)
 	newer := program(t, "newer")
