@@ -16,7 +16,7 @@
 
 #define PAGE UINT64_C(4096)
 
-/* All zeros: nothing was said. */
+/* The zero value: no advice. */
 struct advice {
 	bool readMostly;
 	CUmemLocation preferred, prefetched; /* of type 0: none */
@@ -26,7 +26,7 @@ struct advice {
 
 /* A range of pages with the same advice. Ranges are sorted and do not overlap; pages between them have no advice. */
 struct pages {
-	uint64_t begin, end, allocation; /* address of the one that they are of */
+	uint64_t begin, end, allocation; /* allocation: address of the allocation that contains the range */
 	struct advice advice;
 	struct pages *next;
 };
@@ -52,7 +52,7 @@ static bool insert(struct pages **at, uint64_t begin, uint64_t end, uint64_t all
 	return true;
 }
 
-/* Has pages begin at an address, if it lies within some. */
+/* Splits the range that contains an address at that address. */
 static bool cut(uint64_t where)
 {
 	for (struct pages *p = list; p && p->begin < where; p = p->next)
@@ -69,7 +69,7 @@ struct part {
 	uint64_t begin, end, allocation;
 };
 
-/* Has the list name all pages of a part, and no piece of it others. */
+/* Makes the list contain exactly the pages of a part, in ranges that lie within it. */
 static bool cover(const struct part *part)
 {
 	static const struct advice none;
@@ -86,7 +86,7 @@ static bool cover(const struct part *part)
 	return true;
 }
 
-/* Joins neighbours of which the same was said, and drops those of which nothing was. */
+/* Merges adjacent ranges with the same advice, and removes ranges without advice. */
 static void tidy(void)
 {
 	static const struct advice none;
@@ -141,7 +141,7 @@ void advice_forget(uint64_t allocation)
 	pthread_mutex_unlock(&lock);
 }
 
-/* --- giving advice --- */
+/* --- setting advice --- */
 
 static void read_mostly(struct advice *a, CUmemLocation unused)
 {
@@ -162,7 +162,7 @@ static void accessed(struct advice *a, CUmemLocation where) { a->accessedBy |= b
 static void not_accessed(struct advice *a, CUmemLocation where) { a->accessedBy &= ~bit_of(where); }
 static void prefetched(struct advice *a, CUmemLocation where) { a->prefetched = where; }
 
-/* Whether there is such a place; nodes: also those of the host's memory. */
+/* Checks that a location exists; nodes: permits NUMA nodes of the host, too. */
 static CUresult check_location(CUmemLocation *where, bool nodes)
 {
 	switch ((unsigned)where->type) {
@@ -250,7 +250,7 @@ CUresult pg_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t 
 	return single || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- asking --- */
+/* --- queries --- */
 
 /* Returns the advice that all pages of a part have in common. */
 static struct advice common(const struct part *part)

@@ -22,7 +22,7 @@ struct flight {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct extent *holes;        /* for pinned memory and images */
-static struct extent *stagingHoles; /* a part of its own, so that pinned memory cannot block copies */
+static struct extent *stagingHoles; /* a separate part, so that pinned memory cannot block copies */
 static struct flight *flights, **lastFlight = &flights; /* passed to the host, oldest first */
 static uint32_t *freeReleases; /* a stack of release words */
 static uint32_t freeReleaseCount;
@@ -36,8 +36,8 @@ static uint64_t staging_budget(void)
 }
 
 /*
- * Small enough that it is still in the caches when the worker comes to it, large enough that the work per piece
- * does not show, of which a change of processes is the most where the worker cannot run beside us.
+ * Small enough that a block is still in the caches when the worker reads it, large enough that the cost per block is
+ * negligible; where the worker has no processor of its own, that cost is mostly a context switch.
  */
 uint64_t staging_limit(bool beside)
 {
@@ -119,7 +119,7 @@ static void give_locked(struct extent **list, uint64_t offset, uint64_t bytes)
 	} else {
 		struct extent *e = malloc(sizeof *e);
 		if (!e)
-			return; /* that part of the arena is lost, which is better than failing a free */
+			return; /* that part of the arena leaks, which is better than a failed free */
 		*e = (struct extent){.offset = offset, .bytes = bytes, .next = after};
 		if (before)
 			before->next = e;
@@ -224,7 +224,7 @@ void staging_pass(const struct staging *s)
 {
 	struct flight *f = malloc(sizeof *f);
 	if (!f)
-		return; /* lost, as in give_locked */
+		return; /* leaks, as in give_locked */
 	*f = (struct flight){.staging = *s};
 	pthread_mutex_lock(&lock);
 	*lastFlight = f;

@@ -1,4 +1,4 @@
-/* Arrays and texture objects: created under ids that the guest chooses; descriptions are remembered here. */
+/* Arrays and texture objects: created under ids that the guest chooses; the guest stores their descriptions. */
 #include "array.h"
 
 #include <string.h>
@@ -171,7 +171,7 @@ static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigne
 	return end_linear(address, bytes, true, &end);
 }
 
-/* The array that a resource is read from. */
+/* Sets *a to the array that a resource refers to. */
 static CUresult array_of(const CUDA_RESOURCE_DESC *d, struct array **a)
 {
 	struct mipmap *m;
@@ -252,7 +252,7 @@ CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args
 	return CUDA_SUCCESS;
 }
 
-/* --- handles that the program has --- */
+/* --- handles issued to the program --- */
 
 struct search {
 	uint64_t handle;
@@ -267,7 +267,10 @@ static void look_at(void *object, void *argument)
 		s->found = t;
 }
 
-/* Where the device chose handles, another texture may have this one for its own: so it is looked for. */
+/*
+ * Finds a texture by its issued handle. A handle chosen by the device may equal the table's handle of another texture,
+ * so this searches.
+ */
 static struct texture *find(struct table *table, uint64_t handle)
 {
 	struct texture *t = handle_find(table, handle);
@@ -302,7 +305,7 @@ static CUresult give_handle(struct table *table, const struct context *c, struct
 	return CUDA_SUCCESS;
 }
 
-/* Cheap on purpose: filters make one per frame and plane. */
+/* Has to be fast: filters create one per frame and plane. */
 CUresult pg_cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
 	const CUDA_RESOURCE_VIEW_DESC *view)
 {
@@ -365,7 +368,7 @@ CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle
 	return CUDA_SUCCESS;
 }
 
-/* No texture here has a view. */
+/* No texture here has a resource view. */
 CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexObject handle)
 {
 	(void)out;
@@ -384,7 +387,10 @@ CUresult check_surface(CUarray handle, uint64_t *id)
 	return a->flags & CUDA_ARRAY3D_SURFACE_LDST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Also of an array without CUDA_ARRAY3D_SURFACE_LDST, as NVIDIA's driver (580, on an H200) does; a surface reference refuses that one. */
+/*
+ * Also for an array without CUDA_ARRAY3D_SURFACE_LDST, as NVIDIA's driver (580, on an H200) does; a surface reference
+ * rejects that one.
+ */
 CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resource)
 {
 	struct context *c;

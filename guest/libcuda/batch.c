@@ -22,7 +22,7 @@ static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes, const CUmem
 	return now ? memcpy_reading(dst, src, bytes, stream) : pg_cuMemcpyAsync(dst, src, bytes, stream);
 }
 
-/* Each of them begins at an index, the first at 0. */
+/* Checks that attributes begin at ascending indices, the first at 0. */
 static CUresult check_indices(const size_t *index, size_t n, size_t count)
 {
 	if (!index || n == 0 || n > count || index[0] != 0)
@@ -34,8 +34,8 @@ static CUresult check_indices(const size_t *index, size_t n, size_t count)
 }
 
 /*
- * Batches have no order among themselves, which the legacy stream could not keep to; nor is there a node for them. As
- * in NVIDIA's driver, the refusal leaves the capture valid.
+ * The copies of a batch are unordered, which the legacy stream does not permit; nor is there a graph node for them. As
+ * with NVIDIA's driver, the error leaves the capture valid.
  */
 static CUresult check_stream(CUstream stream)
 {
@@ -92,7 +92,7 @@ CUresult pg_cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t
 	return copy(dst, src, bytes, attributes, stream);
 }
 
-/* --- boxes: extents are in elements, which are bytes where no array has a part --- */
+/* --- boxes: extents are in elements, which are bytes unless an array is involved --- */
 
 static CUresult element_of(const CUmemcpy3DOperand *o, uint64_t *bytes)
 {
@@ -190,7 +190,7 @@ CUresult pg_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, u
 	return pg_cuMemcpy3DBatchAsync(count, ops, NULL, flags, stream);
 }
 
-/* --- managed memory, which stays where it is --- */
+/* --- managed memory, which never moves --- */
 
 CUresult pg_cuMemPrefetchBatchAsync(CUdeviceptr *at, size_t *sizes, size_t count, CUmemLocation *where, size_t *indices, size_t n,
 	unsigned long long flags, CUstream stream)

@@ -21,21 +21,21 @@
 
 struct callback {
 	struct object object;
-	uint64_t context; /* its serial: a primary one that comes after has the same handle */
-	CUstream stream; /* as the program named it */
+	uint64_t context; /* the context's serial: a later primary context has the same handle */
+	CUstream stream; /* as passed by the program */
 	CUstreamCallback withStatus;
 	CUhostFn plain; /* not called after an error */
 	void *userData;
-	bool lasting; /* of a graph: due again and again */
+	bool lasting; /* belongs to a graph: becomes due repeatedly */
 };
 
 static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
-static _Atomic uint32_t passing; /* callbacks that go when they have run */
+static _Atomic uint32_t passing; /* callbacks that are freed after one run */
 static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool started;
-static _Atomic pid_t runner;     /* the thread that runs callbacks that are due, while it does; else 0 */
-static _Atomic uint64_t running; /* the context, by its serial, of the one that it runs */
-static _Atomic uint32_t runs;    /* callbacks that it has begun */
+static _Atomic pid_t runner;     /* the thread that runs due callbacks, while it does; else 0 */
+static _Atomic uint64_t running; /* serial of the running callback's context */
+static _Atomic uint32_t runs;    /* number of callbacks started */
 
 static void run(struct callback *c, CUresult status)
 {
@@ -56,7 +56,7 @@ static void run(struct callback *c, CUresult status)
 
 static void run_due(struct callback *c, CUresult status)
 {
-	atomic_store(&running, c->context); /* before the table forgets it, see callback_await */
+	atomic_store(&running, c->context); /* before the table entry is freed, see callback_await */
 	atomic_store(&runner, (pid_t)syscall(SYS_gettid));
 	atomic_fetch_add(&runs, 1);
 	run(c, status);
@@ -80,7 +80,10 @@ static CUresult wait_for_due(uint64_t done, struct callback_wait_result *due)
 
 static CUresult start_thread(uint64_t done);
 
-/* A callback of the program ended the thread that ran it: another one goes on, or the stream would be held for ever. */
+/*
+ * Cleanup handler: a callback of the program has ended its thread. Starts another one, or the stream would be blocked
+ * for ever.
+ */
 static void take_over(void *due)
 {
 	atomic_store(&runner, 0);
@@ -96,7 +99,7 @@ static void serve_on(struct callback_wait_result *due)
 		struct callback *c = handle_find(&callbacks, due->callback);
 		if (c)
 			run_due(c, process_result((uint32_t)due->status));
-		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &deferred); /* whatever the program has set: what is due must not go with us */
+		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &deferred); /* whatever the program has set: this thread must not be cancelled with a due callback */
 	}
 	/*
 	 * The worker is lost: no callback becomes due any more, so run all of them now and let threads that wait for one
@@ -141,14 +144,14 @@ static bool any_left(uint64_t serial)
 	return l.any || atomic_load(&running) == serial;
 }
 
-/* Whether the kernel has a thread sleep. One that only gets no processor counts as running. */
+/* Reports whether a thread sleeps in the kernel. A runnable thread without a processor counts as running. */
 static bool sleeps(pid_t id)
 {
 	char path[64], stat[256];
 	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
 	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return true; /* without /proc nothing is known */
+		return true; /* without /proc: assume that it sleeps */
 	long n = syscall(SYS_read, fd, stat, sizeof stat - 1);
 	syscall(SYS_close, fd);
 	stat[n > 0 ? n : 0] = 0;
@@ -156,7 +159,7 @@ static bool sleeps(pid_t id)
 	return !name || !name[1] || name[2] != 'R';
 }
 
-/* A callback counts as blocked when it was found asleep at each of so many looks. */
+/* A callback counts as blocked when it was found asleep in this many consecutive checks. */
 enum { ASLEEP_LOOKS = 30 };
 #define LOOK_NS 10000000
 

@@ -14,14 +14,14 @@ struct capturing {
 	struct stream *stream;
 	struct graph_node **at;
 	uint32_t count, room;
-	CUgraphNode *shown; /* the same, as a program was last told; NULL if it was not */
+	CUgraphNode *shown; /* the array last returned to the program; NULL if none was */
 	CUgraphEdgeData *edges;
 	struct capturing *next;
 };
 
 /* The captured record of an event. */
 struct captured {
-	uint64_t capture; /* its id */
+	uint64_t capture; /* id of the capture */
 	uint32_t count;
 	CUgraphNode at[];
 };
@@ -30,9 +30,9 @@ struct capture {
 	uint64_t id;
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
-	const struct thread *thread; /* that began it */
+	const struct thread *thread; /* the thread that began it */
 	struct graph *graph;
-	bool given; /* the graph is the program's, and stays */
+	bool given; /* the graph belongs to the program and is kept */
 	uint64_t context;
 	struct stream *origin;
 	struct capturing *members;
@@ -65,7 +65,7 @@ static void member_free(struct capturing *m)
 	free(m);
 }
 
-/* The graph stays if it is wanted. */
+/* Ends a capture; keeps its graph if wanted. */
 static void end(struct capture *c, bool wanted)
 {
 	for (struct capture **at = &running; *at; at = &(*at)->next)
@@ -99,7 +99,7 @@ static CUresult join(struct capture *c, struct stream *s, struct capturing **joi
 	return CUDA_SUCCESS;
 }
 
-/* The stream of a place that captures, while it does. */
+/* Sets *m to the membership of a capturing stream; fails if its capture has ended. */
 static CUresult member_of(const struct place *place, struct capturing **m)
 {
 	struct stream *s = handle_find(&streams, place->stream);
@@ -251,7 +251,7 @@ CUresult capture_record(const struct place *place, struct event *e, bool externa
 	return CUDA_SUCCESS;
 }
 
-/* A stream that is in no capture may join that of the event. */
+/* Adds a stream that is in no capture to the event's capture. */
 static CUresult join_for(const struct place *place, struct capture *c, struct capturing **m)
 {
 	struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
@@ -279,8 +279,8 @@ CUresult capture_wait(const struct place *place, struct event *e, bool external)
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	if (!c)
-		return CUDA_ERROR_CAPTURED_EVENT; /* in a capture that has ended: it will never happen */
-	if (!is_active(c)) /* a stream in no capture can't join one that is invalid */
+		return CUDA_ERROR_CAPTURED_EVENT; /* of a capture that has ended: it will never complete */
+	if (!is_active(c)) /* a stream in no capture cannot join an invalid one */
 		return m ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_INVALID_VALUE;
 	if (m && m->capture != c) {
 		invalidate(m->capture);
@@ -406,7 +406,7 @@ void capture_event_gone(struct event *e)
 	graphs_leave();
 }
 
-/* --- the calls --- */
+/* --- API calls --- */
 
 static CUresult begin(CUstream handle, struct graph *g, struct graph_node *const *after, size_t count, CUstreamCaptureMode mode)
 {
@@ -469,7 +469,7 @@ CUresult pg_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CU
 	return r;
 }
 
-/* Whether the end of every stream of a capture comes before that of the one which it began in. */
+/* Checks that the end of every stream of a capture precedes the end of its origin stream. */
 static CUresult all_joined(const struct capture *c, const struct capturing *origin, bool *joined)
 {
 	const struct graph *g = c->graph;
@@ -499,7 +499,10 @@ static CUresult all_joined(const struct capture *c, const struct capturing *orig
 	return CUDA_SUCCESS;
 }
 
-/* In a thread that may not end the capture, the call fails, but does end it, as with NVIDIA's driver (580, on an H200). */
+/*
+ * In a thread that may not end the capture, the call fails but ends the capture, as with NVIDIA's driver (580, on an
+ * H200).
+ */
 CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
 	GRAPHS_LOCKED;
@@ -529,7 +532,10 @@ CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 	return r;
 }
 
-/* A stream's part in a capture; NULL for none, or for the legacy stream while nothing of its context captures. */
+/*
+ * Looks up a stream's membership in a capture; NULL for none, or for the legacy stream while no stream of its context
+ * captures.
+ */
 static CUresult look_up(CUstream stream, const void *out, struct capturing **m)
 {
 	struct place place;

@@ -18,7 +18,7 @@ static uint64_t any_seed(void)
 	return ((uint64_t)now.tv_nsec ^ ((uint64_t)now.tv_sec << 30) ^ ((uint64_t)getpid() << 12)) % 1000000 + 1;
 }
 
-/* One check: its name, of order also its seed behind a colon. Returns whether there is such a check. */
+/* Adds one check by name; the check order may have a seed after a colon. Returns false for an unknown name. */
 static bool add_check(struct check_args *args, const char *name, size_t length)
 {
 	static const char bounds[] = "bounds", order[] = "order";

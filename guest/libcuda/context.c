@@ -17,11 +17,11 @@
 
 struct table contexts = HANDLE_TABLE(HANDLE_CONTEXT, struct context, 65535);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; table locks may be taken under it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below; table locks nest inside it */
 static uint8_t wireUsed[SEGMENT_CONTEXTS];
 static uint64_t contextSerials;
 static struct primary {
-	struct context *context; /* its place for good once it had one, since programs go on with the handle after a reset */
+	struct context *context; /* stays allocated once used, since programs keep using the handle after a reset */
 	bool active;
 	uint32_t references, flags;
 } primaries[DEVICES_MOST];
@@ -145,7 +145,7 @@ static uint32_t take_wire_id(void)
 	return 0;
 }
 
-/* Called with the lock held. A primary context has its place already, unless it is the first. */
+/* Creates a context; requires the lock. A primary context reuses its table entry, if it has one. */
 static CUresult create(int device, uint32_t flags, bool primary, struct context **created)
 {
 	uint32_t wire = take_wire_id();
@@ -275,20 +275,20 @@ CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
 
 /* --- primary contexts --- */
 
-/* Called with the lock held. */
+/* Creates the device's primary context if it does not exist; requires the lock. */
 static CUresult make_primary(CUdevice dev)
 {
 	struct primary *p = &primaries[dev];
 	if (p->active)
 		return CUDA_SUCCESS;
 	if (p->context)
-		destroy(p->context); /* unless its end has got so far */
+		destroy(p->context); /* unless it is already being destroyed */
 	CUresult r = create(dev, p->flags, true, &p->context);
 	p->active = r == CUDA_SUCCESS;
 	return r;
 }
 
-/* With or without a reference to it. */
+/* Retains the primary context references times, which may be 0, and returns its handle. */
 static CUresult take_hold(CUdevice dev, CUcontext *pctx, uint32_t references)
 {
 	if (!pctx)
@@ -323,7 +323,7 @@ static uint64_t take_primary(struct primary *p, uint64_t *serial)
 	return p->context->object.id;
 }
 
-/* A thread that retains it meanwhile ends it first. */
+/* A thread that retains the context meanwhile first completes its destruction. */
 static CUresult end_primary(uint64_t handle, uint64_t serial)
 {
 	CUresult r = handle ? end(handle, serial) : CUDA_SUCCESS;
@@ -386,7 +386,7 @@ CUresult pg_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *a
 	return CUDA_SUCCESS;
 }
 
-/* Of a primary context they are those of its device. */
+/* For a primary context this sets its device's flags. */
 CUresult pg_cuCtxSetFlags(unsigned int flags)
 {
 	struct context *c;
@@ -401,7 +401,7 @@ CUresult pg_cuCtxSetFlags(unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* --- the usage count of old --- */
+/* --- usage count of the old API --- */
 
 CUresult pg_cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {

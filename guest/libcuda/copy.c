@@ -1,8 +1,7 @@
 /*
- * Copies. Memory that the worker can see (device memory, arrays, the arena) is
- * copied there without our help. Pageable memory passes through the packet
- * itself if it is little, else through staging blocks, one being filled while
- * the worker empties the one before.
+ * Copies. The worker copies memory that it can access (device memory, arrays, the arena) by itself. Pageable memory is
+ * sent in the packet if it is small, else through staging blocks: the guest fills one while the worker empties the
+ * previous one.
  */
 #define _GNU_SOURCE
 #include "copy.h"
@@ -23,8 +22,8 @@
 #include "zz_wire.h"
 
 enum {
-	INLINE_UP = 4096,  /* bytes that go into the packet */
-	INLINE_DOWN = 224, /* bytes that come in the reply */
+	INLINE_UP = 4096,  /* largest number of bytes sent in the packet */
+	INLINE_DOWN = 224, /* largest number of bytes returned in the reply */
 };
 
 static bool in_device_window(uint64_t address)
@@ -65,13 +64,13 @@ bool place_syncs(const struct place *place)
 	return c && (c->flags & CU_CTX_SYNC_MEMOPS);
 }
 
-/* Whether a byte can be read, and be written too if it is to be: done by the kernel, which does not fault. */
+/* Reports whether a byte can be read, and with write also written; tested by system calls, which do not fault. */
 static bool touchable(uint64_t address, bool write)
 {
 	uint8_t byte;
 	struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
 	if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-		return errno == EPERM || errno == ENOSYS; /* a sandbox: believe the program */
+		return errno == EPERM || errno == ENOSYS; /* a sandbox forbids the call: assume that it can */
 	return !write || process_vm_writev(getpid(), &here, 1, &there, 1, 0) == 1;
 }
 
@@ -98,7 +97,7 @@ bool end_usable(const struct end *end, uint64_t bytes, bool write)
 	return usable;
 }
 
-/* The part of a box that travels in one packet. */
+/* The part of a box that one packet copies. */
 struct piece {
 	uint64_t x, y, z; /* within the box; x in bytes */
 	uint64_t width, height;
@@ -122,7 +121,7 @@ static uint8_t kind_of(const struct end *e, bool inlined)
 	return e->where == AT_DEVICE ? END_DEVICE : e->where == AT_ARRAY ? END_ARRAY : END_ARENA;
 }
 
-/* One packet: a copy between ends that the worker can see, or with the bytes at data inline. */
+/* One packet: a copy between endpoints that the worker can access, or with the bytes at data inline. */
 struct transfer {
 	struct end dst, src;
 	uint64_t width, height, depth;
@@ -177,7 +176,7 @@ static CUresult send_and_maybe_wait(const struct place *place, const struct tran
 }
 
 /*
- * For the bulk of a copy: where the processor has it, its own string move, which is as fast as any loop within the
+ * Copies the bulk of the data: with the processor's string move, where it is fast; it is as fast as any loop within the
  * caches, and faster beyond them.
  */
 #if defined(__x86_64__)
@@ -185,7 +184,7 @@ static CUresult send_and_maybe_wait(const struct place *place, const struct tran
 
 static bool has_fast_move(void)
 {
-	static _Atomic int known; /* 0: not yet, 1: no, 2: yes */
+	static _Atomic int known; /* 0: unknown, 1: no, 2: yes */
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
 	if (UNLIKELY(k == 0)) {
 		unsigned a, b = 0, c, d;
@@ -196,9 +195,9 @@ static bool has_fast_move(void)
 }
 
 /*
- * Where the target is less than 32 bytes ahead of the source within a page, as the memory of malloc is of a staging
- * block, AMD's Zen 3 moves a string, and so does memcpy, a byte at a time: a tenth of the speed. Short pieces, which
- * memcpy does in a loop, are as fast as ever when the last goes first.
+ * Where the target is less than 32 bytes ahead of the source within a page, as malloc's memory is relative to a staging
+ * block, AMD's Zen 3 executes a string move, and so memcpy, a byte at a time: at a tenth of the speed. Short pieces,
+ * which memcpy copies in a loop, keep their speed if the last one is copied first.
  */
 static bool aliases(const void *to, const void *from)
 {
@@ -244,7 +243,7 @@ static uint8_t *host_at(const struct end *e, const struct piece *p)
 	return (uint8_t *)(uintptr_t)at.address;
 }
 
-/* The next piece of a box, of at most limit bytes; false after the last one. p starts as zeros. */
+/* Advances to the next piece of a box, of at most limit bytes; false after the last one. p starts as zeros. */
 static bool next_piece(const struct box *b, uint64_t limit, struct piece *p)
 {
 	if (p->width != 0) {
@@ -275,7 +274,7 @@ static bool is_last(const struct box *b, const struct piece *p)
 	return p->x + p->width == b->width && p->y + p->height == b->height && p->z + 1 == b->depth;
 }
 
-/* Pieces small enough that filling and emptying overlap, also in a copy of medium size, if they can. */
+/* Pieces are small enough that filling and emptying overlap, also in a medium-sized copy, if possible. */
 static uint64_t piece_limit(const struct box *b)
 {
 	bool beside = atomic_load_explicit(&process.header->spinNanoseconds, memory_order_relaxed) != 0;
@@ -319,7 +318,7 @@ static struct transfer staged(const struct box *b, const struct piece *p, const 
 	return t;
 }
 
-/* After so many bytes a copy that is waited for looks back, so that it keeps to blocks that are in the caches. */
+/* A copy that is waited for synchronises after so many bytes, so that it reuses blocks that are in the caches. */
 #define STRIDE (UINT64_C(1) << 20)
 
 static CUresult upload_piece(const struct place *place, const struct box *b, const struct piece *p, struct call *call)
@@ -345,7 +344,7 @@ static CUresult upload(const struct place *place, const struct box *b, bool wait
 	uint64_t limit = piece_limit(b), stride = limit < STRIDE ? STRIDE / limit : 1;
 	struct piece p = {0};
 	struct call call;
-	bool under_way = false; /* call: the last piece of the stride before */
+	bool under_way = false; /* call: the last piece of the previous stride */
 	CUresult r = CUDA_SUCCESS;
 	for (uint64_t n = 1; r == CUDA_SUCCESS && next_piece(b, limit, &p); n++) {
 		if (!wait || (n % stride != 0 && !is_last(b, &p))) {
@@ -386,17 +385,17 @@ static CUresult download_inline(const struct place *place, const struct box *b)
 	return CUDA_SUCCESS;
 }
 
-/* A piece on its way down. */
+/* A piece of a copy to the host. */
 struct descent {
 	struct staging staging;
 	struct call call;
 	struct piece piece;
 };
 
-/* Pieces on their way down, in order; as many as keep the worker busy while we empty one. */
+/* Pieces of a copy to the host in flight, in order; enough to keep the worker busy while the guest empties one. */
 struct flight_down {
 	struct descent piece[3];
-	uint32_t first, count; /* those under way; indices are taken modulo the array */
+	uint32_t first, count; /* those in flight; indices are modulo the array's size */
 };
 
 static struct descent *nth(struct flight_down *f, uint32_t n)
@@ -428,8 +427,8 @@ static CUresult land_all(const struct box *b, struct flight_down *f)
 }
 
 /*
- * Neither a block nor a reply slot must be waited for while others are held, or
- * threads could wait for each other: then the pieces before land first.
+ * A thread must not wait for a block or a reply slot while it holds others, or threads could deadlock: it first
+ * completes the pieces in flight.
  */
 static CUresult block_for(const struct box *b, uint64_t bytes, struct staging *s, struct flight_down *f)
 {

@@ -8,7 +8,7 @@
 #include "context.h"
 #include "zz_impl.h"
 
-enum { NAME_ROOM = 1024 }; /* of a file's name, with its end */
+enum { NAME_ROOM = 1024 }; /* of a file's name, with its NUL */
 #define GENERATION_KNOWN (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT | CU_COREDUMP_GZIP_COMPRESS)
 
 struct settings {
@@ -25,7 +25,7 @@ struct own {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct settings global;
-static bool known; /* global is made */
+static bool known; /* global is initialised */
 static struct own *all;
 
 static bool from_environment(const char *name, bool otherwise)
@@ -65,7 +65,7 @@ void coredump_context_begins(uint64_t serial, uint32_t flags)
 {
 	struct own *o = malloc(sizeof *o);
 	if (!o)
-		return; /* its settings are not there, then */
+		return; /* the context then has no settings */
 	pthread_mutex_lock(&lock);
 	*o = (struct own){.serial = serial, .settings = *global_settings(), .next = all};
 	if (flags & (CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE))
@@ -87,7 +87,7 @@ void coredump_context_gone(uint64_t serial)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Called with the lock held: NULL if the context has gone meanwhile. */
+/* Returns a context's settings, NULL if it was destroyed meanwhile; requires the lock. */
 static struct settings *settings_of(const struct context *c)
 {
 	struct own *o = all;
@@ -178,7 +178,7 @@ static CUresult set(struct settings *s, CUcoredumpSettings what, const void *val
 	return CUDA_SUCCESS;
 }
 
-/* The pipe is one for the process. */
+/* The pipe belongs to the process. */
 static bool of_process(CUcoredumpSettings what) { return what == CU_COREDUMP_ENABLE_USER_TRIGGER || what == CU_COREDUMP_PIPE; }
 
 CUresult pg_cuCoredumpGetAttribute(CUcoredumpSettings what, void *value, size_t *size)
@@ -221,7 +221,7 @@ CUresult pg_cuCoredumpSetAttributeGlobal(CUcoredumpSettings what, void *value, s
 {
 	pthread_mutex_lock(&lock);
 	struct settings *s = global_settings();
-	/* Once the pipe may be waited for, it keeps its name. */
+	/* The pipe's name is fixed once a reader may wait for the pipe. */
 	CUresult r = what == CU_COREDUMP_PIPE && s->user ? CUDA_ERROR_NOT_PERMITTED : set(s, what, value, size);
 	pthread_mutex_unlock(&lock);
 	return r;

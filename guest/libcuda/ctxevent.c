@@ -11,7 +11,7 @@
 #include "zz_impl.h"
 #include "zz_wire.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the joints of contexts; events' lock may be taken under it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the contexts' joints; the lock of events nests inside it */
 
 static struct place place_of(const struct stream *s)
 {
@@ -46,7 +46,7 @@ static CUresult wait(const struct place *place, const struct event *e)
 	return ring_post(&p);
 }
 
-/* The stream and the event of a context for all this, made when they are first wanted. */
+/* Returns the joint of a context and its event, created on first use. */
 static CUresult joint_of(struct context *c, struct stream **s, struct event **e)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -60,7 +60,7 @@ static CUresult joint_of(struct context *c, struct stream **s, struct event **e)
 struct visit {
 	struct stream *joint;
 	struct event *event;
-	const struct event *waited; /* NULL: the joint waits for each stream, else each stream for this */
+	const struct event *waited; /* NULL: the joint waits for each stream, else each stream for this event */
 	CUresult result;
 };
 

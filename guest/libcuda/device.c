@@ -41,10 +41,10 @@ static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 	for (uint32_t i = 0; i < head.deviceCount; i++) {
 		devices[i].name[sizeof devices[i].name - 1] = 0;
 		devices[i].pciBusId[sizeof devices[i].pciBusId - 1] = 0;
-		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* they are ours: see pool.h */
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* implemented in the guest: see pool.h */
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] =
 			devices[i].attribute[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
-		/* Registered memory has an address of its own for devices: see hostmap.h. */
+		/* Registered memory has a separate device address: see hostmap.h. */
 		bool mapped = devices[i].attribute[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY];
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = mapped;
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = mapped;
@@ -104,7 +104,7 @@ CUresult pg_cuDeviceGet(CUdevice *device, int ordinal)
 	return CUDA_SUCCESS;
 }
 
-/* The checks that all questions about a device begin with. */
+/* The checks common to all device queries. */
 static CUresult ask(const void *out, CUdevice device)
 {
 	if (!out)
@@ -171,7 +171,7 @@ CUresult pg_cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* "domain:bus:device.function", hexadecimal; domain and function may be left out. */
+/* Parses "domain:bus:device.function", hexadecimal; domain and function are optional. */
 static bool parse_bus_id(const char *text, unsigned id[4])
 {
 	char rest;

@@ -1,6 +1,6 @@
 /*
- * Events. A record carries a serial number; the host stores it in the event's
- * word of the segment when the record has completed, so a query is a load.
+ * Events. A record carries a serial number; the host stores it in the event's word of the segment when the record has
+ * completed, so a query is a load.
  */
 #include "event.h"
 
@@ -114,7 +114,7 @@ CUresult event_record_many(struct event *const *all, uint32_t count, struct even
 		moment_recorded(all[i], place);
 		records[i].event = all[i]->object.id;
 		records[i].serial = atomic_load_explicit(&all[i]->recorded, memory_order_relaxed) + 1;
-		for (uint32_t j = i; j > 0; j--) /* of an event that is there more than once */
+		for (uint32_t j = i; j > 0; j--) /* of an event that occurs more than once */
 			if (all[j - 1] == all[i]) {
 				records[i].serial = records[j - 1].serial + 1;
 				break;
@@ -145,7 +145,7 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 	if (UNLIKELY(place.capturing))
 		return capture_record(&place, e, flags & CU_EVENT_RECORD_EXTERNAL);
 	if (flags & CU_EVENT_RECORD_EXTERNAL)
-		return CUDA_ERROR_INVALID_VALUE; /* only means something in a capture */
+		return CUDA_ERROR_INVALID_VALUE; /* valid only in a capture */
 	if (UNLIKELY(e->captured))
 		capture_event_gone(e);
 	r = event_record(e, &place);
@@ -174,22 +174,24 @@ CUresult pg_cuEventQuery(CUevent handle)
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (is_complete(e))
-		return context_error(e->wireContext); /* what failed before the record is known by now */
-	r = process_look(); /* a loop of queries has to end if the worker does */
+		return context_error(e->wireContext); /* errors before the record have arrived by now */
+	r = process_look(); /* a polling loop has to end if the worker does */
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }
 
-/* Waits until the latest record of an event, which has this id, has completed. */
+/* Blocks until the latest record of the event with this id has completed. */
 static CUresult settle(struct event *e, uint64_t id)
 {
 	if (UNLIKELY(e->captured))
 		return capture_refuse_event(e);
 	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
-	/* Read now: while we wait, the event may be destroyed and another have its place. */
+	/* Read before waiting: meanwhile the event may be destroyed and its slot reused. */
 	struct event_synchronize_args args = {.event = id};
 	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	if (atomic_load_explicit(&e->used, memory_order_acquire)) {
-		/* At the event's word, not in the ring, where the wait would come behind calls that the gate holds back. */
+		/*
+		 * Waits at the event's word, not in the ring, where the wait would queue behind calls that the gate holds back.
+		 */
 		const struct record latest = {
 			.word = event_word_of(e), .serial = atomic_load_explicit(&e->recorded, memory_order_acquire),
 			.context = p.context, .event = &e->object, .handle = args.event,

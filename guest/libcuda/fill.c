@@ -26,7 +26,7 @@ static CUresult extent_of(const struct fill *f, uint64_t *bytes)
 	return CUDA_SUCCESS;
 }
 
-/* The arena is device memory like any other here: the worker has it at the same address. */
+/* The arena is filled like device memory: the worker maps it at the same address. */
 static struct fill_args args_of(const struct fill *f)
 {
 	return (struct fill_args){

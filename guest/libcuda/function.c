@@ -10,7 +10,7 @@ enum hint function_hint(CUfunction_attribute attribute)
 	switch ((unsigned)attribute) {
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		return HINT_CARVEOUT;
-	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: /* the host allows what a launch needs */
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: /* the host permits the cluster sizes that a launch needs */
 		return HINT_NON_PORTABLE_CLUSTERS;
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		return HINT_CLUSTER_POLICY;
@@ -48,7 +48,7 @@ CUresult function_attribute(const struct layout_function *facts, CUfunction_attr
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*value = maxDynamicShared;
 		break;
-	default: /* caching of loads; clusters: that a function has to have some of a size is its own affair */
+	default: /* caching of loads; required cluster sizes, which the function itself declares */
 		*value = 0;
 	}
 	return CUDA_SUCCESS;
@@ -67,7 +67,7 @@ CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfun
 	return CUDA_SUCCESS;
 }
 
-/* The most dynamic shared memory that a block can ever have. */
+/* Returns the largest dynamic shared memory that a block can have. */
 static int64_t shared_limit(const struct layout_function *facts, int device)
 {
 	int64_t optin = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -137,7 +137,7 @@ CUresult pg_cuFuncGetModule(CUmodule *module, CUfunction handle)
 	return CUDA_SUCCESS;
 }
 
-/* The name lives as long as the module. */
+/* The name is valid as long as the module. */
 CUresult pg_cuFuncGetName(const char **name, CUfunction handle)
 {
 	if (!name || !handle)
@@ -179,7 +179,7 @@ CUresult pg_cuFuncGetParamCount(CUfunction handle, size_t *count)
 	return r;
 }
 
-/* A module is loaded with all its functions, and a kernel's function is one of a module. */
+/* A module is loaded with all its functions, and a kernel's function belongs to a module. */
 CUresult pg_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
 {
 	struct function *f;

@@ -201,7 +201,7 @@ CUresult nodes_of(const struct graph *g, const CUgraphNode *handles, size_t coun
 	return CUDA_SUCCESS;
 }
 
-/* Each node's followers, one node after the other, from begin[place] on. */
+/* Lists each node's successors, node by node; those of a node begin at begin[place]. */
 static void list_followers(const struct graph *g, uint32_t *begin, struct graph_node **list)
 {
 	for (uint32_t i = 0; i < g->count; i++)
@@ -231,7 +231,7 @@ CUresult graph_order(struct graph *g, struct graph_node ***order, struct graph_n
 		free(begin);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	list_followers(g, begin, list); /* now those of a node begin at begin[place + 1] */
+	list_followers(g, begin, list); /* now the successors of a node begin at begin[place + 1] */
 	for (uint32_t i = 0; i < g->count; i++)
 		if (g->nodes[i]->mark == 0)
 			done[ended++] = g->nodes[i];
@@ -262,7 +262,7 @@ bool edges_plain(const CUgraphEdgeData *data, size_t count)
 	return true;
 }
 
-/* --- the calls --- */
+/* --- API calls --- */
 
 CUresult pg_cuGraphCreate(CUgraph *out, unsigned int flags)
 {
@@ -422,9 +422,9 @@ CUresult pg_cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, co
 	return pg_cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
 }
 
-/* --- questions --- */
+/* --- queries --- */
 
-/* An answer of many nodes: as many as the program has room for, and how many there are. */
+/* The result of a query for nodes: up to the size of the program's array, and their total number. */
 struct answer {
 	CUgraphNode *nodes;
 	CUgraphEdgeData *edges;

@@ -1,11 +1,9 @@
 /*
- * Executable graphs. The host gets all of one in one message, when it is made
- * and, if it was changed since, at the next launch; a launch is one small
- * message, however large the graph.
+ * Executable graphs. The host receives the whole graph in one message, at its creation and, after changes, with the
+ * next launch; a launch is one small message, however large the graph.
  *
- * Copies from and to memory that the host can't see travel as two nodes, one of
- * which is a host callback of ours: so the program's memory is read and written
- * in its turn, at each launch.
+ * A copy from or to memory that the host cannot access is sent as two nodes, one of which is an internal host callback:
+ * so the program's memory is read and written in order, at each launch.
  */
 #include "graphexec.h"
 
@@ -26,7 +24,10 @@
 
 struct table graph_execs = HANDLE_TABLE(HANDLE_GRAPH_EXEC, struct graph_exec, 60000);
 
-/* A callback, which may be one end of a copy that the guest does itself. In a table, since one may be due that is no more. */
+/*
+ * A callback, which may be one end of a copy that the guest does itself. It lives in a table, since a callback may
+ * become due after its destruction.
+ */
 struct errand {
 	struct object object;
 	struct box box;
@@ -39,12 +40,12 @@ struct errand {
 /* Guest resources of one version of an executable graph; they stay until the version's last launch has completed. */
 struct stock {
 	struct errand *errands;
-	struct keep *kept;          /* user objects that the graph has no more, and launches may still use */
-	bool ends;                  /* launches have to say when they have ended */
+	struct keep *kept;          /* user objects removed from the graph that launches may still use */
+	bool ends;                  /* the ends of launches are recorded */
 	uint64_t context;           /* handle */
-	uint64_t end, serial;       /* the event that its launches record behind them, its handle, and their latest serial; 0: none */
-	bool over;                  /* its context has ended */
-	struct stock *next;         /* of those that nobody launches any more */
+	uint64_t end, serial;       /* the event that launches record behind them, by handle, and its latest serial; 0: none */
+	bool over;                  /* its context was destroyed */
+	struct stock *next;         /* in the list of versions that are no longer launched */
 };
 
 static struct stock *left;
@@ -53,14 +54,14 @@ static struct table errands = HANDLE_TABLE(HANDLE_ERRAND, struct errand, 1000000
 
 /* --- guest resources --- */
 
-static pthread_mutex_t errandLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a context that failed */
+static pthread_mutex_t errandLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a failed context */
 
 static void CUDA_CB run_errand(void *data)
 {
 	pthread_mutex_lock(&errandLock);
 	const struct errand *e = handle_find(&errands, (uint64_t)(uintptr_t)data);
 	if (!e)
-		; /* its context has failed, or ended */
+		; /* its context has failed, or was destroyed */
 	else if (e->what == ERRAND_GATHER)
 		box_gather(&e->box, arena_at(e->staging));
 	else if (e->what == ERRAND_SCATTER)
@@ -95,7 +96,7 @@ static bool has_ended(const struct stock *s)
 	const struct event *end = handle_find(&events, s->end);
 	if (s->over || !s->end || (end && event_reached(event_word_of(end), s->serial)))
 		return true;
-	return process_look() != CUDA_SUCCESS; /* an event goes before its context has ended */
+	return process_look() != CUDA_SUCCESS; /* an event is destroyed before its context has ended */
 }
 
 static void mark_over(void *object, void *context)
@@ -103,7 +104,7 @@ static void mark_over(void *object, void *context)
 	struct graph_exec *e = object;
 	if (e->context != *(uint64_t *)context)
 		return;
-	e->context = 0; /* there may be another of its handle, if it was a primary one */
+	e->context = 0; /* a later primary context may have the same handle */
 	if (e->stock)
 		e->stock->over = true;
 }
@@ -135,7 +136,7 @@ void stocks_sweep(void)
 void stocks_synchronised(void)
 {
 	if (UNLIKELY(atomic_load_explicit(&anyLeft, memory_order_acquire))) {
-		GRAPHS_LOCKED; /* which sweeps */
+		GRAPHS_LOCKED; /* the unlock sweeps */
 	}
 }
 
@@ -155,7 +156,7 @@ struct writer {
 	struct stock *stock;
 	uint8_t *bytes;
 	size_t used, room;
-	uint32_t *after; /* of the node that is being written */
+	uint32_t *after; /* predecessors of the node being encoded */
 	uint32_t afterCount, afterRoom;
 	uint32_t nodes, recordCount;
 	uint64_t edges;
@@ -193,7 +194,7 @@ static void put_zeros(struct writer *w, size_t bytes)
 
 #define PAD8(n) (-(size_t)(n) & 7)
 
-/* A node after those of w->after, which is then this node alone. */
+/* Encodes a node that depends on those of w->after, and makes it the only one there. */
 static CUresult put_node(struct writer *w, uint16_t op, const void *fixed, uint32_t fixedBytes, const void *tail, uint32_t tailBytes)
 {
 	size_t places = w->afterCount * sizeof *w->after, payload = (size_t)fixedBytes + tailBytes;
@@ -244,7 +245,7 @@ static CUresult put_host(struct writer *w, CUhostFn function, void *data, const 
 		handle_free(&errands, e);
 		return r;
 	}
-	e->what = ERRAND_NONE; /* until its caller says */
+	e->what = ERRAND_NONE; /* until its caller sets it */
 	handle_publish(e);
 	e->next = w->stock->errands;
 	w->stock->errands = e;
@@ -308,7 +309,7 @@ static CUresult put_kernel(struct writer *w, const struct graph_node *n)
 	return r == CUDA_SUCCESS ? put_node(w, OP_LAUNCH, &args, sizeof args, n->kernel.block, n->kernel.bytes) : r;
 }
 
-/* The record of an event that is gone has no effect, as with NVIDIA's driver (580, on an H200). */
+/* The record of a destroyed event has no effect, as with NVIDIA's driver (580, on an H200). */
 static CUresult put_event(struct writer *w, const struct graph_node *n)
 {
 	struct event *e = handle_find(&events, (uint64_t)(uintptr_t)n->event);
@@ -327,7 +328,7 @@ static CUresult put_event(struct writer *w, const struct graph_node *n)
 
 static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry);
 
-/* Between two nodes that do nothing, which stand for its beginning and its end. */
+/* Encodes a child graph between two empty nodes, which stand for its beginning and its end. */
 static CUresult put_child(struct writer *w, const struct graph_node *n)
 {
 	CUresult r = put_nothing(w);
@@ -393,7 +394,7 @@ static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry)
 		struct graph_node *n = order[i];
 		w->afterCount = 0;
 		for (uint32_t k = 0; r == CUDA_SUCCESS && k < n->count; k++) {
-			n->before[k]->mark = 1; /* somebody comes after it */
+			n->before[k]->mark = 1; /* it has a successor */
 			r = put_after(w, n->before[k]->place);
 		}
 		if (r == CUDA_SUCCESS && n->count == 0 && entry != NO_NODE)
@@ -443,7 +444,7 @@ static CUresult write_all(struct writer *w)
 	return r;
 }
 
-/* Gives the host the graph as it is now. bad, if not NULL, is the node of it that is at fault, if one is. */
+/* Sends the current graph to the host. bad, if not NULL, is set to the node that caused the error, if one did. */
 static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 {
 	struct stock *stock = calloc(1, sizeof *stock);
@@ -484,11 +485,11 @@ static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 	return r;
 }
 
-/* --- making and ending --- */
+/* --- creation and destruction --- */
 
 static struct graph_exec *exec_of(CUgraphExec handle) { return handle_find(&graph_execs, (uint64_t)(uintptr_t)handle); }
 
-/* The context of all nodes that need one, or 0; false if they are of several. */
+/* Sets *context to the context of all nodes that need one, or 0; false if they are of several contexts. */
 static bool one_context(const struct graph *g, uint64_t *context)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -561,7 +562,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, CUDA_GRAPH_INSTANT
 		handle_free(&graph_execs, e);
 		return r;
 	}
-	handle_retire(e->graph); /* the program doesn't see it */
+	handle_retire(e->graph); /* the program cannot look it up */
 	graph_memory_match(e->graph);
 	e->id = e->graph->id;
 	r = upload(e, &bad);
@@ -594,7 +595,7 @@ CUresult pg_cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *
 	return r;
 }
 
-/* All of it is on the host by then; the stream has no part in that. */
+/* Instantiation uploads the graph, whatever the stream. */
 CUresult pg_cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
 	struct place place;
@@ -627,7 +628,10 @@ CUresult pg_cuGraphExecDestroy(CUgraphExec handle)
 
 /* --- launching --- */
 
-/* An event for the ends of launches, if they have to say when: before the first, which without it would not be known to run. */
+/*
+ * Creates the event for the ends of launches, if these are recorded: before the first launch, whose end would otherwise
+ * remain unknown.
+ */
 static CUresult prepare_end(struct graph_exec *e)
 {
 	struct stock *s = e->stock;
@@ -654,7 +658,7 @@ static CUresult mark_end(struct graph_exec *e, const struct place *place)
 	return r;
 }
 
-/* Whether an event went that the host still has a record of in the graph. */
+/* Reports whether an event was destroyed that the host's version of the graph still records. */
 static bool records_gone(const struct graph_exec *e)
 {
 	for (uint32_t i = 0; i < e->recordCount; i++)
@@ -684,7 +688,7 @@ static CUresult post_launch(const struct graph_exec *e, const struct place *plac
 	return event_record_many(all, e->recordCount, records, place, &p);
 }
 
-/* settles: an event of the graph's is known to other processes, which are to find it complete. */
+/* settles: an event of the graph is shared with other processes, which must find it complete. */
 static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 {
 	struct place place;
@@ -752,11 +756,11 @@ CUresult pg_cuGraphExecGetId(CUgraphExec handle, unsigned int *id)
 	return CUDA_SUCCESS;
 }
 
-/* --- changing --- */
+/* --- updates --- */
 
 static struct graph_node *find_within(const struct graph *g, uint64_t origin, uint32_t local)
 {
-	uint32_t low = 0, high = g->count; /* nodes are in the order of their local ids */
+	uint32_t low = 0, high = g->count; /* nodes are sorted by their local ids */
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		if (g->nodes[middle]->local < local)
@@ -775,7 +779,7 @@ static struct graph_node *find_within(const struct graph *g, uint64_t origin, ui
 	return NULL;
 }
 
-/* The executable graph's own node that a node of the graph stands for, which it was made of. */
+/* Finds the executable graph's own node that was created from a node of the original graph. */
 static CUresult find(CUgraphExec handle, CUgraphNode node, struct graph_exec **e, struct graph_node **n)
 {
 	struct graph_node *original = node_of(node);
@@ -884,7 +888,7 @@ CUresult pg_cuGraphExecEventWaitNodeSetEvent(CUgraphExec e, CUgraphNode n, CUeve
 	return exec_set_event(e, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
-/* Kernels, copies and fills can be switched off. */
+/* Kernels, copies and fills can be disabled. */
 static CUresult find_switch(CUgraphExec handle, CUgraphNode node, const void *p, struct graph_exec **e, struct graph_node **n)
 {
 	CUresult r = find(handle, node, e, n);
@@ -952,7 +956,7 @@ static bool topologies_differ(const struct graph *mine, const struct graph *othe
 	return false;
 }
 
-/* Nodes are taken for each other by the order in which they were added. A difference of topology comes before one of types. */
+/* Nodes correspond by the order of their creation. A difference of topology takes precedence over one of types. */
 static bool graphs_differ(const struct graph *mine, const struct graph *other, struct difference *d)
 {
 	if (topologies_differ(mine, other, d))

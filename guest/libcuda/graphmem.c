@@ -9,12 +9,12 @@
 #include "pool.h"
 #include "zz_impl.h"
 
-/* A block of device memory that allocations of one graph have one after the other. */
+/* A block of device memory that allocations of one graph share in turn. */
 struct graph_piece {
 	uint64_t address;
 	uint32_t users;              /* allocations */
-	struct graph_memory *latest; /* the only one that may be live; NULL if it has gone */
-	struct moment since;         /* what comes before it is free again */
+	struct graph_memory *latest; /* the only one that may be live; NULL if it was freed */
+	struct moment since;         /* the memory is free after this position */
 };
 
 struct graph_memory {
@@ -27,19 +27,19 @@ struct graph_memory {
 	CUmemPoolProps props;
 	CUmemAccessDesc *access;
 	size_t accessCount, bytes;
-	struct graph_memory *next, **at; /* of all */
+	struct graph_memory *next, **at; /* in the list of all */
 };
 
 static struct graph_memory *all;
 static uint64_t poolOf[DEVICES_MOST]; /* handles; guarded by momentLock */
 
-/* Called with the pools' lock held. */
+/* Returns the device's pool for graphs; requires the pools' lock. */
 static struct pool *pool_for(int device)
 {
 	struct pool *p = handle_find(&pools, poolOf[device]);
 	if (!p && (p = pool_new(device, 0))) {
 		p->threshold = UINT64_MAX; /* until cuDeviceGraphMemTrim */
-		p->dependencies = false;   /* nodes are of no stream */
+		p->dependencies = false;   /* nodes belong to no stream */
 		poolOf[device] = p->object.id;
 	}
 	return p;
@@ -82,7 +82,7 @@ static struct graph_memory *memory_at(uint64_t address)
 	return piece ? piece->latest : NULL;
 }
 
-/* Marks all nodes that end before one begins. */
+/* Marks all nodes that complete before one begins. */
 static bool mark_before(const struct graph_node *n)
 {
 	const struct graph *g = n->graph;
@@ -102,14 +102,14 @@ static bool mark_before(const struct graph_node *n)
 	return true;
 }
 
-/* Whether a node frees an allocation of its own graph that a later one of so many bytes can have the memory of. */
+/* Reports whether a node frees an allocation of its own graph whose memory a later one of so many bytes can reuse. */
 static bool leaves_piece(const struct graph_node *n, size_t bytes)
 {
 	const struct graph_memory *m = n->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? n->memory.of : NULL;
 	return m && m->graph == n->graph->object.id && m->bytes == bytes && m->piece->latest == m;
 }
 
-/* The memory of an allocation that was freed in the graph before a node begins, or NULL. */
+/* Returns the memory of an allocation that is freed in the graph before a node begins, or NULL. */
 static struct graph_piece *piece_before(const struct graph_node *n, int device, size_t bytes)
 {
 	const struct graph *g = n->graph;
@@ -172,7 +172,7 @@ CUresult graph_memory_allocate(struct graph_node *n, const struct context *c, CU
 {
 	CUresult r = check(p, c->device);
 	if (r != CUDA_SUCCESS)
-		return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r; /* as the manual has it for nodes */
+		return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r; /* as the manual specifies for nodes */
 	struct graph_memory *m = calloc(1, sizeof *m);
 	CUmemAccessDesc *access = malloc((p->accessDescCount + 1) * sizeof *access);
 	n->context = c->object.id;
@@ -208,7 +208,7 @@ static bool frees(const struct graph *g, const struct graph_memory *m)
 	return false;
 }
 
-/* Either one node of its own graph frees an allocation, or nodes of others do, at most one in each. */
+/* An allocation is freed by one node of its own graph, or by nodes of other graphs, at most one in each. */
 CUresult graph_memory_let_go(struct graph_node *n, CUdeviceptr address)
 {
 	struct graph_memory *m = memory_at(address);
@@ -259,7 +259,7 @@ CUresult graph_memory_check(const struct graph *g, const struct place *place, bo
 		if (lets_go(n) && !n->memory.within && !n->memory.of->live)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
-	/* There is room now to remember when the launch has ended. */
+	/* Reserves memory to record the end of the launch. */
 	pthread_mutex_lock(&momentLock);
 	bool room = moment_now(place, &now);
 	pthread_mutex_unlock(&momentLock);
@@ -293,7 +293,7 @@ void graph_memory_launched(const struct graph *g, const struct place *place)
 			continue;
 		n->memory.of->piece->since = now;
 		if (n->memory.within)
-			end(n->memory.of); /* what an earlier launch, of another executable graph, had left */
+			end(n->memory.of); /* left by an earlier launch of another executable graph */
 		else if (allocates(n))
 			begin(n->memory.of);
 		else
@@ -359,7 +359,7 @@ CUresult pg_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute w
 	return r;
 }
 
-/* The highest values so far can only be forgotten. */
+/* High-water marks can only be reset. */
 CUresult pg_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute what, void *value)
 {
 	bool used = what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;

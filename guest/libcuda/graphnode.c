@@ -43,7 +43,7 @@ void node_clear(struct graph_node *n)
 	memset(&n->kernel, 0, sizeof n->kernel);
 }
 
-/* The block and the places in it are a copy of their own. */
+/* Copies a kernel's parameters, including its block and the addresses within. */
 static CUresult kernel_copy(struct kernel_work *to, const struct kernel_work *from)
 {
 	struct kernel_work k = *from;
@@ -72,7 +72,7 @@ CUresult node_take(struct graph_node *n, const struct graph_node *from)
 		kernel_free(&n->kernel);
 		n->kernel = k;
 	} else if (n->type == CU_GRAPH_NODE_TYPE_GRAPH)
-		return from->child ? node_set_child(n, from->child) : CUDA_SUCCESS; /* one that is being made has none */
+		return from->child ? node_set_child(n, from->child) : CUDA_SUCCESS; /* a child node under construction has no graph */
 	else if (n->type == CU_GRAPH_NODE_TYPE_MEMCPY)
 		n->copy = from->copy;
 	else if (n->type == CU_GRAPH_NODE_TYPE_MEMSET)
@@ -93,7 +93,7 @@ CUresult node_take(struct graph_node *n, const struct graph_node *from)
 
 CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct parcel *p)
 {
-	struct kernel_work k = n->kernel; /* its attributes stay */
+	struct kernel_work k = n->kernel; /* keeps its attributes */
 	k.function = handle;
 	k.shape = p->args;
 	k.bytes = p->paramBytes;
@@ -149,7 +149,7 @@ static void get_kernel(const struct graph_node *n, CUDA_KERNEL_NODE_PARAMS *p)
 	};
 }
 
-/* --- the others --- */
+/* --- other nodes --- */
 
 CUresult node_set_copy(struct graph_node *n, const CUDA_MEMCPY3D *p, CUcontext handle)
 {
@@ -263,7 +263,7 @@ CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p)
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		return node_set_event(n, p->eventRecord.event);
-	default: /* external semaphores, conditions: refused; what nodes allocate or free stays as it is */
+	default: /* external semaphores, conditions: rejected; memory nodes cannot be changed */
 		return (unsigned)p->type <= CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	}
 }
@@ -289,7 +289,7 @@ CUresult node_set_new(struct graph_node *n, CUgraphNodeParams *p)
 	}
 }
 
-/* --- the calls: adding, by kinds --- */
+/* --- API calls: adding nodes, by type --- */
 
 CUresult pg_cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_KERNEL_NODE_PARAMS *p)
 {
@@ -385,7 +385,7 @@ CUresult pg_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraph
 	return pg_cuGraphAddNode_v2(out, graph, after, NULL, count, &all);
 }
 
-/* --- asking and setting --- */
+/* --- queries and changes --- */
 
 static CUresult node_of_type(CUgraphNode node, CUgraphNodeType type, const void *other, struct graph_node **n)
 {
@@ -593,7 +593,7 @@ CUresult pg_cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *p)
 	return CUDA_SUCCESS;
 }
 
-/* --- attributes of kernels: those of launches, most of them hints --- */
+/* --- kernel attributes: those of launches, most of them hints --- */
 
 CUresult pg_cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID what, const CUkernelNodeAttrValue *value)
 {

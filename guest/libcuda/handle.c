@@ -43,7 +43,7 @@ static uint64_t next_id(const struct table *t, const struct object *o)
 void *handle_new(struct table *t)
 {
 	pthread_mutex_lock(&t->lock);
-	/* Let old slots rest while there are fresh ones: work that names an id may still be under way. */
+	/* Prefers fresh slots while there are any: work that names an old id may still be in flight. */
 	bool rest = t->used < HANDLE_CHUNK / 2;
 	struct object *o = rest ? grow(t) : take_free(t);
 	if (!o)

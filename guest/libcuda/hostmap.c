@@ -32,22 +32,22 @@
 #define PAGE UINT64_C(4096)
 
 /*
- * Whole pages of the program's that lie in the arena. None of them holds anything but registered memory, or the head and the rest
- * of its chunk of malloc's: a forked child has the pages in common with its parent until its first handler runs, and the C library
- * writes to its heap before that.
+ * Whole pages of the program that lie in the arena. They contain only registered memory, or also the header and the
+ * rest of its malloc chunk: a forked child shares the pages with its parent until its first handler runs, and the C
+ * library writes to its heap before that.
  */
 struct hostmap {
 	uint64_t at, bytes, offset;
-	uint64_t device;    /* the address of the registered memory; 0: no more, but they could not be moved out */
-	struct area *areas; /* while the process forks: those of the pages that the program has not unmapped, with its access, */
-	size_t count;       /* how many, */
+	uint64_t device;    /* address of the registered memory; 0: unregistered, but its pages could not be moved out */
+	struct area *areas; /* during a fork: the areas that the program has not unmapped, with its access permissions, */
+	size_t count;       /* their number, */
 	void *copy;         /* and a copy of the pages for the child, or NULL */
 	struct hostmap *next;
 };
 
 /*
- * Changes of the list need both locks, in this order. Forks hold the first one; the second one is never held during a call that
- * can wait, so copies go on while handlers of the program's wait for threads that copy.
+ * Changes of the list need both locks, in this order. Forks hold the first one. The second one is never held during a
+ * call that can block, so copies continue while handlers of the program wait for threads that copy.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t listLock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,7 +85,7 @@ static UNCHECKED void copy_pages(void *to, const void *from, uint64_t bytes)
 		t[i] = f[i];
 }
 
-/* Has pages be there: only those can be protected. */
+/* Makes pages present: only present pages can be protected. */
 static UNCHECKED void touch_pages(const void *at, uint64_t bytes)
 {
 	for (uint64_t i = 0; i < bytes; i += PAGE)
@@ -97,7 +97,7 @@ static UNCHECKED void touch_pages(const void *at, uint64_t bytes)
 struct area {
 	uint64_t begin, end, offset; /* in its file */
 	bool readable, writable, shared, executable;
-	bool plain; /* memory of the process or a file, nothing of the kernel's */
+	bool plain; /* memory of the process or of a file, not a special mapping of the kernel */
 	dev_t device;
 	ino_t inode;
 };
@@ -121,7 +121,7 @@ static bool read_area(FILE *f, struct area *a)
 	return true;
 }
 
-/* The areas that have bytes of a range, in order, to be freed; NULL for none. */
+/* Returns the areas that overlap a range, in order, in an array that the caller frees; NULL for none. */
 static struct area *areas_of(uint64_t at, uint64_t end, size_t *count)
 {
 	struct area *all = NULL, a;
@@ -156,12 +156,15 @@ static bool in_use(const struct area *a)
 {
 	const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0), own = (uint64_t)(uintptr_t)pthread_self(),
 		number = (uint64_t)(uintptr_t)&errno;
-	enum { ABOVE = 1024, DESCRIPTOR = 2304 }; /* frames that are a little older than this one; what glibc keeps of a thread */
+	enum { ABOVE = 1024, DESCRIPTOR = 2304 }; /* frames slightly older than this one; size of glibc's thread descriptor */
 	bool stack = frame + ABOVE > a->begin && frame - 16 * PAGE < a->end;
 	return stack || (own + DESCRIPTOR > a->begin && own < a->end) || (number >= a->begin && number < a->end);
 }
 
-/* Whether an area has pages behind the end of its file, where accesses raise SIGBUS. Kernels before 5.14 do not report it. */
+/*
+ * Reports whether an area has pages beyond the end of its file, where accesses raise SIGBUS. Kernels before 5.14 do not
+ * report it.
+ */
 static bool ends_early(const struct area *a)
 {
 	return madvise(pointer(a->begin), a->end - a->begin, MADV_POPULATE_READ) != 0 && errno == EFAULT;
@@ -184,9 +187,9 @@ static CUresult check_areas(const struct area *all, size_t count, uint64_t at, u
 	return at == end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- moving --- */
+/* --- moving pages --- */
 
-/* Keeps other threads from changing pages while they are moved: a write blocks until the guard ends. */
+/* Prevents other threads from changing pages while they are moved: a write blocks until the guard ends. */
 struct guard {
 	int fd; /* -1: there is no other thread */
 	sigset_t before;
@@ -200,7 +203,7 @@ static bool alone(void)
 
 static bool protect(int fd, const struct area *all, size_t count)
 {
-	/* A kernel without the second one could hold writes while pages move in, but not while they move out. */
+	/* A kernel without the second feature could block writes while pages move in, but not while they move out. */
 	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM};
 	if (ioctl(fd, UFFDIO_API, &api) != 0)
 		return false;
@@ -228,8 +231,8 @@ static void guard_end(struct guard *g, const struct area *all, size_t count)
 }
 
 /*
- * Nothing that the calling thread does until the guard ends may write to the areas, so signals wait. Where only a privileged
- * process may have the kernel wait, too, a system call of another thread that writes there fails meanwhile.
+ * The calling thread must not write to the areas until the guard ends, so signals are blocked. Where only a privileged
+ * process may make the kernel itself wait, another thread's system call that writes there fails meanwhile.
  */
 static bool guard_begin(struct guard *g, const struct area *all, size_t count)
 {
@@ -251,8 +254,8 @@ static bool guard_begin(struct guard *g, const struct area *all, size_t count)
 }
 
 /*
- * Puts pages that are mapped somewhere else into the place of others, with the same bytes. Where the process has as many mappings as
- * it may have, the kernel refuses to, and may have unmapped the others by then: then new pages of the process's own get the bytes.
+ * Replaces pages by others that are mapped elsewhere, with the same bytes. If the process has reached its limit of
+ * mappings, the kernel refuses, and may have unmapped the replaced pages by then: then new private pages get the bytes.
  */
 enum placed { PLACED_NOT, PLACED_COPY, PLACED };
 
@@ -267,7 +270,7 @@ static enum placed put_in_place(void *from, uint64_t at, uint64_t bytes)
 	return own ? PLACED_COPY : PLACED_NOT;
 }
 
-/* Each area as it was, but for where its pages are. */
+/* Restores each area's access permissions. */
 static void keep_access(const struct area *all, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -287,7 +290,7 @@ static void copy_area(void *to, const struct area *a)
 		keep_access(a, 1);
 }
 
-/* The arena's pages once more, or NULL: a view of a virtual machine's device may not be had twice. */
+/* Maps the arena's pages a second time, or returns NULL: a virtual machine's device may not permit it. */
 static void *arena_again(uint64_t offset, uint64_t bytes)
 {
 	void *again = mremap(arena_at(offset), 0, bytes, MREMAP_MAYMOVE);
@@ -316,7 +319,7 @@ static CUresult move_in(const struct hostmap *m, const struct area *all, size_t 
 	return moved ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* False if the pages have to stay in the arena. */
+/* Moves an area out of the arena; false if its pages have to stay there. */
 static bool move_out_area(const struct area *a)
 {
 	struct guard g;
@@ -335,14 +338,14 @@ static bool move_out_area(const struct area *a)
 	return moved;
 }
 
-/* Whether an area shows the arena where a map has it, of which arena is the first page. */
+/* Reports whether an area maps the arena at a map's place; arena is the area of its first page. */
 static bool shows(const struct area *a, const struct hostmap *m, const struct area *arena)
 {
 	return a->shared && arena->shared && a->device == arena->device && a->inode == arena->inode &&
 		a->offset - arena->offset == a->begin - m->at;
 }
 
-/* The program may have unmapped some of it meanwhile, and have something else there. */
+/* The program may have unmapped a part meanwhile, and mapped something else there. */
 static bool move_out(const struct hostmap *m)
 {
 	size_t count, arenas;
@@ -357,7 +360,7 @@ static bool move_out(const struct hostmap *m)
 	return out;
 }
 
-/* --- mappings --- */
+/* --- maps --- */
 
 static void add_to_list(struct hostmap *m)
 {
@@ -368,7 +371,7 @@ static void add_to_list(struct hostmap *m)
 	pthread_mutex_unlock(&listLock);
 }
 
-/* Gives a map's pages back to the program, or remembers that they could not be moved. */
+/* Returns a map's pages to the program, or records that they could not be moved. */
 static bool release(struct hostmap **at)
 {
 	struct hostmap *m = *at;
@@ -430,7 +433,7 @@ static bool is_whole(const struct hostmap *m, const struct range *r)
 	return (r->base == m->at && r->size == m->bytes) || has_own_pages(r->base, m);
 }
 
-/* Gives registered memory a place in the arena, and a range of its own there. */
+/* Moves registered memory to the arena, and adds a range for its device addresses. */
 static CUresult add(struct hostmap *m, const struct range *r)
 {
 	size_t count;
@@ -499,7 +502,7 @@ void hostmap_drop(uint64_t device)
 {
 	struct range gone;
 	const struct calm calm = calm_begin();
-	range_remove(device, RANGE_MAPPED, &gone); /* unless it has gone with its context */
+	range_remove(device, RANGE_MAPPED, &gone); /* unless it was removed with its context */
 	pthread_mutex_lock(&lock);
 	struct hostmap **at = &maps;
 	while (*at && (*at)->device != device)
@@ -510,7 +513,7 @@ void hostmap_drop(uint64_t device)
 	calm_end(&calm);
 }
 
-/* Pages that are no more registered are found where the program has them, as others: it may have unmapped them. */
+/* Pages that are no longer registered are treated as other memory of the program: it may have unmapped them. */
 bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
 {
 	if (LIKELY(!atomic_load_explicit(&any, memory_order_acquire)))
@@ -540,7 +543,7 @@ static void find_shown(struct hostmap *m)
 	free(arena);
 }
 
-/* The copies are made before the fork: the parent may change its pages while the child begins. */
+/* The copies are made before the fork: the parent may change its pages while the child starts. */
 void hostmap_before_fork(void)
 {
 	const struct calm calm = calm_begin();
@@ -563,13 +566,13 @@ static void end_fork(struct hostmap *m, bool child)
 		keep_access(a, 1);
 	}
 	if (m->copy)
-		munmap(m->copy, m->bytes); /* the rest of it in the child */
+		munmap(m->copy, m->bytes); /* frees the rest in the child */
 	free(m->areas);
 	m->areas = NULL;
 	m->copy = NULL;
 }
 
-/* Nothing else of the library works in the child. */
+/* No other part of the library works in the child. */
 void hostmap_after_fork(bool child)
 {
 	int saved = errno;

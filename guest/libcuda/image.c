@@ -1,7 +1,6 @@
 /*
- * The API passes images without a length: it is found from the format. The
- * program's memory is trusted as far as it is well-formed; the host checks its
- * copy again.
+ * The API passes images without a length, which is determined from the format. The program's memory is trusted to be
+ * well-formed; the host validates its copy again.
  */
 #include "image.h"
 
@@ -26,7 +25,7 @@ struct wrapper {
 	uint32_t magic, version;
 	const void *fatbin, *extra;
 };
-enum { WRAPPER_PRELINKED = 2 }; /* version in which extra is a list of fat binaries */
+enum { WRAPPER_PRELINKED = 2 }; /* version whose extra field is a list of fat binaries */
 
 struct fatbin {
 	uint32_t magic;
@@ -52,15 +51,15 @@ enum { FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000, FLA
 /* Criteria for the entries of a fat binary. */
 struct target {
 	int capability;
-	bool code; /* machine code, too */
+	bool code; /* accepts machine code, too */
 };
 
-/* Why the last fat binary of this thread was refused. */
+/* Describes why this thread's last fat binary was rejected. */
 static _Thread_local char refusal[256];
 
 const char *image_refusal(void) { return *refusal ? refusal : "the image has no PTX for this device"; }
 
-/* One raw LZ4 block of exactly outBytes; false if it is not that. */
+/* Decompresses one raw LZ4 block of exactly outBytes; false if it is malformed or of another size. */
 static bool lz4_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64_t outBytes)
 {
 	uint64_t i = 0, o = 0;
@@ -137,7 +136,7 @@ static bool is_better(const struct entry *e, const struct entry *than)
 	return e->kind == than->kind ? e->capability > than->capability : e->kind == KIND_CUBIN;
 }
 
-/* Adds to the refusal, as far as there is room. */
+/* Appends to the description, as far as there is room. */
 static void say(const char *format, ...)
 {
 	size_t have = strlen(refusal);
@@ -184,7 +183,7 @@ static CUresult choose(const uint8_t *start, struct target target, struct image 
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* Appends an object to a linked image, which grows. */
+/* Appends an object to a linked image and extends it. */
 static CUresult append(struct image *linked, const struct image *text)
 {
 	struct linked_header h = {.magic = LINKED_MAGIC, .bytes = sizeof h, .purpose = LINKED_TO_LOAD};
@@ -204,8 +203,8 @@ static CUresult append(struct image *linked, const struct image *text)
 }
 
 /*
- * A program of several files that were linked has, beside the result, which may be machine code only, the fat binaries that
- * went into it, for devices that have to link them once more: a list that ends in NULL.
+ * A linked program of several files has, beside the result, which may be machine code only, the fat binaries of its
+ * inputs, for devices that have to link them again: a list that ends in NULL.
  */
 static CUresult link_prelinked(const void *const *list, struct target target, struct image *image)
 {
@@ -231,7 +230,7 @@ static CUresult open_wrapper(const uint8_t *p, struct target target, struct imag
 	if (!w.fatbin)
 		return CUDA_ERROR_INVALID_IMAGE;
 	CUresult r = choose(w.fatbin, target, image);
-	target.code = false; /* what is to be linked once more has to be text */
+	target.code = false; /* only text can be linked again */
 	return r == CUDA_ERROR_NO_BINARY_FOR_GPU && w.version == WRAPPER_PRELINKED && w.extra ? link_prelinked(w.extra, target, image) : r;
 }
 
@@ -271,7 +270,7 @@ static CUresult measure_elf(const uint8_t *p, struct image *image)
 
 static bool printable(uint8_t c) { return (c >= ' ' && c < 127) || (c >= '\t' && c <= '\r'); }
 
-/* Text ends with its NUL, which belongs to it. Only the first bytes decide, and none after a NUL is read. */
+/* Text ends with its NUL, which is part of it. Only the first bytes decide, and nothing after a NUL is read. */
 static CUresult measure_text(const uint8_t *p, struct image *image)
 {
 	for (int i = 0; i < 4; i++)
@@ -305,7 +304,7 @@ CUresult image_choose(const void *pointer, int capability, bool code, struct ima
 	*refusal = 0;
 	uint32_t magic = 0;
 	const uint8_t *p = pointer;
-	for (int i = 0; i < 4; i++) { /* a short text may end at a page */
+	for (int i = 0; i < 4; i++) { /* a short text may end at a page boundary */
 		magic |= (uint32_t)p[i] << (8 * i);
 		if (p[i] == 0 && i < 3)
 			return CUDA_ERROR_INVALID_IMAGE;
@@ -347,7 +346,7 @@ CUresult image_read_file(const char *name, char **text, size_t *bytes)
 	struct stat s;
 	CUresult r = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < INT32_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0, have = 0;
-	*text = calloc(size + 64, 1); /* room for the heads of binary formats, too */
+	*text = calloc(size + 64, 1); /* includes room for the headers of binary formats */
 	while (*text && have < size) {
 		ssize_t n = read(fd, *text + have, size - have);
 		if (n <= 0 && !(n < 0 && errno == EINTR))

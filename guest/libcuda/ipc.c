@@ -32,7 +32,7 @@ struct ticket {
 };
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle) && sizeof(struct ticket) <= sizeof(CUipcEventHandle), "a ticket fits a handle");
 
-/* A number that no other process has, so that a handle is known to be one's own. */
+/* Returns a number unique to this process, so that it recognises its own handles. */
 static uint64_t own_number(void)
 {
 	static _Atomic uint64_t number;
@@ -53,14 +53,14 @@ static void write_ticket(void *handle, uint64_t magic, const struct mem_lend_res
 	memcpy(handle, &t, sizeof t);
 }
 
-/* Bytes of a handle that mean nothing are 0. */
+/* Unused bytes of a handle are 0. */
 static CUresult read_ticket(struct ticket *t, const void *handle, uint64_t magic)
 {
 	static const uint8_t zeros[sizeof(CUipcMemHandle) - sizeof *t];
 	memcpy(t, handle, sizeof *t);
 	if (t->magic != magic || t->memory.reserved || memcmp((const uint8_t *)handle + sizeof *t, zeros, sizeof zeros) != 0)
 		return magic == EVENT_MAGIC ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_INVALID_VALUE;
-	return t->process == own_number() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* for others only */
+	return t->process == own_number() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* for other processes only */
 }
 
 /* The host lends memory only while no work uses it, and does not wait for work that may depend on this process. */
@@ -110,7 +110,7 @@ static struct opened {
 static size_t opens, openRoom;
 static pthread_mutex_t openLock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Called with the lock held. */
+/* Finds an opened handle; requires the lock. */
 static struct opened *find_open(const struct context *c, const struct mem_lend_result *memory)
 {
 	for (size_t i = 0; i < opens; i++)

@@ -34,7 +34,7 @@ CUresult jit_read(unsigned int count, const CUjit_option *options, void **values
 		case CU_JIT_LOG_VERBOSE:
 			jit->verbose = number;
 			break;
-		default: /* the compiler's own business */
+		default: /* options for the compiler only */
 			if ((unsigned)options[i] >= CU_JIT_NUM_OPTIONS)
 				return CUDA_ERROR_INVALID_VALUE;
 		}
@@ -42,7 +42,7 @@ CUresult jit_read(unsigned int count, const CUjit_option *options, void **values
 	return CUDA_SUCCESS;
 }
 
-/* Writes text with its NUL into a buffer, and how much that was into the size option's slot. */
+/* Writes text with its NUL into a buffer, and its length into the size option's slot. */
 static void fill(char *buffer, unsigned int room, void **used, const char *text, size_t length)
 {
 	size_t written = 0;

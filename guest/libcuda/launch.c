@@ -13,11 +13,13 @@
 #include "text.h"
 #include "zz_impl.h"
 
-/* The software accelerator's, for a block: docs/software-accelerator.md. */
+/* The software accelerator's limit for a block, in bytes: docs/software-accelerator.md. */
 enum { MOST_LOCAL = 64 << 20 };
 
-/* More threads than the kernel declares (.maxntid, .reqntid) are a wrong value; more than registers or local memory are there
- * for are too many resources: as an H200 answers. */
+/*
+ * More threads than the kernel declares (.maxntid, .reqntid) are an invalid value; more than its registers or local
+ * memory allow are too many resources: the results of an H200.
+ */
 static CUresult too_many(const struct function *f, uint64_t threads)
 {
 	uint64_t registers = threads * (uint64_t)f->facts.registers, local = threads * (uint64_t)f->facts.localBytes;
@@ -69,7 +71,7 @@ static CUresult gather(const struct function *f, void **values, uint8_t *block)
 	return CUDA_SUCCESS;
 }
 
-/* The other form: a list of tagged values with one ready-made block. It may be padded, but not too short. */
+/* Parameters in the other form: a list of tagged values with one packed block. It may be padded, but not too short. */
 static CUresult find_block(const struct function *f, void **extra, const void **block)
 {
 	const void *bytes = NULL;
@@ -90,8 +92,8 @@ static CUresult find_block(const struct function *f, void **extra, const void **
 }
 
 /*
- * The function and the stream have to be of one context. Which context is current doesn't matter, as with NVIDIA's driver (580,
- * on an H200), nor whether one is, nor whether that has failed. A kernel only needs a stream.
+ * Function and stream must belong to one context. The current context doesn't matter, as with NVIDIA's driver (580, on
+ * an H200), nor whether there is one or it has failed. A kernel only needs a stream.
  */
 static CUresult check_place(CUfunction handle, const struct function *f, const struct place *place)
 {
@@ -102,7 +104,7 @@ static CUresult check_place(CUfunction handle, const struct function *f, const s
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
 }
 
-/* All blocks of a cooperative launch have to fit on the device at once. */
+/* All blocks of a cooperative launch have to be resident on the device at once. */
 static CUresult check_cooperative(const struct function *f, const struct launch_args *shape)
 {
 	uint64_t threads = (uint64_t)shape->block[0] * shape->block[1] * shape->block[2];
@@ -186,7 +188,7 @@ static CUresult post(struct function *f, const struct parcel *parcel)
 	CUresult r = ring_wait(&p, false);
 	if (r == CUDA_SUCCESS)
 		atomic_store_explicit(&f->tried, true, memory_order_relaxed);
-	return r == CUDA_SUCCESS ? r : text_shown(p.context, r); /* which says why */
+	return r == CUDA_SUCCESS ? r : text_shown(p.context, r); /* the output explains the error */
 }
 
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
@@ -207,7 +209,7 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 	if (LIKELY(r == CUDA_SUCCESS))
 		r = LIKELY(!parcel.place.capturing) ? post(f, &parcel) : capture_kernel(&parcel, handle, f);
 	else if (parcel.place.capturing)
-		capture_refuse(parcel.place.capturing); /* a launch that is refused ends what is captured, as with an H200 */
+		capture_refuse(parcel.place.capturing); /* a rejected launch invalidates the capture, as with an H200 */
 	launch_unpack(&parcel);
 	function_release(f);
 	return r;
@@ -229,7 +231,7 @@ CUresult pg_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridX, unsigned
 	return launch(f, &shape, stream, values, NULL);
 }
 
-/* Clusters of one block each are none. */
+/* Clusters of one block count as no clusters. */
 static CUresult read_cluster(const CUlaunchAttribute *a, uint32_t *flags)
 {
 	unsigned int x = a->value.clusterDim.x, y = a->value.clusterDim.y, z = a->value.clusterDim.z;
@@ -269,7 +271,7 @@ static CUresult read_attributes(const CUlaunchConfig *config, uint32_t *flags)
 				return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-			break; /* to run after everything before is always allowed */
+			break; /* running after all earlier work is always permitted */
 		default:
 			return (unsigned)a->id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE ? CUDA_ERROR_NOT_SUPPORTED
 			                                                                 : CUDA_ERROR_INVALID_VALUE;
@@ -290,7 +292,7 @@ CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **
 	return r == CUDA_SUCCESS ? launch(f, &shape, config->hStream, values, extra) : r;
 }
 
-/* --- the interface of old: settings are gathered in the function, then launched --- */
+/* --- the old launch interface: settings are collected in the function, then launched --- */
 
 static CUresult old_of(CUfunction handle, struct function **f, struct old_launch **old)
 {

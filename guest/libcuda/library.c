@@ -9,7 +9,7 @@
 #include "jit.h"
 #include "zz_impl.h"
 
-/* The module of a library in a context; both by handle. Either may have ended. */
+/* The module of a library in a context, both by handle. Either may have been destroyed. */
 struct loaded {
 	uint64_t context, module;
 	struct loaded *next;
@@ -19,8 +19,8 @@ struct library {
 	struct object object;
 	struct image image;
 	bool inspected;
-	struct layout layout; /* what it offers, once inspected */
-	uint64_t *kernels;    /* handles given out so far, by index in the layout */
+	struct layout layout; /* its contents, once inspected */
+	uint64_t *kernels;    /* handles issued so far, by index in the layout */
 	struct loaded *loaded;
 };
 
@@ -34,7 +34,7 @@ struct kernel {
 	struct object object;
 	uint64_t library; /* handle */
 	uint32_t index;   /* in the library's layout */
-	_Atomic uint64_t recent; /* handle of the function that it was last asked for: most programs have one context */
+	_Atomic uint64_t recent; /* handle of the function last looked up: most programs have one context */
 	struct settings settings[DEVICES_MOST];
 };
 
@@ -53,7 +53,7 @@ static CUresult unlock(CUresult r)
 	return r;
 }
 
-/* --- finding; nothing is locked if it fails --- */
+/* --- lookup; on failure nothing is locked --- */
 
 static CUresult lock_library(CUlibrary handle, struct library **l)
 {
@@ -87,7 +87,7 @@ static CUresult inspect(struct library *l, struct jit *jit)
 	return CUDA_SUCCESS;
 }
 
-/* The same for a library that is found, and stays locked if all goes well. */
+/* As the lookup, and inspects the library; it stays locked on success. */
 static CUresult lock_inspected(CUlibrary handle, struct library **l)
 {
 	struct jit silent = {0};
@@ -101,7 +101,7 @@ static CUresult lock_inspected(CUlibrary handle, struct library **l)
 
 static CUresult read_options(const CUlibraryOption *options, void **values, unsigned int count, bool *preserved)
 {
-	(void)values; /* the table of host functions is for unified functions, of which there are none */
+	(void)values; /* the table of host functions is for unified functions, which do not exist here */
 	*preserved = false;
 	if (count > 0 && !options)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -123,7 +123,7 @@ static int least_capability(void)
 	return least;
 }
 
-/* Machine code is for one device; of several, some other may need the text. */
+/* Machine code suits one device only; with several devices, another one may need the text. */
 static bool takes_code(void) { return device_count() == 1 && device_takes_code(0); }
 
 /*
@@ -256,7 +256,7 @@ static void settle_all(const struct library *l, const struct context *c, uint64_
 	}
 }
 
-/* The module that the library has in a context, or 0. Drops those that went with their contexts. */
+/* Returns the library's module in a context, or 0. Drops those that were destroyed with their contexts. */
 static uint64_t find_module(struct library *l, uint64_t context)
 {
 	uint64_t found = 0;
@@ -274,7 +274,7 @@ static uint64_t find_module(struct library *l, uint64_t context)
 	return found;
 }
 
-/* The same, loaded if it was not. context 0: the current one. */
+/* As find_module, but loads the module if necessary. context 0: the current one. */
 static CUresult module_in(struct library *l, uint64_t context, uint64_t *module)
 {
 	struct context *c;
@@ -340,7 +340,7 @@ static CUresult absent(CUlibrary handle, const char *name)
 	return r == CUDA_SUCCESS ? unlock(CUDA_ERROR_NOT_FOUND) : r;
 }
 
-/* Variables that a program calls managed are the device's own: the host can't reach them, so they are not found here. */
+/* Managed variables of a program are the device's own here: the host cannot access them, so they are not found. */
 CUresult pg_cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibrary handle, const char *name)
 {
 	return address || bytes ? absent(handle, name) : CUDA_ERROR_INVALID_VALUE;
@@ -354,7 +354,7 @@ CUresult pg_cuLibraryGetUnifiedFunction(void **out, CUlibrary handle, const char
 
 /* --- kernels --- */
 
-/* Called with the lock held. Every kernel has one handle, made when it is first asked for. */
+/* Requires the lock. Every kernel has one handle, created on first use. */
 static CUresult give_kernel(struct library *l, uint32_t index, CUkernel *out)
 {
 	if (l->kernels[index] == 0) {
@@ -425,7 +425,7 @@ static CUresult find_function(uint64_t handle, uint64_t context, CUfunction *out
 	return unlock(r);
 }
 
-/* For launches this is done without a lock, as long as they are of one context. */
+/* Launches within one context do this without a lock. */
 CUresult kernel_function(uint64_t handle, uint64_t context, CUfunction *out)
 {
 	struct kernel *k = handle_find(&kernels, handle);
@@ -462,7 +462,7 @@ CUresult pg_cuKernelGetLibrary(CUlibrary *out, CUkernel handle)
 	return unlock(CUDA_SUCCESS);
 }
 
-/* The name lives as long as the library. */
+/* The name is valid as long as the library. */
 CUresult pg_cuKernelGetName(const char **name, CUkernel handle)
 {
 	struct kernel *k;
@@ -529,7 +529,7 @@ CUresult pg_cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUk
 	return unlock(CUDA_SUCCESS);
 }
 
-/* Takes effect in all contexts of the device, also in those to come, but where cuFuncSetAttribute has its word. */
+/* Takes effect in all present and future contexts of the device, except where cuFuncSetAttribute was used. */
 CUresult pg_cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice device)
 {
 	struct kernel *k;

@@ -1,6 +1,6 @@
 /*
- * The rendezvous of a process guest: Hello and Welcome with the daemon, then
- * Map and Mapped with the worker, whose socket carries nothing afterwards, but for rings.
+ * The rendezvous of a process guest: Hello and Welcome with the daemon, then Map and Mapped with the worker, whose
+ * socket carries only doorbell messages afterwards.
  */
 #define _GNU_SOURCE
 #include "link.h"
@@ -27,19 +27,19 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-/* How long to wait for a daemon that is being restarted, and for an answer. */
+/* How long to wait for a restarting daemon, and for an answer. */
 #define DAEMON_PATIENCE_NS (5 * INT64_C(1000000000))
 #define ANSWER_PATIENCE_S 10
 
 struct rendezvous {
 	struct welcome welcome;
 	int segment, worker; /* descriptors, -1: none */
-	bool cutOff;         /* the other side has gone, without a word */
+	bool cutOff;         /* the peer closed the connection without an answer */
 };
 
 /*
- * Patience is for time that this machine lives through. While it is paused its clock may go on, as under Xen: of what
- * passes at once no more than a moment counts.
+ * Timeouts count time during which this machine runs. Its clock may go on while it is paused, as under Xen, so a single
+ * wait counts for at most a moment.
  */
 #define MOMENT_NS INT64_C(1000000000)
 
@@ -80,7 +80,7 @@ static bool is_other_file(const char *path)
 	return stat(path, &s) == 0 && !S_ISSOCK(s.st_mode);
 }
 
-/* Prints once that PEGASUS_SOCKET is no socket's path. */
+/* Logs once that PEGASUS_SOCKET is not the path of a socket. */
 static void log_no_socket(const char *path)
 {
 	static atomic_flag logged = ATOMIC_FLAG_INIT;
@@ -100,7 +100,7 @@ static void log_unreachable(const char *path, int why)
 		log_at(LOG_ERROR, "no Pegasus daemon at %s: %s", path, strerror(why));
 }
 
-/* Connects to the daemon. While it is away (refused, or its socket gone) it may be restarting. */
+/* Connects to the daemon. If the connection is refused or the socket is missing, the daemon may be restarting. */
 static int connect_daemon(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -137,7 +137,7 @@ static void set_patience(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* Waits for an answer, moment after moment. */
+/* Waits for an answer, in steps of a moment. */
 static ssize_t receive(int fd, struct msghdr *m, int flags)
 {
 	ssize_t n;
@@ -180,7 +180,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* Keeps the two descriptors of a good Welcome, closes any others. */
+/* Keeps the two file descriptors of a valid Welcome, and closes all others. */
 static void take_descriptors(struct msghdr *m, struct rendezvous *r)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -237,7 +237,7 @@ static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 		log_at(LOG_ERROR, "the Pegasus daemon speaks version %u, this library %d", r->welcome.version, SEGMENT_VERSION);
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
-	if (r->segment < 0 || r->worker < 0) { /* the kernel drops what goes beyond the limit */
+	if (r->segment < 0 || r->worker < 0) { /* the kernel drops descriptors beyond the limit */
 		log_at(LOG_ERROR, "the daemon's files did not arrive: may this process open more of them (ulimit -n)?");
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
@@ -252,7 +252,7 @@ static bool lies_within(uint64_t offset, uint64_t count, uint64_t size, uint64_t
 	return offset % 64 == 0 && offset >= SEGMENT_HEADER_BYTES && offset <= total && count <= (total - offset) / size;
 }
 
-/* Takes the layout out of the header, once, and refuses one that does not fit the mapping. */
+/* Reads the layout from the header, once, and rejects one that does not fit the mapping. */
 static bool take_layout(struct segment_header *h)
 {
 	struct segment_header copy;
@@ -320,7 +320,7 @@ static bool map_exactly(uint64_t base, uint64_t length, int protection, int flag
 	void *got = mmap(want, length, protection, flags | MAP_FIXED_NOREPLACE, fd, (off_t)offset);
 	if (got == MAP_FAILED)
 		return false;
-	if (got != want) { /* a kernel that takes the flag for a hint */
+	if (got != want) { /* the kernel treats the flag as a hint */
 		munmap(got, length);
 		return false;
 	}
@@ -467,7 +467,7 @@ static const char *find_socket(void)
 	return stat(AGENT_SOCKET, &s) == 0 ? AGENT_SOCKET : NULL;
 }
 
-/* One try. cutOff: the daemon, or the machine's agent, went while it served us. */
+/* One attempt. cutOff: the daemon, or the machine's agent, ended during the rendezvous. */
 static CUresult come(const char *path, uint64_t features, bool *cutOff)
 {
 	int daemon = connect_daemon(path);
@@ -495,7 +495,7 @@ static CUresult come(const char *path, uint64_t features, bool *cutOff)
 CUresult link_open(void)
 {
 	const char *path = find_socket();
-	release_cuda(0); /* checks its variables, which a program that asks for no version may have, too */
+	release_cuda(0); /* validates its variables also for programs that never query the version */
 	if (!path) {
 		log_at(LOG_INFO, "PEGASUS_SOCKET is not set, and there is no " AGENT_SOCKET ": no device");
 		return CUDA_ERROR_NO_DEVICE;

@@ -21,17 +21,17 @@ struct link {
 	int device;
 	struct jit jit;
 	bool complete;
-	CUresult result; /* of completing */
+	CUresult result; /* result of the completion */
 	uint8_t *image; /* begins with a linked_header */
 	uint64_t bytes, room;
 };
 
 static struct table links = HANDLE_TABLE(HANDLE_LINK, struct link, 60000);
-static pthread_mutex_t linkLock = PTHREAD_MUTEX_INITIALIZER; /* guards what they collect */
+static pthread_mutex_t linkLock = PTHREAD_MUTEX_INITIALIZER; /* guards the inputs of all link states */
 
 static struct link *link_find(CUlinkState state) { return handle_find(&links, (uint64_t)(uintptr_t)state); }
 
-/* An input that will do, as one or more objects of a linked image. */
+/* A validated input, as one or more objects of a linked image. */
 struct input {
 	const uint8_t *objects; /* NULL: one object, text with this name */
 	const void *text;
@@ -72,7 +72,7 @@ static void begin(uint8_t *image, uint64_t *bytes, uint32_t purpose)
 	*bytes = sizeof h;
 }
 
-/* Has the host look at an image, and notes how long that took. */
+/* Makes the host check an image, and adds the time used. */
 static CUresult check(struct link *l, void *image, uint64_t bytes, struct jit *jit)
 {
 	struct context *c;
@@ -86,7 +86,7 @@ static CUresult check(struct link *l, void *image, uint64_t bytes, struct jit *j
 	return r;
 }
 
-/* Called with the lock held. */
+/* Makes room for more bytes; requires the lock. */
 static CUresult reserve(struct link *l, uint64_t more)
 {
 	if (l->bytes + more > IMAGE_MOST)
@@ -112,7 +112,10 @@ static CUresult append(struct link *l, const struct input *in)
 	return r;
 }
 
-/* A link state outlives its context: inputs are then collected unchecked, as NVIDIA's driver (580, on an H200) takes them. */
+/*
+ * A link state outlives its context: its inputs are then collected unchecked, as NVIDIA's driver (580, on an H200)
+ * does.
+ */
 static bool has_context(const struct link *l) { return handle_find(&contexts, l->context); }
 
 static CUresult check_and_append(struct link *l, const struct input *in, struct jit *jit)
@@ -128,7 +131,10 @@ static CUresult check_and_append(struct link *l, const struct input *in, struct 
 	return r == CUDA_SUCCESS ? append(l, in) : r;
 }
 
-/* Whether data is of a format that a linker of NVIDIA's takes: an object, an archive of them, a fat binary or LLVM's bitcode. */
+/*
+ * Reports whether data is of a format that NVIDIA's linker accepts: an object, an archive of objects, a fat binary or
+ * LLVM bitcode.
+ */
 static bool is_known(const void *data, size_t size)
 {
 	static const uint8_t known[][4] = {
@@ -140,7 +146,7 @@ static bool is_known(const void *data, size_t size)
 	return false;
 }
 
-/* Finds the PTX in an input of another type than text. */
+/* Finds the PTX in an input of a type other than text. */
 static CUresult open_input(struct link *l, CUjitInputType type, const void *data, size_t size, struct image *image)
 {
 	struct context *c;
@@ -176,7 +182,7 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
 	return r;
 }
 
-/* The options of one input, or else those of the whole. */
+/* Returns the options of one input, else those of the link state. */
 static CUresult choose_jit(struct link *l, unsigned int count, CUjit_option *options, void **values, struct jit *jit)
 {
 	*jit = l->jit;
@@ -245,8 +251,8 @@ CUresult pg_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char 
 }
 
 /*
- * The image belongs to the link state. As with NVIDIA's driver (580, on an H200), a state is completed once, and inputs that are
- * right each, but not together, are an unknown error, which the log explains.
+ * The image belongs to the link state. As with NVIDIA's driver (580, on an H200), a state is completed once, and inputs
+ * that are valid one by one but not together are an unknown error, which the log explains.
  */
 CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
 {
@@ -257,7 +263,7 @@ CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&linkLock);
 	bool again = l->complete;
-	l->complete = true; /* nothing is added any more */
+	l->complete = true; /* no more inputs are accepted */
 	pthread_mutex_unlock(&linkLock);
 	struct linked_header *h = (struct linked_header *)l->image;
 	if (!again) {

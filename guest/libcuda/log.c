@@ -33,7 +33,7 @@ void setting_ignored(const char *name, const char *value, const char *wanted)
 	log_at(LOG_ERROR, "%s=%.128s: want %s; ignored", name, value, wanted);
 }
 
-/* One write per line, so that threads do not mix; no stdio, which a program may have closed. */
+/* Writes each line with one write, so that threads do not mix; no stdio, which a program may have closed. */
 void log_at(enum log_level at, const char *format, ...)
 {
 	if (at > (enum log_level)level())
@@ -46,7 +46,7 @@ void log_at(enum log_level at, const char *format, ...)
 	int n = vsnprintf(line + used, sizeof line - used - 1, format, list);
 	va_end(list);
 	if (n > 0) {
-		int cancelable; /* a write is a point where a thread can be cancelled; whoever logs may hold a lock */
+		int cancelable; /* a write is a cancellation point, and the caller may hold a lock */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 		used += (size_t)n;
 		if (used > sizeof line - 2)

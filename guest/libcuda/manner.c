@@ -8,16 +8,16 @@
 #include "stream.h"
 #include "zz_impl.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is set of all streams */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the attributes of all streams */
 
-/* A stream, with its context, or without object the legacy one. */
+/* A stream with its context; object NULL: the legacy stream. */
 struct found {
 	struct manner *manner;
 	struct stream *stream;
 	struct context *context;
 };
 
-/* Also the calling thread's own stream. */
+/* Accepts the calling thread's default stream, too. */
 static CUresult find(CUstream handle, struct found *f)
 {
 	struct place place;
@@ -59,7 +59,7 @@ static CUresult get(const struct manner *m, const struct stream *s, CUstreamAttr
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
 		value->memSyncDomain = m->domain;
 		return CUDA_SUCCESS;
-	default: /* of launches only, or of nothing */
+	default: /* attributes of launches only, or unknown */
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
@@ -131,7 +131,7 @@ CUresult pg_cuStreamSetAttribute(CUstream handle, CUstreamAttrID what, const CUs
 	return r;
 }
 
-/* Not the priority. */
+/* Does not copy the priority. */
 CUresult pg_cuStreamCopyAttributes(CUstream to, CUstream from)
 {
 	struct found mine, others;

@@ -9,7 +9,7 @@
 #include "hostmap.h"
 #include "zz_impl.h"
 
-/* When a copy returns, beyond what copy_box always holds to. */
+/* When a copy returns, beyond the guarantees of copy_box. */
 enum until { UNTIL_COMPLETE, UNTIL_QUEUED, UNTIL_READ };
 
 static bool syncs(const struct place *place, const struct box *box)
@@ -17,7 +17,7 @@ static bool syncs(const struct place *place, const struct box *box)
 	return box->dst.sync || box->src.sync || place_syncs(place);
 }
 
-/* Pinned memory is read as pageable memory is, before the call returns, in whatever state its stream is. */
+/* Pinned memory is read like pageable memory, before the call returns, whatever the state of its stream. */
 static void read_now(struct end *src)
 {
 	if (src->where != AT_ARENA)
@@ -26,7 +26,9 @@ static void read_now(struct end *src)
 	src->where = AT_HOST;
 }
 
-/* Registered memory that devices reach: they do the copy in its turn, as they may have changed the memory until then. */
+/*
+ * Registered memory with a device address is copied in stream order by the worker, as devices may change it until then.
+ */
 static void find_in_arena(struct end *e, const struct box *box)
 {
 	uint64_t bytes, offset;
@@ -39,7 +41,10 @@ static void find_in_arena(struct end *e, const struct box *box)
 	e->address = offset;
 }
 
-/* Does it. A source that only the worker reaches has been read when the copy is complete. In a capture nothing is read yet. */
+/*
+ * Runs the copy. A source that only the worker can access has been read when the copy is complete. In a capture nothing
+ * is read yet.
+ */
 static CUresult copy_until(const struct place *place, struct box *box, enum until until, bool within)
 {
 	if (!place->capturing) {
@@ -90,7 +95,7 @@ static CUresult linear(uint64_t dst, enum said dstSaid, uint64_t src, enum said 
 	if (r == CUDA_SUCCESS)
 		r = said_end(src, srcSaid, bytes, false, &from);
 	if (r != CUDA_SUCCESS) {
-		struct context *c; /* without a context, that is what is wrong */
+		struct context *c; /* a missing context takes precedence as the error */
 		CUresult first = context_current(&c);
 		return first != CUDA_SUCCESS ? first : r;
 	}
@@ -146,7 +151,7 @@ CUresult pg_cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUs
 	return linear(dst, SAID_DEVICE, src, SAID_DEVICE, n, s, UNTIL_QUEUED);
 }
 
-/* Under unified addressing the contexts need only exist. */
+/* Under unified addressing the contexts only have to exist. */
 static CUresult check_peers(CUcontext a, CUcontext b)
 {
 	struct context *c;
@@ -247,7 +252,7 @@ CUresult pg_cuMemcpyAtoA_v2(CUarray dst, size_t dstOffset, CUarray src, size_t s
 
 /* --- boxes --- */
 
-/* One side of a 2-D or 3-D copy as the program describes it. */
+/* One side of a 2-D or 3-D copy in the program's description. */
 struct side {
 	CUmemorytype type;
 	const void *host;
@@ -256,7 +261,7 @@ struct side {
 	uint64_t pitch, height, x, y, z, lod;
 };
 
-/* The bytes from the first to the last that the box touches. */
+/* Returns the distance from the first to the last byte of the box. */
 static CUresult span(uint64_t pitch, uint64_t rows, const CUDA_MEMCPY3D *c, uint64_t *bytes)
 {
 	uint64_t slice, slices, lines;
@@ -289,7 +294,7 @@ static CUresult side_end(const struct side *s, const CUDA_MEMCPY3D *c, bool writ
 	uint64_t right, pitch = s->pitch, rows = s->height, bytes;
 	if (!address || __builtin_add_overflow(s->x, (uint64_t)c->WidthInBytes, &right))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (pitch == 0) /* a single row has no need of one */
+	if (pitch == 0) /* a single row needs no pitch */
 		pitch = right;
 	if (rows == 0)
 		rows = s->y + c->Height;

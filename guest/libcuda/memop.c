@@ -1,4 +1,4 @@
-/* Streams that wait for a word of memory, or write one. Several in one call are that many: each is in its place in the stream. */
+/* Stream memory waits and writes. A batch of operations is a sequence of single ones, each in stream order. */
 #include "copy.h"
 #include "device.h"
 #include "ring.h"
@@ -53,7 +53,10 @@ static CUresult one(CUstream stream, const struct operation *o)
 	return r == CUDA_SUCCESS ? post(o, &place) : r;
 }
 
-/* Nothing here could need that writes of other devices be flushed: none writes to memory of ours (CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0). */
+/*
+ * No flush of remote writes is needed: no other device writes to this memory
+ * (CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0).
+ */
 static CUresult wait_of(CUdeviceptr address, uint64_t value, uint32_t bytes, unsigned int flags, struct operation *o)
 {
 	if (flags & (unsigned)CU_STREAM_WAIT_VALUE_FLUSH)

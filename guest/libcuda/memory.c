@@ -90,11 +90,11 @@ CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uin
 }
 
 struct drain {
-	uint64_t context; /* handle of the one whose errors are the caller's */
+	uint64_t context; /* handle of the context whose errors the caller returns */
 	CUresult result;
 };
 
-/* Work that was queued may still use the memory, in any context: wait for it, whatever comes of it. */
+/* Blocks until queued work of a context, which may use the memory, has completed, whatever its result. */
 static void drain(void *object, void *argument)
 {
 	struct context *c = object;
@@ -143,7 +143,7 @@ void memory_context_ended(uint64_t context)
 {
 	struct range gone;
 	while (range_remove_context(context, true, &gone))
-		give_pinned(&gone); /* others' work has no business there, and may wait for what this thread does next */
+		give_pinned(&gone); /* no other work uses it, and that may wait for this thread's next call */
 	moment_context_ended(context);
 }
 
@@ -202,9 +202,9 @@ CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flag
 }
 
 /*
- * Whether an allocation may be freed. Its own context counts where none is current: Numba frees when it has popped its context.
- * Without a current context, too, an address of no allocation is INVALID_VALUE, and null is none, as NVIDIA's driver (580, on an
- * H200) returns.
+ * Checks that an allocation may be freed. Without a current context the allocation's own counts: Numba frees after it
+ * has popped its context. Without a current context, too, an address of no allocation is CUDA_ERROR_INVALID_VALUE, and
+ * null is a success, as with NVIDIA's driver (580, on an H200).
  */
 static CUresult may_free(uint64_t address)
 {
@@ -217,7 +217,7 @@ static CUresult may_free(uint64_t address)
 	if (!range_find(address, &range) || range.base != address)
 		return CUDA_ERROR_INVALID_VALUE;
 	c = handle_find(&contexts, range.context);
-	return c ? context_error(c->wire) : CUDA_SUCCESS; /* a pool's memory is its device's */
+	return c ? context_error(c->wire) : CUDA_SUCCESS; /* pool memory belongs to its device */
 }
 
 CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
@@ -226,7 +226,7 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!dptr)
-		return CUDA_SUCCESS; /* as free does */
+		return CUDA_SUCCESS; /* like free */
 	struct range range;
 	if (range_remove(dptr, RANGE_MANAGED, &range))
 		return unpin(&range);
@@ -264,7 +264,7 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!base && !size)
-		return CUDA_SUCCESS; /* of any address, as NVIDIA's driver (580, on an H200) returns */
+		return CUDA_SUCCESS; /* for any address, as with NVIDIA's driver (580, on an H200) */
 	struct range range;
 	uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED)
@@ -295,7 +295,7 @@ CUresult pg_cuMemHostAlloc(void **pp, size_t bytes, unsigned int flags)
 		return CUDA_SUCCESS;
 	}
 	if (device_attribute(c->device, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY))
-		flags |= CU_MEMHOSTALLOC_DEVICEMAP; /* that it is, whether it was asked for or not */
+		flags |= CU_MEMHOSTALLOC_DEVICEMAP; /* it is mapped in any case */
 	uint64_t address;
 	r = memory_pin(c, bytes, RANGE_PINNED, flags, &address);
 	if (r == CUDA_SUCCESS)
@@ -339,8 +339,8 @@ static bool is_mapped(uint64_t at, uint64_t end)
 }
 
 /*
- * Registered memory whose pages cuMemHostUnregister is moving back, of all threads. It counts as registered until the call returns.
- * The lock is held during no call that can wait.
+ * Registered memory whose pages cuMemHostUnregister is moving back, of all threads. It counts as registered until the
+ * call returns. The lock is never held during a blocking call.
  */
 struct leaving {
 	uint64_t begin, end;
@@ -349,7 +349,7 @@ struct leaving {
 static struct leaving *leavers;
 static pthread_mutex_t leavingLock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Adds registered memory, unless it overlaps other memory that is registered still. */
+/* Adds registered memory; false if it overlaps other memory that is still registered. */
 static bool add_registered(const struct range *range, uint64_t end)
 {
 	pthread_mutex_lock(&leavingLock);
@@ -361,7 +361,10 @@ static bool add_registered(const struct range *range, uint64_t end)
 	return added;
 }
 
-/* Removes the registered memory that begins at an address. If devices reach it, leaving notes it until end_leaving. */
+/*
+ * Removes the registered memory that begins at an address. If it has a device address, leaving lists it until
+ * end_leaving.
+ */
 static bool begin_leaving(uint64_t address, struct range *range, struct leaving *leaving)
 {
 	pthread_mutex_lock(&leavingLock);
@@ -385,8 +388,8 @@ static void end_leaving(const struct leaving *leaving)
 }
 
 /*
- * The worker cannot see the program's pages: registered ones are copied like any others, until a device address is wanted for
- * them, here or later. The worker has no way to memory of another device (CU_MEMHOSTREGISTER_IOMEMORY).
+ * The worker cannot access the program's pages: registered memory is copied like any other, until the program requests
+ * a device address for it, here or later. Memory of another device is not supported (CU_MEMHOSTREGISTER_IOMEMORY).
  */
 CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
@@ -424,7 +427,7 @@ CUresult pg_cuMemHostUnregister(void *p)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range;
-	struct leaving leaving; /* on the stack of a thread that cannot be cancelled */
+	struct leaving leaving; /* lives on the stack of a thread that cannot be cancelled */
 	int cancelable;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	bool removed = begin_leaving((uint64_t)(uintptr_t)p, &range, &leaving);
@@ -436,7 +439,7 @@ CUresult pg_cuMemHostUnregister(void *p)
 	pthread_setcancelstate(cancelable, NULL);
 	if (removed)
 		return r;
-	bool known = range_find((uint64_t)(uintptr_t)p, &range); /* but not where it begins, or not as registered */
+	bool known = range_find((uint64_t)(uintptr_t)p, &range); /* but the address is not its begin, or it is not registered memory */
 	return known && (range.kind == RANGE_REGISTERED || range.kind == RANGE_PINNED) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 

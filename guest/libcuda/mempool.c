@@ -9,14 +9,14 @@
 #include "poolshare.h"
 #include "zz_impl.h"
 
-/* Handles of each device's own pool, made when it is first wanted, and of the one that it uses. Guarded by momentLock. */
+/* Handles of each device's default pool, created on first use, and of its current pool. Guarded by momentLock. */
 static struct {
 	uint64_t own, current;
 } ofDevice[DEVICES_MOST];
 
 static struct pool *find(CUmemoryPool handle) { return handle_find(&pools, (uint64_t)(uintptr_t)handle); }
 
-/* Called with the lock held. */
+/* Returns a device's default pool; requires the lock. */
 static struct pool *own_pool(int device)
 {
 	struct pool *p = handle_find(&pools, ofDevice[device].own);
@@ -61,7 +61,7 @@ CUresult pg_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Pools lie on devices: there are none of host or managed memory (the attributes that would say so are 0). */
+/* Pools are on devices: there are none of host or managed memory (the attributes for those are 0). */
 static CUresult check_kind(const CUmemLocation *where, CUmemAllocationType type)
 {
 	if (!where)
@@ -130,7 +130,7 @@ CUresult pg_cuMemPoolDestroy(CUmemoryPool handle)
 	struct pool *p = find(handle);
 	bool ok = p && p->object.id != ofDevice[p->device].own;
 	if (ok)
-		pool_end(p); /* where it is a device's current one, nobody finds it any more */
+		pool_end(p); /* if it is a device's current pool, lookups miss it from now on */
 	pthread_mutex_unlock(&momentLock);
 	if (ok)
 		imports_end((uint64_t)(uintptr_t)handle);
@@ -147,7 +147,10 @@ CUresult pg_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 	return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- attributes: three switches, which are ints, and numbers. Those from CU_MEMPOOL_ATTR_ALLOCATION_TYPE on came after CUDA 13.0. --- */
+/*
+ * --- attributes: three flags, which are ints, and numbers; those from CU_MEMPOOL_ATTR_ALLOCATION_TYPE on came after
+ * CUDA 13.0 ---
+ */
 
 static bool *switch_of(struct pool *p, CUmemPool_attribute what)
 {
@@ -192,7 +195,7 @@ static CUresult get(struct pool *p, CUmemPool_attribute what, void *value)
 	return flag || number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The highest values so far can only be forgotten. */
+/* High-water marks can only be reset. */
 static CUresult set(struct pool *p, CUmemPool_attribute what, const void *value)
 {
 	bool *flag = switch_of(p, what);
@@ -233,7 +236,7 @@ CUresult pg_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute what,
 	return r;
 }
 
-/* --- access: a pool's own device has it, and devices have none to each other's memory --- */
+/* --- access: only a pool's own device has access --- */
 
 CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count)
 {
@@ -265,14 +268,17 @@ CUresult pg_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CU
 
 /* --- allocating and freeing --- */
 
-/* An allocation of no bytes has the null address, which any call frees. It needs no memory of a pool and no node of a graph. */
+/* An empty allocation has the null address, which any call frees. It needs no memory of a pool and no graph node. */
 static CUresult take_nothing(CUdeviceptr *out)
 {
 	*out = 0;
 	return CUDA_SUCCESS;
 }
 
-/* Takes from a pool that was found under the lock, which it is still under: another thread might destroy it. */
+/*
+ * Allocates from a pool that was looked up under the lock, which is held without a gap: another thread might destroy
+ * the pool.
+ */
 static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct place *place)
 {
 	uint64_t address;
@@ -286,7 +292,7 @@ static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struc
 	return r;
 }
 
-/* In a stream that captures, the graph owns the allocation, and of the pool only its device counts. */
+/* In a capturing stream the graph owns the allocation, and only the pool's device matters. */
 static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const struct place *place)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = {
@@ -340,7 +346,7 @@ CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool
 	return r == CUDA_SUCCESS && UNLIKELY(place.capturing) ? take_captured(out, bytes, c ? c->device : 0, &place) : r;
 }
 
-/* Of memory that is no pool's the host lets go when all work before has ended. */
+/* Memory that belongs to no pool is freed on the host when all earlier work has ended. */
 CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	struct place place;
@@ -348,7 +354,7 @@ CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!address)
-		return CUDA_SUCCESS; /* as cuMemFree does */
+		return CUDA_SUCCESS; /* like cuMemFree */
 	if (UNLIKELY(place.capturing))
 		return capture_free(&place, address);
 	r = pool_give(address, &place);

@@ -1,6 +1,6 @@
 /*
- * Mipmapped arrays: as many arrays as there are levels, each of which programs copy to and from, and use as a texture or
- * surface. Devices here read no mipmaps, so a texture of all levels is made only where there is one.
+ * Mipmapped arrays: one array per level, each of which programs copy to and from, and use as a texture or surface.
+ * Devices here read no mipmaps, so a texture of all levels requires a single level.
  */
 #include "array.h"
 #include "context.h"
@@ -12,7 +12,7 @@ static struct mipmap *mipmap_find(CUmipmappedArray handle) { return handle_find(
 
 static size_t half(size_t n, unsigned int times) { return n == 0 ? 0 : n >> times ? n >> times : 1; }
 
-/* Sides become half as long from level to level; layers and the faces of a cube stay. */
+/* Dimensions halve from level to level; layers and the faces of a cube stay. */
 static CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
 {
 	CUDA_ARRAY3D_DESCRIPTOR l = *d;
@@ -23,7 +23,7 @@ static CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR *d, unsign
 	return l;
 }
 
-/* Until all sides are one element long. */
+/* The number of levels until all dimensions are one element. */
 static unsigned int levels_most(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	bool layers = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
@@ -104,7 +104,7 @@ CUresult pg_cuMipmappedArrayDestroy(CUmipmappedArray handle)
 	return CUDA_SUCCESS;
 }
 
-/* No array here has planes: formats of several are refused when an array is created. */
+/* No array here has planes: creating an array of a multi-planar format fails. */
 CUresult pg_cuArrayGetPlane(CUarray *out, CUarray handle, unsigned int plane)
 {
 	(void)plane;

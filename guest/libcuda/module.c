@@ -20,14 +20,14 @@
 #include "zz_wire.h"
 
 #define LOG_ROOM 8192
-enum { HOLD_YIELDS = 1000, HOLD_TRIES = 11000 }; /* how patiently a module's end waits for those who launch its functions */
-#define LAYOUT_ROOM 65536 /* beside as much as the image has, which is enough unless it has many tiny kernels */
+enum { HOLD_YIELDS = 1000, HOLD_TRIES = 11000 }; /* attempts of a module's end to wait for threads that launch its functions */
+#define LAYOUT_ROOM 65536 /* in addition to the image's size; enough unless it has many tiny kernels */
 #define LAYOUT_MOST (64 << 20)
 
 struct table modules = HANDLE_TABLE(HANDLE_MODULE, struct module, 60000);
 struct table functions = HANDLE_TABLE(HANDLE_FUNCTION, struct function, (1u << HANDLE_INDEX_BITS) - 1);
 
-static pthread_mutex_t functionLock = PTHREAD_MUTEX_INITIALIZER; /* guards what modules offer: another thread may unload one */
+static pthread_mutex_t functionLock = PTHREAD_MUTEX_INITIALIZER; /* guards the contents of modules: another thread may unload one */
 
 /* --- loading --- */
 
@@ -65,7 +65,7 @@ CUresult module_refuse(const struct jit *jit, CUresult why)
 	return why;
 }
 
-/* The arguments of both operations on images, which begin with the module or the device. */
+/* Arguments common to both operations on images, which begin with the module or the device. */
 #define SAME(field) \
 	_Static_assert(offsetof(struct module_load_args, field) == offsetof(struct module_inspect_args, field), #field)
 SAME(imageOffset);
@@ -122,8 +122,8 @@ static CUresult exchange_in(uint64_t *room, uint32_t op, uint32_t context, uint6
 }
 
 /*
- * Sends the image and reads the answer, all through one piece of the arena: image, layout, log. If the host is content,
- * sound reports whether an answer makes sense.
+ * Sends the image and reads the reply, all through one allocation of the arena: image, layout, log. On success, sound
+ * reports whether the reply is valid.
  */
 static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
 	struct layout *layout, bool *sound)
@@ -157,7 +157,7 @@ static struct module *module_new(const struct context *c)
 	return m;
 }
 
-/* Has the host load it. */
+/* Makes the host load the module. */
 static CUresult bring(struct module *m, const struct image *image, struct jit *jit)
 {
 	bool sound;
@@ -286,7 +286,7 @@ CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
 	if (!mode)
 		return CUDA_ERROR_INVALID_VALUE;
-	*mode = CU_MODULE_LAZY_LOADING; /* of libraries */
+	*mode = CU_MODULE_LAZY_LOADING; /* mode of libraries */
 	return CUDA_SUCCESS;
 }
 
@@ -425,7 +425,7 @@ static struct function *make_function(struct module *m, uint32_t index)
 	return f;
 }
 
-/* Called with the lock held. Every function has one handle, made when it is first asked for. */
+/* Requires the lock. Every function has one handle, created on first use. */
 static CUresult give_function(struct module *m, uint32_t index, CUfunction *out)
 {
 	uint64_t handle = atomic_load_explicit(&m->functions[index], memory_order_relaxed);
@@ -455,7 +455,7 @@ static CUresult load_now(struct module *m)
 	return CUDA_SUCCESS;
 }
 
-/* Finds a module, which is loaded then, and locks it against being unloaded; it is not locked if this fails. */
+/* Finds a module, loads it if necessary, and locks it against unloading; on failure it is not locked. */
 static CUresult lock_module(CUmodule handle, struct module **m)
 {
 	pthread_mutex_lock(&functionLock);
@@ -531,7 +531,7 @@ CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule h
 	CUresult r = module_find_global(handle, LAYOUT_MEMORY, name, &g, &m);
 	for (int kind = LAYOUT_TEXTURE; r == CUDA_ERROR_NOT_FOUND && kind <= LAYOUT_SURFACE; kind++)
 		if (module_find_global(handle, (enum layout_kind)kind, name, &g, &m) == CUDA_SUCCESS)
-			return CUDA_ERROR_INVALID_VALUE; /* a reference is there, but no memory */
+			return CUDA_ERROR_INVALID_VALUE; /* the variable is a reference, which has no memory */
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (address)

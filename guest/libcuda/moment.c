@@ -15,24 +15,24 @@ struct tail {
 	uint64_t context;
 	uint64_t stream;    /* handle, or WIRE_LEGACY */
 	uint32_t wire;      /* of the context */
-	bool orderly;       /* keeps order with the legacy stream; the legacy stream itself does */
-	uint64_t at;        /* points so far */
-	uint64_t ended;     /* up to this one all work has ended */
-	uint64_t covered;   /* up to this one work comes before the latest record of event */
-	uint64_t event;     /* handle of one that nobody else knows, or 0 */
+	bool orderly;       /* synchronises with the legacy stream; also true for the legacy stream itself */
+	uint64_t at;        /* number of positions so far */
+	uint64_t ended;     /* all work before this position has completed */
+	uint64_t covered;   /* work before this position precedes the latest record of event */
+	uint64_t event;     /* handle of an internal event, or 0 */
 	uint64_t serial;    /* of its latest record */
-	bool gone;          /* the stream is */
-	struct moment seen[SEEN_MOST]; /* what the stream has waited for */
+	bool gone;          /* the stream was destroyed */
+	struct moment seen[SEEN_MOST]; /* positions that the stream has waited for */
 	uint32_t seenNext;
 };
 
 pthread_mutex_t momentLock = PTHREAD_MUTEX_INITIALIZER;
 static struct table tails = HANDLE_TABLE(HANDLE_TAIL, struct tail, 60000);
-static _Atomic bool used; /* there was a tail: until then nobody need tell us anything */
+static _Atomic bool used; /* a tail was created: until then notifications are unnecessary */
 
 static struct tail *find(const struct moment *m) { return m->tail ? handle_find(&tails, m->tail) : NULL; }
 
-/* Where a stream's own number of its tail is kept. */
+/* Returns the field with a stream's tail handle. */
 static uint64_t *number_of(const struct place *place)
 {
 	if (place->stream == WIRE_LEGACY) {
@@ -92,7 +92,7 @@ static bool reached(struct tail *t)
 	return true;
 }
 
-/* Has the latest record come after all points so far. */
+/* Records the event after all positions so far. */
 static CUresult cover(struct tail *t)
 {
 	struct event *e = event_of(t);
@@ -121,7 +121,7 @@ bool moment_passed(const struct moment *m)
 	struct tail *t = find(m);
 	if (!t || m->at <= t->ended || (reached(t) && m->at <= t->ended))
 		return true;
-	/* One record at a time: a stream that is never idle would else never be seen to get anywhere. */
+	/* One record at a time: otherwise a stream that is never idle would never show progress. */
 	if (t->covered > t->ended || m->at <= t->covered)
 		return false;
 	return cover(t) == CUDA_SUCCESS && reached(t) && m->at <= t->ended;

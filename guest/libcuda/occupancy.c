@@ -29,7 +29,7 @@ static int64_t by_shared(const struct function *f, uint64_t dynamic)
 	return need > 0 ? shared / need : INT32_MAX;
 }
 
-/* Blocks of threads threads at a time, 0 if not even one fits. */
+/* Returns the number of resident blocks of threads threads, 0 if not even one fits. */
 static int64_t active_blocks(const struct function *f, int64_t threads, uint64_t dynamic)
 {
 	int64_t most = f->maxDynamicShared;
@@ -115,14 +115,14 @@ CUresult pg_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, CUfunction 
 	return CUDA_SUCCESS;
 }
 
-/* --- clusters: where a device has none, a block is one of its own --- */
+/* --- clusters: on a device without any, a block is its own cluster --- */
 
 static int64_t cluster_most(const struct function *f)
 {
 	return device_attribute(f->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? CLUSTER_MOST : 1;
 }
 
-/* How many blocks a cluster of a launch has. */
+/* Sets *blocks to the number of blocks in a launch's clusters. */
 static CUresult cluster_blocks(const struct function *f, const CUlaunchConfig *config, int64_t *blocks)
 {
 	*blocks = 1;

@@ -9,7 +9,7 @@
 #include "vmm.h"
 #include "zz_impl.h"
 
-/* A value of the type that an attribute has. */
+/* An attribute's value, with its size. */
 struct answer {
 	uint64_t bits;
 	size_t bytes;
@@ -18,7 +18,7 @@ struct answer {
 /* The result of a lookup by address. */
 struct found {
 	struct range range;
-	struct range piece; /* the same, or of a reserved range what is mapped there */
+	struct range piece; /* equals range, or for a reserved range the mapping at the address */
 	uint32_t access;    /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_… */
 };
 
@@ -33,12 +33,12 @@ static int ordinal_of(const struct range *r)
 	return c ? c->device : 0;
 }
 
-/* For an address in a range: success, or invalid value where the question makes no sense. */
+/* Computes an attribute of an address in a range; invalid value if it does not apply. */
 static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint64_t address, struct answer *a)
 {
 	const struct range *r = &f->range;
 	bool onHost = !range_on_device(r), onDevice = r->kind != RANGE_REGISTERED || r->owner;
-	uint64_t onThere = r->owner + (address - r->base); /* where the other side finds registered memory */
+	uint64_t onThere = r->owner + (address - r->base); /* address of registered memory on the other side */
 	switch ((unsigned)what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*a = (struct answer){r->context, sizeof(CUcontext)};
@@ -103,7 +103,7 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 	}
 }
 
-/* False for addresses of no allocation, among them reserved ones where nothing is mapped. */
+/* Returns false for addresses without an allocation, including reserved ones without a mapping. */
 static bool find(uint64_t address, struct found *f)
 {
 	if (!range_find(address, &f->range))
@@ -122,14 +122,14 @@ CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUd
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && found.range.kind == RANGE_REGISTERED && !found.range.owner &&
 		hostmap_device(&found.range, &device) == CUDA_SUCCESS)
-		found.range.owner = device; /* it gets one by the first question, as by cuMemHostGetDevicePointer */
+		found.range.owner = device; /* the first query creates the device address, as cuMemHostGetDevicePointer does */
 	CUresult r = answer_for(&found, attribute, ptr, &a);
 	if (r == CUDA_SUCCESS)
 		memcpy(data, &a.bits, a.bytes); /* little-endian: the low bytes come first */
 	return r;
 }
 
-/* This one takes any address: for what CUDA does not know, the values are null. */
+/* Accepts any address: for unknown addresses the values are null. */
 CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
 	struct found found, any = {.range = {.kind = RANGE_PINNED}};

@@ -11,15 +11,15 @@
 #include "poolshare.h"
 #include "range.h"
 
-/* A piece of a chunk. Neighbours in a chunk are linked by address, and free ones of about one size in a bin. */
+/* A piece of a chunk. Neighbours in a chunk are linked by address, and free blocks of similar size in a bin. */
 struct block {
 	uint64_t at, bytes;
 	struct chunk *chunk;
 	struct block *below, *above;
-	struct block *previous, *next; /* in a bin, or the list of spare ones */
+	struct block *previous, *next; /* in a bin, or in the list of spare blocks */
 	bool free;
-	struct moment since; /* free ones: work that came before that used it */
-	struct graph_piece *graph; /* of graphs' memory: what has it, or NULL */
+	struct moment since; /* free blocks: the position after which the memory is free */
+	struct graph_piece *graph; /* of graph memory: its owner, or NULL */
 };
 
 struct chunk {
@@ -31,15 +31,15 @@ struct chunk {
 };
 
 #define GRANULE UINT64_C(512)
-#define CHUNK_LEAST (UINT64_C(2) << 20)  /* of what the host is asked for */
-#define CHUNK_USUAL (UINT64_C(32) << 20) /* the most beyond what is needed */
-enum { LOOK_MOST = 64 };                 /* blocks of a bin that are looked at for one that fits */
+#define CHUNK_LEAST (UINT64_C(2) << 20)  /* smallest request to the host */
+#define CHUNK_USUAL (UINT64_C(32) << 20) /* largest excess over the needed size */
+enum { LOOK_MOST = 64 };                 /* number of blocks of a bin that are checked for a fit */
 
 struct table pools = HANDLE_TABLE(HANDLE_POOL, struct pool, 4096);
-static struct pool *all; /* also those that were destroyed and not gone */
+static struct pool *all; /* includes destroyed pools with memory in use */
 static struct block *spare;
-static _Atomic bool used; /* there was a chunk */
-static _Atomic uint32_t answers; /* of the host, to those who asked it for chunks */
+static _Atomic bool used; /* a chunk was allocated */
+static _Atomic uint32_t answers; /* number of replies to chunk requests */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -88,7 +88,7 @@ static void drop_block(struct block *b)
 	spare = b;
 }
 
-/* Makes one of two neighbours, of which above is in no bin. */
+/* Merges two neighbours, of which above is in no bin. */
 static void join(struct block *below, struct block *above)
 {
 	below->bytes += above->bytes;
@@ -98,7 +98,7 @@ static void join(struct block *below, struct block *above)
 	drop_block(above);
 }
 
-/* Joins a free block, which is in no bin, with those beside it that are free since the same time, and enters it. */
+/* Merges a free block, which is in no bin, with neighbours of the same position, and inserts it into its bin. */
 static void settle(struct block *b)
 {
 	struct block *above = b->above, *below = b->below;
@@ -146,20 +146,23 @@ static void let_go(struct block *b)
 	settle(b);
 }
 
-/* --- finding one --- */
+/* --- search --- */
 
 static bool fits(const struct block *b, uint64_t bytes, const struct place *place)
 {
 	return b->bytes >= bytes && b->chunk->context == place->contextHandle;
 }
 
-/* Whether work of a place, or of any place if there is no mark, comes after the work that used a free block. */
+/*
+ * Reports whether work of a stream, or of any stream if there is no marker, is ordered after the work that used a free
+ * block.
+ */
 static bool ready(const struct block *b, const struct pool *p, const struct place *place)
 {
 	return place->mark ? moment_before(&b->since, place, p->followEvents) : !b->since.tail;
 }
 
-/* The smallest in the first bin that has one that can be used without waiting. */
+/* Returns the smallest usable block, without waiting, of the first bin that has one. */
 static struct block *find(struct pool *p, const struct place *place, uint64_t bytes)
 {
 	struct block *best = NULL;
@@ -189,7 +192,9 @@ static void look(struct pool *p)
 	}
 }
 
-/* Free neighbours that are large enough together, whatever uses them still: work of the place comes after that. */
+/*
+ * Merges free neighbours of sufficient total size, whatever still uses them: the stream's work is ordered after that.
+ */
 static struct block *force(struct pool *p, const struct place *place, uint64_t bytes)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {
@@ -261,7 +266,7 @@ static void drop_chunk(struct chunk **at)
 	free(c);
 }
 
-/* Whether the host may have a chunk again: it waits for the work of the chunk's context, and of no other. */
+/* Reports whether a chunk may be released: the host waits for the work of the chunk's context, and of no other. */
 static bool releasable(const struct chunk *c)
 {
 	if (c->used)
@@ -272,7 +277,7 @@ static bool releasable(const struct chunk *c)
 	return true;
 }
 
-/* Whether nothing uses a chunk any more. */
+/* Reports whether no work uses a chunk any more. */
 static bool idle(const struct chunk *c)
 {
 	if (c->used)
@@ -283,7 +288,7 @@ static bool idle(const struct chunk *c)
 	return true;
 }
 
-/* Gives chunks back that may go while the pool has more than so much, and as long as the least stays. */
+/* Releases eligible chunks while the pool has more than keep bytes, and as long as least bytes stay. */
 static bool trim(struct pool *p, uint64_t keep, uint64_t least, bool (*may)(const struct chunk *))
 {
 	bool any = false;
@@ -316,7 +321,7 @@ static bool make_room(struct pool *p, uint64_t bytes, bool (*may)(const struct c
 	return p->most >= bytes && room(p) < bytes && trim(p, p->most - bytes, 0, may);
 }
 
-/* How much to ask the host for first: more than is needed, the more the pool has, as far as it may. */
+/* Returns the size of the first request to the host: more than needed, growing with the pool, within its limit. */
 static uint64_t usual_chunk(const struct pool *p, uint64_t bytes)
 {
 	uint64_t most = p->reserved < CHUNK_LEAST ? CHUNK_LEAST : p->reserved < CHUNK_USUAL ? p->reserved : CHUNK_USUAL;
@@ -324,7 +329,7 @@ static uint64_t usual_chunk(const struct pool *p, uint64_t bytes)
 	return chunk < room(p) ? chunk : room(p);
 }
 
-/* Takes a chunk from the host, or waits until another thread has been given one. The lock is let go of meanwhile. */
+/* Allocates a chunk from the host, or waits until another thread's request is answered. Releases the lock meanwhile. */
 static CUresult grow(struct pool *p, struct context *c, uint64_t bytes)
 {
 	make_room(p, bytes, idle);
@@ -358,7 +363,7 @@ static CUresult grow(struct pool *p, struct context *c, uint64_t bytes)
 	return r;
 }
 
-/* --- for the calls --- */
+/* --- interface --- */
 
 struct pool *pool_new(int device, uint64_t most)
 {
@@ -375,7 +380,7 @@ struct pool *pool_new(int device, uint64_t most)
 	return p;
 }
 
-/* A pool that was destroyed goes when nothing of it is in use. */
+/* Frees a destroyed pool when none of its memory is in use. */
 static void finish(struct pool *p)
 {
 	if (!p->ends || p->used || p->growing)
@@ -443,7 +448,7 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 	return take_for(p, place, bytes, NULL, address);
 }
 
-static bool graphsHave; /* memory, or had some once; guarded by the lock */
+static bool graphsHave; /* graph memory was allocated at least once; guarded by the lock */
 
 CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address)
 {
@@ -452,7 +457,7 @@ CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, s
 	return take_for(p, &anywhere, bytes, piece, address);
 }
 
-/* The block in use that begins at an address, or NULL. */
+/* Returns the block in use that begins at an address, or NULL. */
 static struct block *in_use(uint64_t address)
 {
 	struct range range;
@@ -470,7 +475,7 @@ void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const
 {
 	struct range range;
 	struct block *b = in_use(address);
-	if (!b || b->graph != piece) /* its context has ended */
+	if (!b || b->graph != piece) /* its context was destroyed */
 		return;
 	range_remove(address, RANGE_POOL, &range);
 	b->graph = NULL;

@@ -23,7 +23,7 @@ struct pool_ticket {
 
 /* The exported form of an allocation. */
 struct allocation_ticket {
-	uint64_t magic, pool; /* its name */
+	uint64_t magic, pool; /* name of the pool */
 	struct mem_lend_result chunk;
 	uint64_t offset, bytes; /* within the chunk */
 };
@@ -34,19 +34,19 @@ struct import {
 	uint64_t context; /* handle */
 	struct mem_lend_result chunk;
 	uint64_t address, pool; /* the pool's handle */
-	uint32_t times;         /* allocations that were imported, and not freed as often */
-	struct moment since;    /* work before that may use it */
+	uint32_t times;         /* imported allocations, minus frees */
+	struct moment since;    /* position of the last work that may use it */
 	struct import *next;
 };
-static pthread_mutex_t importLock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; comes before momentLock */
+static pthread_mutex_t importLock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; taken before momentLock */
 static struct import *imports;
-static _Atomic bool any; /* there was one */
+static _Atomic bool any; /* an import was made */
 
 static struct pool *find(CUmemoryPool handle) { return handle_find(&pools, (uint64_t)(uintptr_t)handle); }
 
 /* --- exporting --- */
 
-/* A number that no other pool of any process has. */
+/* Gives the pool a name that is unique among the pools of all processes. */
 static CUresult name_pool(struct pool *p)
 {
 	uint64_t fresh;
@@ -93,7 +93,7 @@ CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr addr
 
 /* --- importing --- */
 
-/* Whether a type is of handles of other systems, or between machines. */
+/* Reports whether a handle type belongs to other systems, or is for sharing between machines. */
 static bool elsewhere(CUmemAllocationHandleType type)
 {
 	return type == CU_MEM_HANDLE_TYPE_WIN32 || type == CU_MEM_HANDLE_TYPE_WIN32_KMT || type == CU_MEM_HANDLE_TYPE_FABRIC;
@@ -184,7 +184,7 @@ static void take_unused(struct import **unused, uint64_t pool)
 	}
 }
 
-/* Called without a lock: the host waits for work that may use it. */
+/* Requires no lock: the host waits for work that may use the memory. */
 static void unmap_all(struct import *unused)
 {
 	while (unused) {
@@ -197,7 +197,7 @@ static void unmap_all(struct import *unused)
 	}
 }
 
-/* An allocation that is imported again is where it is, and to be freed once more. */
+/* An allocation that is imported again keeps its address, and has to be freed once more. */
 static bool import_again(const struct range *range)
 {
 	struct range there;
@@ -218,7 +218,7 @@ static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool,
 		return CUDA_SUCCESS;
 	}
 	if (!(i->times ? range_add(&range) : range_add_fresh(&range)))
-		return CUDA_ERROR_INVALID_VALUE; /* part of it is imported as something else */
+		return CUDA_ERROR_INVALID_VALUE; /* part of it overlaps another import */
 	i->times++;
 	*out = range.base;
 	return CUDA_SUCCESS;
