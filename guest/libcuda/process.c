@@ -1,7 +1,4 @@
-/*
- * Whether calls can be made: the life of the process's connection, forks, and
- * the end of threads.
- */
+/* Whether calls can be made: the state of the process's connection, forks, and thread ends. */
 #define _GNU_SOURCE
 #include "process.h"
 
@@ -19,7 +16,7 @@
 #include "ring.h"
 #include "stream.h"
 
-/* How often a thread that only queues calls looks whether its worker lives. */
+/* How often a thread that only queues calls checks that its worker is alive. */
 #define LOOK_EVERY_NS 40000000
 
 struct process process = {.socket = -1};
@@ -76,7 +73,7 @@ static bool hung_up(void)
 	return n > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* The worker has gone. If it said why, in the poison word, that is the result from now on. */
+/* Marks the worker as lost. Its reason in the poison word, if there is one, is the result of all calls from now on. */
 static CUresult lose(void)
 {
 	uint32_t poison = atomic_load_explicit(&process.header->processPoison, memory_order_acquire);
@@ -101,7 +98,10 @@ CUresult process_look(void)
 	return lose();
 }
 
-/* A program may close the number of our socket, and use it for a socket of its own. */
+/*
+ * Reports whether a descriptor is the worker's socket: the program may have closed its number and reused it for a
+ * socket of its own.
+ */
 static bool is_ours(int fd)
 {
 	struct stat s;
@@ -124,9 +124,8 @@ void process_ring(void)
 }
 
 /*
- * The child of a process that had begun with CUDA has no segment (it is not
- * inherited) and must not have the socket, or the worker would outlive its
- * guest. Everything returns CUDA_ERROR_NOT_INITIALIZED, cuInit too.
+ * The child of a process that had called cuInit has no segment (it is not inherited) and must not keep the socket, or
+ * the worker would outlive its guest. All calls return CUDA_ERROR_NOT_INITIALIZED, cuInit included.
  */
 static void forked_child(void)
 {
@@ -172,8 +171,9 @@ static void thread_ended(void *unused)
 }
 
 /*
- * Of handlers that a program installs later, those before a fork run before ours, and those of the child behind: the program takes
- * its locks in the order in which its threads take them that call us, and its child has its memory for itself.
+ * Of fork handlers that the program installs later, those before the fork run before the library's, and the child's
+ * after it: the program takes its locks in the same order as its threads that call the library, and its child has
+ * private memory by then.
  */
 __attribute__((constructor)) static void install_fork_hooks(void)
 {
@@ -193,8 +193,8 @@ void thread_register(void)
 }
 
 /*
- * cuInit may come from many threads and many times; only the first one works. To talk to the
- * daemon is full of points where a thread can be cancelled, but not with the lock.
+ * Many threads may call cuInit any number of times; only the first call connects. The conversation with the daemon has
+ * many cancellation points, but cancellation is disabled while the lock is held.
  */
 CUresult process_start(void)
 {

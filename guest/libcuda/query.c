@@ -15,11 +15,11 @@
 #include "zz_impl.h"
 #include "zz_wire.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all marks but for what they count */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all markers except their counters */
 
 static struct event *event_of(const struct mark *mark) { return handle_find(&events, mark->event); }
 
-/* Without a place for its event, the question goes through the ring. */
+/* Queries through the ring, if there is no room for the marker's event. */
 static CUresult ask(const struct place *place)
 {
 	struct packet p = {.op = OP_STREAM_QUERY, .context = place->context, .stream = place->stream};
@@ -84,7 +84,7 @@ static CUresult mark(const struct place *place, struct event *e)
 	return r;
 }
 
-/* Notes that the packets before a place's mark have ended. */
+/* Records that the packets before a stream's marker have completed. */
 static void note(struct mark *m)
 {
 	if (atomic_load_explicit(&m->ended, memory_order_relaxed) < m->at)
@@ -114,7 +114,7 @@ static CUresult look(const struct place *place)
 	struct mark *m = place->mark;
 	CUresult r = mark(place, e);
 	if (r == CUDA_SUCCESS && !reached(e)) {
-		r = m->taken ? process_look() : ring_taken(m->end); /* a loop of queries has to end if the worker does */
+		r = m->taken ? process_look() : ring_taken(m->end); /* a polling loop has to end if the worker does */
 		m->taken = r == CUDA_SUCCESS;
 		if (r == CUDA_SUCCESS && !reached(e))
 			r = CUDA_ERROR_NOT_READY;
@@ -135,7 +135,7 @@ CUresult pg_cuStreamQuery(CUstream stream)
 	pthread_mutex_lock(&lock);
 	r = look(&place);
 	pthread_mutex_unlock(&lock);
-	CUresult failed = context_error(place.context); /* what failed before the mark is known by now */
+	CUresult failed = context_error(place.context); /* errors before the marker have arrived by now */
 	return failed != CUDA_SUCCESS ? failed : r;
 }
 
@@ -152,7 +152,7 @@ bool mark_ended(const struct place *place, uint64_t *sent)
 	return ended;
 }
 
-/* While the call waited, the stream may have gone, and another may have its place. */
+/* Reports whether the stream still exists: during the call it may have been destroyed and its slot reused. */
 static bool is_there(const struct place *place)
 {
 	if (place->stream == WIRE_LEGACY)

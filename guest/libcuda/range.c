@@ -16,7 +16,7 @@ struct node {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct node *root;
 static uint64_t serials;
-static uint32_t seed = 2463534242u; /* xorshift: priorities need no better */
+static uint32_t seed = 2463534242u; /* state of a xorshift generator, sufficient for priorities */
 
 static uint32_t next_priority(void)
 {
@@ -26,7 +26,7 @@ static uint32_t next_priority(void)
 	return seed;
 }
 
-/* Splits into bases below and not below at. */
+/* Splits a treap into bases below at and the rest. */
 static void split(struct node *n, uint64_t at, struct node **below, struct node **above)
 {
 	while (n) {
@@ -61,7 +61,7 @@ static struct node *join(struct node *below, struct node *above)
 	return top;
 }
 
-/* The last node that begins at or below address. */
+/* Returns the last node with a base at or below address. */
 static struct node *floor_of(uint64_t address)
 {
 	struct node *best = NULL;
@@ -76,7 +76,7 @@ static struct node *floor_of(uint64_t address)
 	return best;
 }
 
-/* The last node that shares bytes with r. */
+/* Returns the last node that overlaps r. */
 static struct node *overlapping(const struct range *r)
 {
 	struct node *n = floor_of(r->base + r->size - 1);
@@ -150,7 +150,7 @@ bool range_set_sync(uint64_t address, bool sync)
 	return inside;
 }
 
-/* The range of a kind that begins at base, or NULL. Called with the lock held. */
+/* Returns the range of a kind that begins at base, or NULL. Requires the lock. */
 static struct range *range_at(uint64_t base, enum range_kind kind)
 {
 	struct node *n = floor_of(base);

@@ -18,18 +18,18 @@ struct reference {
 	struct object object;
 	uint64_t module; /* handle */
 	uint32_t wireContext, wireModule;
-	uint64_t address; /* of the variable, which names it in kernels */
+	uint64_t address; /* of the variable, which identifies it in kernels */
 	bool isSurface, isSet;
 	CUDA_RESOURCE_DESC resource; /* if set */
 	CUDA_TEXTURE_DESC texture;
 	CUarray_format format; /* of linear memory */
 	int channels;
-	struct texture *bound; /* what it is bound to, or NULL */
+	struct texture *bound; /* the bound object, or NULL */
 };
 
 static struct table references = HANDLE_TABLE(HANDLE_REFERENCE, struct reference, 60000);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards references */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all references */
 
 static struct table *table_of(const struct reference *r) { return r->isSurface ? &surfaces : &textures; }
 
@@ -39,7 +39,7 @@ static CUresult post(const struct reference *r, uint32_t op, const void *args, u
 	return ring_post(&p);
 }
 
-/* Makes the object that the reference describes. */
+/* Creates on the host the object that the reference describes. */
 static CUresult create(const struct reference *r, uint64_t id)
 {
 	struct texture_create_args t = {.texture = id};
@@ -65,7 +65,7 @@ static void let_go(struct reference *r)
 	r->bound = NULL;
 }
 
-/* Binds the reference to an object, or to nothing. */
+/* Binds the reference to an object; NULL unbinds it. */
 static CUresult bind(struct reference *r, struct texture *to)
 {
 	struct reference_bind_args b = {.module = r->wireModule, .reference = r->address, .texture = to ? to->object.id : 0};
@@ -90,7 +90,7 @@ static CUresult renew(struct reference *r)
 	}
 	struct texture *to = handle_new(table_of(r));
 	if (to)
-		to->given = 0; /* no program has it */
+		to->given = 0; /* internal: not issued to a program */
 	if (!to)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult result = create(r, to->object.id);
@@ -109,7 +109,7 @@ static CUresult changed(struct reference *r)
 	return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ? unbind(r) : result;
 }
 
-/* Finds a reference and locks it; nothing is locked if this fails. */
+/* Looks up a reference and takes the lock; on failure it is not locked. */
 static CUresult take(void *handle, bool isSurface, struct reference **r)
 {
 	pthread_mutex_lock(&lock);
@@ -126,7 +126,7 @@ static CUresult give(CUresult r)
 	return r;
 }
 
-/* --- where they come from, and end --- */
+/* --- lookup and destruction --- */
 
 struct search {
 	uint64_t module, address;
@@ -300,7 +300,7 @@ CUresult pg_cuTexRefGetAddress_v2(CUdeviceptr *out, CUtexref handle)
 	return give(linear || pitched ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* --- how textures are read --- */
+/* --- sampling --- */
 
 CUresult pg_cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels)
 {
@@ -450,7 +450,7 @@ CUresult pg_cuTexRefGetMaxAnisotropy(int *most, CUtexref handle)
 	return give(CUDA_SUCCESS);
 }
 
-/* References are to arrays and linear memory, which have one level. */
+/* References bind arrays and linear memory, which have one level. */
 static CUresult set_mipmap(CUtexref handle, bool valid)
 {
 	struct reference *r;
@@ -474,7 +474,7 @@ CUresult pg_cuTexRefSetMipmapLevelClamp(CUtexref handle, float least, float most
 	return set_mipmap(handle, true);
 }
 
-/* Every function of a module has all its references. */
+/* Every function of a module uses all of the module's references. */
 CUresult pg_cuParamSetTexRef(CUfunction function, int unit, CUtexref handle)
 {
 	struct reference *r;

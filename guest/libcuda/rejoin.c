@@ -63,7 +63,7 @@ static void come_back(void)
 bool rejoin(void)
 {
 	if (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
-		return true; /* another thread is at it */
+		return true; /* another thread is reconnecting */
 	int saved = errno;
 	ino_t now;
 	bool there = inode_of(process.socket, &now) && now == process.socketInode && !refused();

@@ -8,7 +8,10 @@
 
 #include "process.h"
 
-/* NVIDIA's drivers: the first one that had each CUDA. Newest last; the library has the functions of that CUDA. */
+/*
+ * NVIDIA's drivers: the first one with each CUDA version, newest last; the library has the functions of that CUDA
+ * version.
+ */
 static const struct release {
 	int cuda;
 	const char *driver;
@@ -20,7 +23,7 @@ enum { RELEASES = sizeof releases / sizeof *releases };
 enum { DRIVER_TEXT = 16 };
 
 static struct {
-	int cuda; /* 0: none is named */
+	int cuda; /* 0: no version is set */
 	char driver[DRIVER_TEXT];
 	int driverCuda;
 } wanted;
@@ -34,7 +37,7 @@ static int named_cuda(const char *text)
 	return version >= releases[0].cuda && version <= releases[RELEASES - 1].cuda ? version : 0;
 }
 
-/* The CUDA of the newest release whose branch isn't newer than the driver's. */
+/* Returns the CUDA version of the newest release whose branch isn't newer than the driver's. */
 static int cuda_of(const char *driver)
 {
 	int branch = 0, minor = 0, patch = 0, rest = 0, of = 0;

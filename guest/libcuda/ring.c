@@ -1,7 +1,7 @@
 /*
- * The producer's side of the ring. Any thread may send at any time: a packet's
- * slots are claimed with one compare-and-swap and published one by one, the
- * first slot last, so that the host sees whole packets in the order of claims.
+ * The producer's side of the ring. Any thread may send at any time: a packet's slots are claimed with one
+ * compare-and-swap and published one by one, the first slot last, so that the host sees whole packets in the order of
+ * claims.
  */
 #include "ring.h"
 
@@ -17,8 +17,8 @@ static struct ring_slot *slot_at(uint32_t index)
 }
 
 /*
- * Sleeps while the host leaves a word as it was seen, but not for longer than a slice. The host's
- * kernel doesn't wake the processes of another: there a sleep is a row of naps.
+ * Sleeps while a word that the host changes equals seen, for at most a slice. The host's kernel cannot wake processes
+ * of another kernel: there a sleep is a sequence of short ones.
  */
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long slice)
 {
@@ -28,7 +28,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long slice)
 		nap_while(word, seen, slice);
 }
 
-/* Sleeps until the host has moved head from where it was seen, but not for longer than a slice. */
+/* Sleeps until the host has advanced head beyond seen, for at most a slice. */
 static CUresult wait_for_head(uint32_t seen, long slice)
 {
 	struct segment_header *h = process.header;
@@ -40,7 +40,7 @@ static CUresult wait_for_head(uint32_t seen, long slice)
 	return process_look();
 }
 
-/* The host may begin to wait while we fall asleep, and then head does not move: so no sleep is long. */
+/* The host may start to wait while this thread falls asleep, and then head does not move: so no sleep is long. */
 #define TAKEN_SLICE_NS 1000000
 
 static CUresult claim(uint32_t slots, uint32_t *index)
@@ -76,7 +76,7 @@ static bool wake_poller(void)
 	if (LIKELY(atomic_load_explicit(&h->pollerParked, memory_order_relaxed) == 0))
 		return false;
 	if (atomic_exchange_explicit(&h->pollerParked, 0, memory_order_relaxed) == 0)
-		return false; /* another thread does */
+		return false; /* another thread wakes it */
 	if (process.bell)
 		process_ring();
 	else
@@ -84,7 +84,7 @@ static bool wake_poller(void)
 	return true;
 }
 
-/* Appends bytes to the bodies of consecutive slots, from offset at of the packet's body on. */
+/* Appends bytes to the bodies of consecutive slots, starting at offset at of the packet's body. */
 static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t length)
 {
 	const uint8_t *from = bytes;
@@ -102,15 +102,15 @@ static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t len
 }
 
 /*
- * Puts a packet where the host finds it also while it waits with a call and can't take what
- * the ring is full of. It has taken the one before: its answer has come.
+ * Posts a packet where the host finds it even while it waits with a call and cannot consume the full ring. The host has
+ * consumed the previous one, since that was answered.
  */
 static CUresult send_beside(const struct packet *p, const struct packet_header *head, bool *woke)
 {
 	struct segment_header *h = process.header;
 	uint32_t seen = 0;
 	if (!atomic_compare_exchange_strong(&h->report, &seen, REPORT_NONE))
-		while (seen == REPORT_MADE) { /* of a thread that is gone */
+		while (seen == REPORT_MADE) { /* posted by a thread that has ended */
 			CUresult r = wait_for_head(atomic_load_explicit(&h->head, memory_order_relaxed), TAKEN_SLICE_NS);
 			if (r != CUDA_SUCCESS)
 				return r;
@@ -124,7 +124,7 @@ static CUresult send_beside(const struct packet *p, const struct packet_header *
 	return CUDA_SUCCESS;
 }
 
-/* How many slots a packet may take. */
+/* Returns the largest number of slots of a packet. */
 static uint32_t most_slots(void)
 {
 	uint32_t most = atomic_load_explicit(&process.header->packetSlots, memory_order_relaxed);
@@ -173,13 +173,13 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 		publish(index + i);
 	publish(index);
 	if (p->sent)
-		atomic_fetch_add_explicit(p->sent, 1, memory_order_release); /* not before: who sees it sends later */
+		atomic_fetch_add_explicit(p->sent, 1, memory_order_release); /* not earlier: a thread that reads the count sends its packets later */
 	*end = index + slots;
 	*woke = wake_poller();
 	return CUDA_SUCCESS;
 }
 
-/* A context that has failed answers every call with the same result. */
+/* Returns a failed context's error, which all of its calls return. */
 static CUresult sticky(uint32_t context)
 {
 	if (UNLIKELY(context >= SEGMENT_CONTEXTS))
@@ -218,7 +218,7 @@ CUresult ring_taken(uint32_t end)
 		if ((int32_t)(head - end) >= 0)
 			return CUDA_SUCCESS;
 		if (atomic_load_explicit(&h->held, memory_order_acquire) != 0) {
-			r = process_look(); /* a worker that is killed while it waits says so for ever */
+			r = process_look(); /* a worker that is killed while it waits leaves the flag set */
 			return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 		}
 		if (i < 1000)
@@ -230,15 +230,14 @@ CUresult ring_taken(uint32_t end)
 }
 
 /*
- * Reply slots. A thread takes one with its first call that waits and keeps it.
- * The last quarter is lent for single calls only, so that any number of threads
- * can be served.
+ * Reply slots. A thread claims one with its first blocking call and keeps it. The last quarter is claimed for single
+ * calls only, so that any number of threads can be served.
  */
 static struct {
 	_Atomic uint64_t *taken; /* bit per slot */
-	uint32_t *lastTag;       /* by slot; belongs to whoever holds the slot */
+	uint32_t *lastTag;       /* by slot; owned by the slot's holder */
 	_Atomic uint32_t held;   /* slots in use */
-	_Atomic uint32_t returns; /* futex word: slots given back so far */
+	_Atomic uint32_t returns; /* futex word: number of slots released so far */
 	_Atomic uint32_t waiters;
 } slots;
 
@@ -350,7 +349,7 @@ CUresult call_start(struct call *c, const struct packet *p)
 struct wish {
 	struct reply_slot *slot;
 	uint32_t tag;
-	const struct event_word *event; /* or, if not NULL, this */
+	const struct event_word *event; /* or, if not NULL, a record of this event */
 	uint64_t serial;
 };
 
@@ -364,7 +363,7 @@ static inline bool fulfilled(const struct wish *w)
 	return w->event ? event_reached(w->event, w->serial) : answered(w->slot, w->tag);
 }
 
-/* How long a thread that spins keeps the processor to itself. */
+/* How long a spinning thread keeps the processor without yielding, in nanoseconds. */
 #define GREEDY_NS 3000
 
 static bool spin(struct wish w)
@@ -385,13 +384,13 @@ static bool spin(struct wish w)
 		else if (now - begin >= budget)
 			return false;
 		else if (now - begin > GREEDY_NS)
-			sched_yield(); /* the worker may be in need of this processor */
+			sched_yield(); /* the worker may need this processor */
 	}
 }
 
 /*
- * The process has failed while a call waits: an answer that came just before counts.
- * The host leaves waiting alone: it may be late, and another call wait here by then.
+ * The process has failed while a call waits: a reply that arrived just before counts. The host does not clear waiting:
+ * it may be late, and another call may wait here by then.
  */
 static CUresult sleep_for(struct call *c, struct reply_slot *s)
 {
@@ -418,11 +417,11 @@ CUresult call_finish(struct call *c, void *reply, uint32_t replyBytes, uint32_t 
 {
 	struct reply_slot *s = &process.replies[c->slot];
 	if (UNLIKELY(c->woke) && !answered(s, c->tag))
-		sched_yield(); /* the poller often wakes on the processor of whoever woke it */
+		sched_yield(); /* the poller often wakes on the waking thread's processor */
 	if (c->patient || !spin((struct wish){.slot = s, .tag = c->tag})) {
 		CUresult r = sleep_for(c, s);
 		if (UNLIKELY(r != CUDA_SUCCESS))
-			return r; /* the slot stays taken: an answer may still come */
+			return r; /* the slot stays claimed: a reply may still arrive */
 	}
 	uint32_t length = s->length;
 	CUresult r = (CUresult)s->result;
@@ -466,8 +465,8 @@ static CUresult hopeless(const struct record *r)
 }
 
 /*
- * Sleeps until the host has answered the thread, whose name is in the event's
- * word, the record has completed, or no answer will come.
+ * Sleeps until the host has answered the thread, whose slot and tag are in the event's word, the record has completed,
+ * or no answer can arrive.
  */
 static CUresult sleep_at(const struct record *record, uint64_t name, struct call *c)
 {
@@ -487,15 +486,15 @@ static CUresult sleep_at(const struct record *record, uint64_t name, struct call
 	if (answered(s, c->tag))
 		return CUDA_SUCCESS;
 	if (atomic_compare_exchange_strong(&record->word->waiter, &name, 0)) {
-		slots.lastTag[c->slot] = c->old; /* nobody will use the tag */
+		slots.lastTag[c->slot] = c->old; /* the tag stays unused */
 		return r;
 	}
-	CUresult answer = sleep_for(c, s); /* it is on its way */
+	CUresult answer = sleep_for(c, s); /* it will arrive */
 	c->lost = answer != CUDA_SUCCESS;
 	return r != CUDA_SUCCESS ? r : answer;
 }
 
-/* One turn of a wait: it may have been for an earlier record of the event. */
+/* One attempt; the host's answer may have been for an earlier record of the event. */
 static CUresult wait_at(const struct record *record)
 {
 	struct call c = {0};
@@ -526,7 +525,7 @@ CUresult record_wait(const struct record *record, bool asleep)
 			if (r != CUDA_SUCCESS)
 				return r;
 		}
-	r = sticky(record->context); /* what failed before the record is known by now */
+	r = sticky(record->context); /* errors before the record have arrived by now */
 	if (r == CUDA_SUCCESS && atomic_load_explicit(&process.header->contextOwes[record->context], memory_order_relaxed) != 0)
 		return CUDA_ERROR_NOT_READY;
 	return r;

@@ -30,7 +30,7 @@ uint64_t context_default_limit(CUlimit limit)
 	}
 }
 
-/* Which limits there are on a device of this capability. */
+/* Checks that a limit exists on devices of the current context's capability. */
 static CUresult check_limit(CUlimit limit)
 {
 	if ((unsigned)limit >= CU_LIMIT_MAX)
@@ -88,7 +88,7 @@ CUresult pg_cuCtxSynchronize_v2(CUcontext ctx)
 
 CUresult pg_cuCtxGetDevice(CUdevice *device) { return pg_cuCtxGetDevice_v2(device, NULL); }
 
-/* Also of a primary context that has ended, as NVIDIA's driver (580, on an H200) does. */
+/* Also works for a destroyed primary context, as with NVIDIA's driver (580, on an H200). */
 CUresult pg_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
 	struct context *c;
@@ -169,7 +169,7 @@ CUresult pg_cuCtxGetSharedMemConfig(CUsharedconfig *config)
 	return r;
 }
 
-/* A preference that devices of this capability do not have: accepted, without effect. */
+/* Devices of this capability have no such preference: accepted without effect. */
 CUresult pg_cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
 	struct context *c;

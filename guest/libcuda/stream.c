@@ -1,6 +1,6 @@
 /*
- * Streams, and the default streams: the legacy one that all threads share, and
- * one for each thread, which on the wire is a stream like any other.
+ * Streams, and the default streams: the legacy one that all threads share, and one for each thread, which on the wire
+ * is an ordinary stream.
  */
 #include "stream.h"
 
@@ -21,7 +21,7 @@
 
 struct table streams = HANDLE_TABLE(HANDLE_STREAM, struct stream, 60000);
 
-/* A thread's own default stream in one context. */
+/* A thread's default stream in one context. */
 struct thread_stream {
 	uint64_t context; /* handle */
 	struct stream *stream;
@@ -61,7 +61,7 @@ int stream_priority(int wanted)
 
 CUresult stream_create(struct context *c, uint32_t flags, struct stream **created) { return create(c, flags, PRIORITY_LEAST, created); }
 
-/* In a context that has failed everything stays as it is, until the context goes. */
+/* In a failed context nothing is destroyed before the context. */
 static CUresult destroy(struct stream *s)
 {
 	CUresult r = context_error(s->wireContext);
@@ -80,7 +80,7 @@ static CUresult destroy(struct stream *s)
 
 /* --- resolving stream handles --- */
 
-/* Drops the calling thread's streams that went with their contexts. */
+/* Drops the calling thread's default streams of destroyed contexts. */
 static void forget_ended(void)
 {
 	struct thread_stream **at = &thread.streams;
@@ -168,7 +168,7 @@ CUresult stream_place(CUstream handle, struct place *place)
 	return context_error(s->wireContext);
 }
 
-/* Nothing is sent if there is nothing to wait for: so two events with such a call between them have nothing else between them. */
+/* Sends nothing if no work is pending: so two event records around such a call have no packet between them. */
 CUresult stream_wait(const struct place *place)
 {
 	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
@@ -199,7 +199,7 @@ struct doomed {
 	uint64_t context;
 };
 
-/* Streams, events, arrays and textures have the same beginning. */
+/* The common head of streams, events, arrays and textures. */
 struct owned {
 	struct object object;
 	uint64_t context;
@@ -232,7 +232,7 @@ void stream_context_gone(uint64_t context)
 	}
 }
 
-/* --- the calls --- */
+/* --- API calls --- */
 
 CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
@@ -339,7 +339,7 @@ CUresult pg_cuStreamGetDevice(CUstream stream, CUdevice *device)
 	return r;
 }
 
-/* Unique in the process: a stream's own number, and for default streams one made of the context's. */
+/* Unique in the process: a stream's own number; for default streams one derived from the context's. */
 CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
 {
 	struct stream *s;

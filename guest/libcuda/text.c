@@ -15,7 +15,7 @@
 
 _Atomic uint32_t textUnderWay;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what is fetched first is printed first */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* output is printed in the order in which it is fetched */
 
 /* Prints through the C library, so that the output keeps its order with the program's own output. */
 static void print(const void *text, uint64_t bytes, uint32_t file)
@@ -25,7 +25,7 @@ static void print(const void *text, uint64_t bytes, uint32_t file)
 	errno = saved;
 }
 
-/* A program that the next error ends by abort or _exit writes no buffer; the text explains the error. */
+/* A program that ends on the next error by abort or _exit flushes no buffer, but the output explains the error. */
 static void flush(void)
 {
 	int saved = errno;
@@ -36,7 +36,7 @@ static void flush(void)
 #define TEXT_PACKET(context_, args_) \
 	{.op = OP_TEXT_READ, .context = (context_), .anyway = true, .fixed = &(args_), .fixedBytes = sizeof(args_)}
 
-/* Prints as much as there was at the first look: a kernel may go on printing for ever. Returns whether there was any. */
+/* Prints the output present at the first fetch: a kernel may print for ever. Returns whether there was any. */
 static bool fetch_into(const struct staging *block, uint32_t context)
 {
 	struct text_read_args args = {.arenaOffset = block->offset, .capacity = ROOM};
@@ -69,8 +69,8 @@ static bool take_turn(bool last)
 }
 
 /*
- * Without a turn, or a block to fetch it into, the text waits for the next time. To
- * print is a point where a thread can be cancelled, but not with the lock.
+ * Without the lock, or a buffer to fetch it into, the output stays for the next time. Printing is a cancellation point,
+ * so cancellation is disabled while the lock is held.
  */
 static void fetch(uint32_t context, bool last)
 {
@@ -92,7 +92,7 @@ static void fetch(uint32_t context, bool last)
 
 void text_fetch(uint32_t context) { fetch(context, false); }
 
-/* The wait takes nothing, not even the lock: the work may depend on threads that have something to print. */
+/* Waits without any lock: the context's work may depend on threads that have output to print. */
 void text_show_last(uint32_t context)
 {
 	struct text_read_args args = {.flags = TEXT_AFTER_ALL};

@@ -12,10 +12,10 @@ struct user_object {
 	void *data;
 	CUhostFn destroy;
 	uint64_t references;
-	struct user_object *next; /* of those that are due */
+	struct user_object *next; /* in the list of those that are due */
 };
 
-/* A graph's references to one. */
+/* A graph's references to a user object. */
 struct keep {
 	struct user_object *object;
 	uint32_t count;

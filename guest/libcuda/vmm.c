@@ -17,10 +17,10 @@
 
 #define GRANULE ((uint64_t)2 << 20)
 
-/* Memory without an address. It is found by its handle while the program holds it, and lives on while it is mapped. */
+/* Physical memory. It is found by its handle while the program holds a reference, and lives on while it is mapped. */
 struct physical {
 	struct object object;
-	uint32_t held, mapped; /* how often */
+	uint32_t held, mapped; /* number of references; of mappings */
 	uint64_t bytes;
 	CUmemAllocationProp prop;
 };
@@ -33,7 +33,7 @@ struct mapping {
 };
 
 struct reservation {
-	uint64_t at, bytes; /* as asked for: the host has it in whole granules */
+	uint64_t at, bytes; /* as requested: the host rounds up to granules */
 	struct mapping *first; /* in order */
 	struct reservation *next;
 };
@@ -58,7 +58,7 @@ static struct reservation *reservation_of(uint64_t address)
 	return r;
 }
 
-/* The first mapping that ends behind an address. */
+/* Returns the first mapping that ends beyond an address. */
 static struct mapping **mapping_at(struct reservation *r, uint64_t address)
 {
 	struct mapping **m = &r->first;
@@ -67,7 +67,7 @@ static struct mapping **mapping_at(struct reservation *r, uint64_t address)
 	return m;
 }
 
-/* Whether [at, at + bytes) is made of whole mappings; *first is where they begin. */
+/* Reports whether [at, at + bytes) consists of whole mappings; *first is set to the first of them. */
 static bool made_of(uint64_t at, uint64_t bytes, struct mapping ***first)
 {
 	struct reservation *r = reservation_of(at);
@@ -164,7 +164,7 @@ CUresult pg_cuMemAddressFree(CUdeviceptr at, size_t bytes)
 		r = &(*r)->next;
 	struct reservation *found = *r;
 	if (found && found->bytes == bytes && !found->first) {
-		/* The host last: it may give the addresses to another thread at once. */
+		/* The host's release comes last: the host may give the addresses to another thread at once. */
 		*r = found->next;
 		range_remove(at, RANGE_RESERVED, &gone);
 		free(found);
@@ -190,7 +190,7 @@ static CUresult check_props(const CUmemAllocationProp *p)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	switch ((unsigned)p->requestedHandleTypes) {
 	case CU_MEM_HANDLE_TYPE_NONE:
-	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: /* asked for by programs that never export: who can't be given one hears of it then */
+	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: /* requested by programs that never export: an unsupported export fails when it is called */
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -388,7 +388,7 @@ static CUresult set_access(uint64_t at, uint64_t bytes, const CUmemAccessDesc *a
 	if (!made_of(at, bytes, &first))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (const struct mapping *m = *first; m && m->at < at + bytes; m = m->next)
-		if (m->of->prop.location.id != a->location.id) /* devices have no access to each other's memory */
+		if (m->of->prop.location.id != a->location.id) /* devices cannot access each other's memory */
 			return a->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 	struct memory_access_args args = {.address = at, .bytes = bytes, .access = (uint32_t)a->flags};
 	CUresult r = tell(OP_MEMORY_ACCESS, &args, sizeof args);

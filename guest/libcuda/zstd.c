@@ -18,15 +18,15 @@ enum {
 
 /* --- bits --- */
 
-/* Bits that are read forwards, or backwards from the last set bit of all. Beyond either end there are zeros. */
+/* A bit reader, forwards, or backwards from the last set bit. Beyond either end it returns zeros. */
 struct bits {
 	const uint8_t *bytes;
-	int64_t length, at; /* in bits; those below at are still to be read backwards */
+	int64_t length, at; /* in bits; a backward reader has yet to read those below at */
 };
 
 static unsigned high_bit(uint64_t n) { return 63 - (unsigned)__builtin_clzll(n); }
 
-/* n bits from a place on, at most 56. */
+/* Returns n bits, at most 56, from an offset. */
 static uint64_t bits_at(const struct bits *b, int64_t at, unsigned n)
 {
 	uint64_t value = 0;
@@ -78,7 +78,7 @@ static void fse_build(struct fse *t, const int16_t *count, unsigned symbols, uns
 	t->known = true;
 	for (unsigned s = 0; s < symbols; s++) {
 		next[s] = count[s] < 0 ? 1 : (uint16_t)count[s];
-		if (count[s] < 0) /* less than once: at the end */
+		if (count[s] < 0) /* a probability below one: its state is at the end */
 			t->state[--high].symbol = (uint8_t)s;
 	}
 	for (unsigned s = 0; s < symbols; s++)
@@ -104,7 +104,7 @@ static void fse_one(struct fse *t, uint8_t symbol)
 	t->state[0].base = 0;
 }
 
-/* Reads a table's description; the bytes that it had, or -1. */
+/* Decodes a table's description; returns its length in bytes, or -1. */
 static int64_t fse_read(struct fse *t, const uint8_t *in, size_t n, unsigned symbolsMost, unsigned bitsMost)
 {
 	struct bits b = {in, 8 * (int64_t)n, 0};
@@ -150,13 +150,13 @@ static unsigned fse_next(const struct fse *t, unsigned state, struct bits *b)
 /* --- literals --- */
 
 struct huffman {
-	unsigned bits; /* of the longest code, 0: not known yet */
+	unsigned bits; /* length of the longest code, 0: no table yet */
 	struct {
 		uint8_t symbol, bits;
 	} code[1 << HUFFMAN_BITS];
 };
 
-/* The weights are packed, too: two states take turns until the bits are used up. */
+/* Decodes compressed weights: two states alternate until the bits are used up. */
 static int unpack_weights(const uint8_t *in, size_t n, uint8_t *weight)
 {
 	struct fse t;
@@ -243,7 +243,7 @@ static bool huffman_expand(const struct huffman *h, const uint8_t *in, size_t n,
 struct frame {
 	struct huffman huffman;
 	struct fse lengths, offsets, matches;
-	uint64_t recent[3]; /* offsets */
+	uint64_t recent[3]; /* recent offsets */
 	uint8_t *out;
 	uint64_t outBytes, at;
 	size_t literalBytes;
@@ -264,7 +264,7 @@ static bool four_streams(struct frame *f, const uint8_t *in, size_t n)
 	return true;
 }
 
-/* Reads a block's literals; the bytes that these had, or -1. */
+/* Decodes a block's literals; returns their encoded length in bytes, or -1. */
 static int64_t read_literals(struct frame *f, const uint8_t *in, size_t n)
 {
 	static const uint8_t heads[2][4] = {{1, 2, 1, 3}, {3, 3, 4, 5}}, widths[2][4] = {{5, 12, 5, 20}, {10, 10, 14, 18}};
@@ -298,7 +298,7 @@ static int64_t read_literals(struct frame *f, const uint8_t *in, size_t n)
 	return good ? (int64_t)(head + bytes) : -1;
 }
 
-/* --- sequences: so many literals, then a match --- */
+/* --- sequences: a number of literals, then a match --- */
 
 static const struct code {
 	uint32_t base;
@@ -314,7 +314,7 @@ static const struct code {
 	{515, 9}, {1027, 10}, {2051, 11}, {4099, 12}, {8195, 13}, {16387, 14}, {32771, 15}, {65539, 16},
 };
 
-/* How one of the three parts of a sequence is coded. */
+/* The encoding of one of the three fields of a sequence. */
 struct part {
 	unsigned symbols, bitsMost, usualBits;
 	const int16_t *usual;
@@ -328,7 +328,7 @@ static const int16_t usualOffsets[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 
 static const struct part lengthPart = {36, 9, 6, usualLengths}, matchPart = {53, 9, 6, usualMatches}, offsetPart = {32, 8, 5, usualOffsets};
 enum { USUAL_OFFSETS = 29 };
 
-/* Reads how a part is coded in a block; the bytes that this had, or -1. */
+/* Decodes the table of a field in a block; returns its length in bytes, or -1. */
 static int64_t read_part(const struct part *p, unsigned mode, struct fse *t, const uint8_t *in, size_t n)
 {
 	switch (mode) {
@@ -347,7 +347,7 @@ static int64_t read_part(const struct part *p, unsigned mode, struct fse *t, con
 	}
 }
 
-/* The offset that a value stands for: up to 3 it is one of the latest. 0 makes no sense. */
+/* Returns the offset for a value: values up to 3 select a recent offset. 0 is invalid. */
 static uint64_t take_offset(struct frame *f, uint64_t value, bool noLiterals)
 {
 	uint64_t *r = f->recent, offset = value - 3;
