@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A program that hangs, or leaves a process behind that keeps its output, is waited for so long and no longer.
+// A program that hangs, or leaves a process behind that keeps its output open, is waited for up to the limit only.
 func TestCommandEnds(t *testing.T) {
 	for name, script := range map[string]string{
 		"hangs":             "while :; do sleep 1; done",

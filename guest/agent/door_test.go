@@ -77,7 +77,7 @@ func TestEarly(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 
-	// One that came before there was a session gets to it.
+	// A process that connected before there was a session is passed to it.
 	d, socket = openDoor(t, time.Minute)
 	c, err := net.Dial("unixpacket", socket)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// A process that had a worker waits for the agent to go on with its session, if there is anything to go on with.
+// A process that had a worker waits for the agent to resume its session, if there is a record of one.
 func TestComesBack(t *testing.T) {
 	d, socket := openDoor(t, 100*time.Millisecond)
 	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)

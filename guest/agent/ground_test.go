@@ -14,7 +14,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// noGround is memory of which nothing is wanted.
+// noGround is a Ground without function.
 type noGround struct {
 	Ground
 	most uint64
@@ -102,7 +102,7 @@ func (f *fleeting) Begin() (area []byte, err error) {
 	return f.area, err
 }
 
-// Of a session that doesn't come about nothing stays mapped: it is tried again and again.
+// A session that fails to start leaves nothing mapped: the agent retries.
 func TestNothingStays(t *testing.T) {
 	f := &fleeting{}
 	a := Agent{Machine: f, Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}

@@ -9,9 +9,8 @@ import (
 	"strconv"
 )
 
-// listen has the socket that systemd made, if it has given any, or makes one, which every user of the machine may
-// use, or a group. It takes the place of one that an agent before has left, so that a program always
-// finds one there, and waits.
+// listen returns systemd's socket, if it has passed one, or creates one with access for every user of the machine, or
+// for a group. The new socket replaces the previous agent's atomically, so that a program always finds one, and waits.
 func listen(sockets []*os.File, path, group string) (*net.UnixListener, error) {
 	if len(sockets) > 0 {
 		return listenerOf(sockets)
@@ -55,7 +54,7 @@ func permit(path, group string) error {
 	return os.Chmod(path, 0o660)
 }
 
-// listenerOf is the socket that systemd gave.
+// listenerOf returns the listener on the socket that systemd has passed.
 func listenerOf(sockets []*os.File) (*net.UnixListener, error) {
 	if len(sockets) != 1 {
 		for _, f := range sockets {

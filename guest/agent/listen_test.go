@@ -12,7 +12,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// pair is both ends of a socket that keeps messages apart.
+// pair returns both ends of a socket that preserves message boundaries.
 func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -76,7 +76,7 @@ func TestListenTo(t *testing.T) {
 		for _, m := range s.outbox {
 			kinds = append(kinds, m.Kind)
 		}
-		want := 3 // data, the ring, the end
+		want := 3 // data, the doorbell, the end
 		if c.straight {
 			want = 2
 		}

@@ -17,8 +17,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// Processes that say nothing, go on after parts of a hello, hang up at each step or read nothing keep neither the
-// others waiting nor anything of the agent's after their time.
+// Processes that are silent, stop after parts of a hello, hang up at each step or read nothing neither delay others nor
+// keep resources of the agent beyond their timeouts.
 func TestPeers(t *testing.T) {
 	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
 	d, socket := openDoor(t, 100*time.Millisecond)
@@ -70,7 +70,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// trickle writes a byte a message, and ends when the agent hangs up.
+// trickle writes one byte per message, and ends when the agent hangs up.
 func trickle(c net.Conn, text []byte) error {
 	for i := range text {
 		if _, err := c.Write(text[i : i+1]); err != nil {
@@ -80,8 +80,8 @@ func trickle(c net.Conn, text []byte) error {
 	return nil
 }
 
-// A host that doesn't answer at all, answers the session and no process, or falls silent keeps no process waiting for
-// longer than its patience, and the session is lost.
+// A host that doesn't answer at all, answers the session but no process, or falls silent delays no process beyond its
+// timeout, and the session ends.
 func TestHostHangs(t *testing.T) {
 	refusal := func(t *testing.T, c *net.UnixConn) string {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestHostHangs(t *testing.T) {
 		s.begin()
 		return s, hub
 	}
-	await := func(s *session, until time.Duration) { // does all work that is due until then
+	await := func(s *session, until time.Duration) { // handles all events until then
 		for end := time.After(until); ; {
 			select {
 			case do := <-s.events:
@@ -156,7 +156,7 @@ func TestHostHangs(t *testing.T) {
 			if s.step(); !s.serving {
 				t.Fatal("no session")
 			}
-			for range 10 { // slowly is no silence
+			for range 10 { // slow is not silent
 				time.Sleep(silence - time.Second)
 				hub.Beat()
 				if s.step(); !s.serving {
@@ -171,7 +171,7 @@ func TestHostHangs(t *testing.T) {
 	})
 }
 
-// A systemd that receives nothing doesn't keep the agent from serving.
+// A systemd that reads no messages doesn't block the agent.
 func TestNotifyHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

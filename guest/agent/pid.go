@@ -46,9 +46,9 @@ func openProcess(pid uint32) (f *os.File, started uint64, err error) {
 	return f, started, nil
 }
 
-// parseStart takes out of a process's stat when it started, in ticks of the machine's life.
+// parseStart parses a process's start time from its stat file, in clock ticks since boot.
 func parseStart(stat string) (uint64, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name before may hold anything
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name before may contain any character
 	const start = 22 - 3                                                // the first field is the third
 	if len(fields) <= start {
 		return 0, errors.New("a process's stat without its start")
@@ -71,7 +71,7 @@ func hasEnded(process *os.File) (yes bool) {
 	return yes
 }
 
-// awaitEnd returns when a process has ended, or its file was closed. It takes no thread.
+// awaitEnd blocks until a process has ended, or its file was closed, without occupying a thread.
 func awaitEnd(process *os.File) {
 	if raw, err := process.SyscallConn(); err == nil {
 		raw.Read(ended)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A process is known by when it started, and its end is seen.
+// A process is identified by its start time, and its end is detected.
 func TestProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "3600")
 	if err := cmd.Start(); err != nil {
@@ -51,7 +51,7 @@ func FuzzParseStart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stat string) { parseStart(stat) })
 }
 
-// Whatever a process is called, its start is found.
+// The start time is parsed whatever the process's name.
 func TestParseStart(t *testing.T) {
 	const rest = " R 1 117 117 0 -1 4194304 85 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
 	for _, name := range []string{"busy", "a b", ") 1 2 3", "(("} {

@@ -58,7 +58,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		c.Close()
 		return
 	}
-	if len(s.processes) >= region.MaxProcesses { // for more the hub would end the session, of all users
+	if len(s.processes) >= region.MaxProcesses { // with more the hub would end the session, for all users
 		refuse(c, resultSystemNotReady, crowded)
 		c.Close()
 		return

@@ -57,7 +57,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// A process that speaks without end to its worker fills neither the agent's memory nor the way of others.
+// A process that sends to its worker without end neither fills the agent's memory nor delays others.
 func TestTalker(t *testing.T) {
 	s := &session{processes: map[uint32]*process{1: {number: 1}, 2: {number: 2}}}
 	for range 1000 {
@@ -106,7 +106,7 @@ func TestDeafProcess(t *testing.T) {
 	}
 }
 
-// blocked is memory of which the machine's own kernel gives nothing.
+// blocked is a Ground on which the machine's own kernel refuses allocations.
 type blocked struct{ noGround }
 
 func (blocked) NoRoom() region.Message { return region.Message{Kind: region.Grant} }
@@ -137,8 +137,8 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
-// A machine was paused for so long that the host lost patience with a process of it that was just coming. The machine's clock has gone
-// on, as it does under Xen; but the process hasn't waited, and comes again.
+// A machine was paused for so long that the host timed out a process that was just connecting. The machine's clock has
+// gone on, as under Xen; but the process hasn't waited, and is opened again.
 func TestComesAfterPause(t *testing.T) {
 	ours, _ := pair(t)
 	mem := make([]byte, region.ControlBytes)

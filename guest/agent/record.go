@@ -20,17 +20,17 @@ type Record struct {
 	Processes  []Client `json:"processes"`
 }
 
-// Client is a process as the record has it, with when it started: the kernel uses numbers again.
+// Client is a process's record, with its start time, since the kernel reuses process IDs.
 type Client struct {
 	Number  uint32 `json:"number"`
 	PID     uint32 `json:"pid"`
 	Started uint64 `json:"started"`
-	Served  bool   `json:"served"` // it has its segment, and hasn't gone
-	// At is where in its file its segment lies, if there is no file system to know that.
+	Served  bool   `json:"served"` // its segment was sent, and it hasn't ended
+	// At is the location of its segment in its file, if no file system keeps that.
 	At *callbuf.Extent `json:"at,omitempty"`
 }
 
-// Parts are where in their files the segments lie of which that has to be known, by the names of the pieces.
+// Parts returns the recorded locations of segments in their files, by the names of the pieces.
 func (r Record) Parts() map[string]callbuf.Extent {
 	parts := make(map[string]callbuf.Extent)
 	for _, c := range r.Processes {
@@ -53,8 +53,8 @@ func readRecord(path string) (r Record, err error) {
 	return r, err
 }
 
-// save writes the record. Where it can't, there is none: then the next agent begins anew,
-// since half of the truth would be worse.
+// save writes the record. On failure it removes it, so that the next agent starts anew: an incomplete record would be
+// worse.
 func (s *session) save() {
 	r := Record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
 	for _, p := range s.processes {
@@ -73,7 +73,7 @@ func (s *session) save() {
 	}
 }
 
-// lock makes sure that a machine has one agent, until the file is closed.
+// lock ensures that a machine has one agent, until the file is closed.
 func (a Agent) lock() (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(a.Dir), 0o755); err != nil {
 		return nil, err

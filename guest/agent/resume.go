@@ -41,7 +41,7 @@ func (s *session) resume() error {
 	return nil
 }
 
-// adopt takes over a process that an agent before has served, if it is there.
+// adopt takes over a process that the previous agent has served, if it is still alive.
 func (s *session) adopt(c Client) {
 	p := &process{number: c.Number, pid: c.PID, started: c.Started, at: c.At, served: c.Served}
 	s.processes[p.number] = p

@@ -21,7 +21,7 @@ const kept = "kept-"
 // Holds reports whether there is a file descriptor store.
 func (*Shelf) Holds() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// Leave has a file kept. The agent keeps its own, too.
+// Leave stores a file for the next agent. The agent keeps its own descriptor, too.
 func (s *Shelf) Leave(name string, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Shelf) Take(name string) *os.File {
 	return f
 }
 
-// Drop has a file be kept no more.
+// Drop removes a file from the store.
 func (s *Shelf) Drop(name string) error {
 	if f := s.Take(name); f != nil {
 		f.Close()
@@ -49,7 +49,7 @@ func (s *Shelf) Drop(name string) error {
 	return notifyWith("FDSTOREREMOVE=1\nFDNAME="+kept+name, nil)
 }
 
-// firstInherited is the descriptor from which on systemd's are; sd_listen_fds(3).
+// firstInherited is the first descriptor that systemd passes; sd_listen_fds(3).
 const firstInherited = 3
 
 // inherit returns the descriptors that systemd passes to this process: the previous agent's files, and sockets.
@@ -79,8 +79,8 @@ func inherit() (s *Shelf, sockets []*os.File) {
 // notify reports this service's state to systemd; sd_notify(3). Without systemd it has no effect.
 func notify(state string) { notifyWith(state, nil) }
 
-// notifyTime is how long systemd may take to receive a message while others wait before it. A message that it doesn't
-// receive is lost.
+// notifyTime is how long systemd may take to receive a message when its queue is full. After that the message is
+// dropped.
 const notifyTime = time.Second
 
 func notifyWith(state string, rights []byte) error {

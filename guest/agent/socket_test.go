@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A program that comes while agents change finds a socket at any time.
+// A program finds a socket at any time, also while one agent replaces another.
 func TestListen(t *testing.T) {
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {

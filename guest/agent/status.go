@@ -14,10 +14,10 @@ type Status struct {
 	Why       string `json:"why,omitempty"`    // why the agent serves no programs; empty while it starts
 	Device    string `json:"device,omitempty"` // of the region; empty: it has none
 	Bytes     uint64 `json:"bytes,omitempty"`
-	Shared    bool   `json:"shared,omitempty"` // each process can get at all of it
+	Shared    bool   `json:"shared,omitempty"` // each process can access all of it
 	Processes int    `json:"processes"`
 
-	// Of the host, while it answers.
+	// State of the host, while it answers.
 	Host        bool   `json:"host"`
 	HostRelease string `json:"host_release,omitempty"`
 	Generation  uint64 `json:"generation,omitempty"`
@@ -28,7 +28,7 @@ var question = []byte("PEGASUS STATUS?")
 
 const statusBytes = 4096
 
-// errOther is when something else than an answer came.
+// errOther reports an invalid answer.
 var errOther = errors.New("no sensible answer: an agent of another version?")
 
 // Ask queries the agent at a socket. A dial error is the system's error.
@@ -54,10 +54,10 @@ func Ask(socket string) (s Status, err error) {
 	return s, nil
 }
 
-// statusGrace is how long the host may take to answer before that is worth a word.
+// statusGrace is how long the host may take to answer before the status reports it.
 const statusGrace = 2 * time.Second
 
-// status is of the session's goroutine.
+// status returns the status; it runs on the session's goroutine.
 func (s *session) status() Status {
 	st := Status{Release: s.agent.Release, Device: s.ground.Name(), Bytes: s.ground.Bytes(), Shared: s.ground.Shared(), Processes: len(s.processes), Host: s.serving}
 	if s.serving {

@@ -16,7 +16,7 @@ func unplugged(err *error) (done func()) {
 	return func() {
 		debug.SetPanicOnFault(was)
 		fault := recover()
-		if at, ok := fault.(interface{ Addr() uintptr }); ok && at.Addr() >= region.PageBytes { // no nil pointer
+		if at, ok := fault.(interface{ Addr() uintptr }); ok && at.Addr() >= region.PageBytes { // not a nil pointer
 			*err = ErrUnplugged
 		} else if fault != nil {
 			panic(fault)
@@ -24,7 +24,7 @@ func unplugged(err *error) (done func()) {
 	}
 }
 
-// end leaves a region that is no more: its processes are on their own.
+// end releases a session whose region is gone, without notifying its processes.
 func (s *session) end() {
 	close(s.over)
 	for _, p := range s.processes {

@@ -14,10 +14,10 @@
 /* Counters of the timed loop. */
 struct run {
 	struct latency calls;  /* one launch call, until it returned */
-	struct latency rounds; /* from its begin until the round was known to be done */
+	struct latency rounds; /* from its launch until its completion was known */
 	int64_t launched, done;
 	int64_t begin, end;
-	int64_t told; /* when progress was last told */
+	int64_t told; /* time of the last progress report */
 	int64_t told_done;
 };
 
@@ -106,7 +106,7 @@ unsigned bench_blocks(size_t n, unsigned threads, unsigned most)
 uint32_t bench_random(uint32_t *state)
 {
 	*state = *state * 1664525u + 1013904223u;
-	return *state >> 8; /* the low bits of such a generator repeat soon */
+	return *state >> 8; /* the low bits of such a generator have a short period */
 }
 
 void bench_fill(float *to, size_t n, uint32_t seed, float low, float high)
@@ -143,7 +143,7 @@ static void rest(struct bench *b)
 	struct timespec t = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
 
 	if (ns > 0)
-		nanosleep(&t, NULL); /* a signal ends it, and then the run */
+		nanosleep(&t, NULL); /* a signal ends the sleep, and then the run */
 }
 
 static bool more(struct bench *b, struct run *r, int64_t now)
@@ -153,7 +153,7 @@ static bool more(struct bench *b, struct run *r, int64_t now)
 	return b->options.seconds == 0 || (double)(now - r->begin) < b->options.seconds * 1e9;
 }
 
-/* Waits until the round is done. */
+/* Waits until the round has completed. */
 static void land(struct run *r, struct flight *f)
 {
 	CHECK(cuEventSynchronize(f->event));
@@ -184,7 +184,7 @@ static void unpack(struct luggage *l)
 	CHECK(cuMemFreeHost(l->back));
 }
 
-/* Computes on the processor, between rounds: as many steps wherever it runs. */
+/* Computes on the processor between rounds: a fixed number of steps on any processor. */
 static void compute(uint32_t steps)
 {
 	static volatile uint32_t result;
@@ -198,7 +198,7 @@ static void compute(uint32_t steps)
 	result = x;
 }
 
-/* Queues a round, with its luggage. */
+/* Queues a round, with its extra copies. */
 static void launch(struct bench *b)
 {
 	struct luggage *l = &b->luggage;
@@ -211,7 +211,7 @@ static void launch(struct bench *b)
 		CHECK(cuMemcpyDtoHAsync(l->back, l->device, l->bytes, b->stream));
 }
 
-/* Whether the last round's result is right, and all came back. */
+/* Reports whether the last round's result is right, and the extra data came back. */
 static bool right(struct bench *b)
 {
 	struct luggage *l = &b->luggage;
@@ -223,7 +223,7 @@ static bool right(struct bench *b)
 	return b->workload->check(b);
 }
 
-/* Launches rounds so that there are always queue to queue+1 in flight. */
+/* Launches rounds so that queue to queue+1 are always in flight. */
 static void run_queued(struct bench *b, struct run *r)
 {
 	int64_t depth = b->options.queue + 1;
@@ -251,7 +251,7 @@ static void run_queued(struct bench *b, struct run *r)
 	free(flights);
 }
 
-/* Launches a round and waits for it, and so on. */
+/* Launches rounds one by one and waits for each. */
 static void run_synchronous(struct bench *b, struct run *r)
 {
 	for (int64_t now = r->begin; more(b, r, now); now = bench_now()) {
@@ -333,7 +333,7 @@ int bench_main(int argc, char **argv, const struct workload *w)
 	struct bench b = { .workload = w, .options = options_parse(argc, argv, w), .work = 1 };
 	const char *checked = "unchecked";
 
-	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* or short pauses are 50 us longer than asked for */
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* otherwise short pauses last 50 us longer */
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	set_up(&b);

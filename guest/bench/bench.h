@@ -47,7 +47,7 @@ struct workload {
 
 	void (*prepare)(struct bench *b); /* allocates, and copies inputs to the device */
 	void (*launch)(struct bench *b);  /* queues one round on b->stream */
-	bool (*check)(struct bench *b);   /* whether the last round's result is right */
+	bool (*check)(struct bench *b);   /* reports whether the last round's result is right */
 	void (*details)(struct bench *b); /* reports more, by report_number; may be NULL */
 	void (*release)(struct bench *b); /* frees what prepare allocated */
 };

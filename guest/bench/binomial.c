@@ -1,5 +1,4 @@
-/* binomial prices call options by binomial trees, some options a call, so that there
- * are many calls. */
+/* binomial prices call options by binomial trees, a few options per call, so that there are many calls. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* bomb floods the accelerator with commands that are as long as it likes, as a
- * program without regard for others does: many translucent layers in one kernel,
- * again and again. */
+/*
+ * bomb floods the accelerator with commands of any length, like an inconsiderate program: many translucent layers in
+ * one kernel, repeatedly.
+ */
 #include <stdlib.h>
 
 #include "bench.h"

@@ -22,8 +22,7 @@ static void launch(struct bench *x)
 	bench_launch(x, busy, (unsigned)x->options.size, Threads, args);
 }
 
-/* The least of a few times of one kernel with n steps: whatever else goes on on
- * the machine can only add to it. */
+/* The minimum of a few times of one kernel with n steps: other load on the machine can only add to it. */
 static double least_ns(struct bench *x, unsigned n)
 {
 	double least = 0;
@@ -72,7 +71,7 @@ static uint32_t step(uint32_t v)
 	return v ^ v << 5;
 }
 
-/* Checks some of the threads: one on the processor takes as long as it does. */
+/* Checks some of the threads: one takes as long on the processor. */
 static bool check(struct bench *x)
 {
 	size_t n = x->options.size * Threads;

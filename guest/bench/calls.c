@@ -80,7 +80,7 @@ static struct times time_round(void (*call)(void), int calls, int64_t pause)
 	return r;
 }
 
-/* The best of some rounds, after one that doesn't count. */
+/* The best of some rounds, after a warm-up round. */
 static struct times time_calls(void (*call)(void), int calls, int64_t pause)
 {
 	time_round(call, calls / 10, pause);
@@ -261,7 +261,7 @@ static void measure_memory(void)
 	CHECK(cuMemPoolTrimTo(pool, 0));
 }
 
-/* A hundred kernels, one after the other: as launches, and as a graph of them. */
+/* A hundred kernels in sequence: as launches, and as a graph. */
 
 enum { GraphKernels = 100 };
 
@@ -324,7 +324,7 @@ static void measure_graph(void)
 	CHECK(cuGraphExecDestroy(hundred));
 }
 
-/* Pauses after which the poller sleeps, and its processor too, lightly or deeply. */
+/* Pauses after which the poller sleeps, and its processor is in a light or a deep idle state. */
 enum { ShortPause = 1000000, LongPause = 5000000 };
 
 static void measure_calls(struct times echoed, struct times asked, const struct times woken[2])
@@ -343,8 +343,10 @@ static void measure_calls(struct times echoed, struct times asked, const struct 
 	measure_memory();
 }
 
-/* The first call after some seconds without one, beside a message to another process and back after as long, which is what
- * to wake costs when everything sleeps. */
+/*
+ * The first call after some seconds of idleness, against a message to another process and back after the same time,
+ * which is the cost of waking alone.
+ */
 static void measure_first(struct times echoed, unsigned seconds)
 {
 	char name[80];
@@ -358,8 +360,10 @@ static void measure_first(struct times echoed, unsigned seconds)
 
 static double least(double a, double b) { return a == 0 || b < a ? b : a; }
 
-/* Calls by batches that fit in the ring: how long the library takes for one, and
- * how many go through when the host is to keep up. */
+/*
+ * Calls in batches that fit in the ring: the time that the library takes for one, and the throughput when the host has
+ * to keep up.
+ */
 static void measure_queued(void)
 {
 	double inside = 0, through = 0, local = 0, n = Batches * (double)Batch;
@@ -458,7 +462,7 @@ static void measure_copies(size_t bytes)
 	enum { Kinds = sizeof kinds / sizeof *kinds };
 	double gbs[Kinds][Rounds], ratio[Kinds][Rounds];
 	for (int round = 0; round < Rounds; round++)
-		for (int i = 0; i < Kinds; i++) { /* each right after its peer: processors change their clock */
+		for (int i = 0; i < Kinds; i++) { /* each right after its peer: processors change their clock rate */
 			double peer = bandwidth(plain, &c);
 			gbs[i][round] = bandwidth(kinds[i].copy, kinds[i].c);
 			ratio[i][round] = gbs[i][round] / peer;
@@ -515,7 +519,7 @@ int main(int argc, char **argv)
 		}
 	}
 	struct times echoed = none, asked = none, woken[2] = { none, none };
-	if (pause > 0) { /* it forks, so before the driver starts */
+	if (pause > 0) { /* forks, so it runs before the driver starts */
 		echoed = time_echo(time_round, FirstCalls, pause * INT64_C(1000000000));
 	} else if (!copies && idle == 0) {
 		echoed = time_echo(time_calls, Calls / 8, 0);

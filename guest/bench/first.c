@@ -118,7 +118,7 @@ int main(int argc, char **argv)
 		fputs("usage: first SECONDS COUNT call|echo|DEVICE...\n", stderr);
 		return 2;
 	}
-	for (int i = 0; i < n; i++) { /* it forks, so before the driver starts */
+	for (int i = 0; i < n; i++) { /* forks, so it runs before the driver starts */
 		const char *name = argv[3 + i];
 		things[i] = (struct thing){ name, open_thing(name), bench_allocate((size_t)count, sizeof(double)) };
 	}

@@ -1,6 +1,7 @@
-/* heartwall follows points of a heart's wall through the pictures of a film: one
- * long kernel for each picture. The film is made up: each point's surroundings
- * move by a few pixels from picture to picture, with noise. */
+/*
+ * heartwall tracks points of a heart's wall through the pictures of a film: one long kernel for each picture. The film
+ * is synthetic: each point's surroundings move by a few pixels from picture to picture, with noise.
+ */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -70,7 +71,7 @@ static void launch(struct bench *x)
 	bench_launch(x, follow, (unsigned)x->options.size, Threads, args);
 }
 
-/* How much the surroundings of a point differ from those at a place of the last picture. */
+/* Returns the difference between a point's surroundings and those at a place of the last picture. */
 static uint32_t difference(size_t p, int dx, int dy)
 {
 	const uint8_t *now = film + round_ * picture_bytes();

@@ -20,7 +20,7 @@ static size_t side(struct bench *x)
 	return (x->options.size + Tile - 1) / Tile * Tile;
 }
 
-/* Each row becomes a mean of it and its neighbours. */
+/* Each row becomes the mean of itself and its neighbours. */
 static void prepare(struct bench *x)
 {
 	size_t n = side(x), bytes = n * n * sizeof(float);
@@ -85,8 +85,9 @@ static void unpack(uint32_t packed, int *c)
 	c[2] = blue << 3 | blue >> 2;
 }
 
-/* The same 4 x 4 pixels on the processor: its colours are the outermost ones, and no
- * other index would be nearer. */
+/*
+ * The same 4 x 4 pixels on the processor: the block's colours are the extreme ones, and no other index would be nearer.
+ */
 static bool compressed(size_t n, size_t b, float *const *smooth, const uint32_t *block)
 {
 	int c[16][3], low[3] = { 255, 255, 255 }, high[3] = { 0, 0, 0 };

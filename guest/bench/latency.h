@@ -15,8 +15,7 @@ struct latency {
 
 void latency_add(struct latency *l, int64_t nanoseconds);
 
-/* The duration that a share (0 to 1) of the samples didn't exceed; 0 if there
- * are none. */
+/* Returns the duration that a share (0 to 1) of the samples didn't exceed; 0 without samples. */
 int64_t latency_percentile(const struct latency *l, double share);
 
 #endif

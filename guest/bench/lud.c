@@ -21,7 +21,7 @@ static size_t side(struct bench *x)
 	return (x->options.size + Tile - 1) / Tile * Tile;
 }
 
-/* A matrix with so much on its diagonal that no pivoting is needed. */
+/* A diagonally dominant matrix, which needs no pivoting. */
 static void prepare(struct bench *x)
 {
 	size_t n = side(x), bytes = n * n * sizeof(float);

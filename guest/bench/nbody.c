@@ -53,7 +53,7 @@ static void launch(struct bench *x)
 	bench_launch(x, nbody, n / Tile, Tile, args);
 }
 
-/* Where a body is after a step, in double precision. */
+/* Computes a body's position after a step, in double precision. */
 static void step(size_t n, const struct body *b, double to[3])
 {
 	double a[3] = { 0, 0, 0 };

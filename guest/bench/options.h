@@ -1,4 +1,4 @@
-/* The arguments that all benchmark programs take. */
+/* The command-line arguments of all benchmark programs. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -10,20 +10,20 @@ struct workload;
 
 struct options {
 	size_t size;
-	int64_t iterations; /* rounds, 0: until the time is up */
-	double seconds;     /* how long, 0: until the rounds are done */
+	int64_t iterations; /* rounds, 0: until the time is over */
+	double seconds;     /* duration, 0: until the rounds are done */
 	int queue;          /* rounds kept in flight; 0: each is waited for */
 	int warmup;         /* rounds before the clock starts */
 	int device;
-	double kernel_ms;   /* timed workloads: how long a kernel shall take */
-	uint32_t steps;     /* timed workloads: steps of a kernel, 0: find out */
-	double pause_ms;    /* how long it sleeps after each round */
-	uint32_t cpu_steps; /* what it computes on the processor before each round */
-	double copy_mb;     /* what goes to the device before each round, and back after it */
+	double kernel_ms;   /* timed workloads: duration of a kernel */
+	uint32_t steps;     /* timed workloads: steps of a kernel, 0: calibrate */
+	double pause_ms;    /* sleep after each round */
+	uint32_t cpu_steps; /* steps computed on the processor before each round */
+	double copy_mb;     /* size of the copies to the device before each round, and back after it */
 	bool json, quiet, check;
 };
 
-/* Reads the arguments; explains and exits if they are wrong or ask for help. */
+/* Parses the arguments; prints the usage and exits if they are invalid or request help. */
 struct options options_parse(int argc, char **argv, const struct workload *w);
 
 #endif

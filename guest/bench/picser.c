@@ -94,7 +94,7 @@ static void prepare(struct bench *x)
 		abort();
 }
 
-/* Queues all that a picture needs. */
+/* Queues the copies and the kernel of a picture. */
 static void queue(struct client *c)
 {
 	unsigned n = (unsigned)side;
@@ -106,7 +106,7 @@ static void queue(struct client *c)
 	c->served++;
 }
 
-/* One picture of the batch, after the one that was asked for. */
+/* Launches one picture of the batch, after the requested one. */
 static void launch(struct bench *x)
 {
 	(void)x;

@@ -14,7 +14,7 @@ void report_begin(bool json)
 		putchar('{');
 }
 
-/* Begins an entry. Names and texts are our own and need no escaping. */
+/* Begins an entry. Names and texts are constants and need no escaping. */
 static void name_of(const char *name)
 {
 	if (as_json)

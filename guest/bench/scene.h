@@ -15,7 +15,7 @@ struct disc {
 /* n discs in a picture of so many rows. */
 void scene_fill(struct disc *discs, size_t n, size_t rows, uint32_t seed);
 
-/* Whether pixels show the discs in a frame; every step-th is looked at. */
+/* Reports whether pixels show the discs in a frame; checks every step-th pixel. */
 bool scene_right(const uint32_t *pixels, size_t rows, const struct disc *discs, size_t n, unsigned frame, size_t step);
 
 #endif

@@ -56,7 +56,7 @@ static void launch(struct bench *x)
 	CHECK(cuMemcpyDtoHAsync(after, in, n * sizeof(float), x->stream));
 }
 
-/* A pixel, or the one at the border that is nearest. */
+/* Returns a pixel, or the nearest one at the border. */
 static double pixel(const double *p, long side, long row, long column)
 {
 	row = row < 0 ? 0 : row < side ? row : side - 1;

@@ -1,5 +1,7 @@
-/* tpacf counts how far the points on a sphere are apart, each from all others: one
- * very long kernel, whose threads take different ways. */
+/*
+ * tpacf computes the histogram of the distances between all points on a sphere: one very long kernel, whose threads
+ * diverge.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -48,7 +50,7 @@ static void launch(struct bench *x)
 	bench_launch(x, correlate, bench_blocks(n, Threads, 1024), Threads, args);
 }
 
-/* Rounding may put a pair that is at an edge on either side of it. */
+/* Rounding may put a pair at a bin's edge on either side of it. */
 static bool check(struct bench *x)
 {
 	uint32_t *got = bench_download(dbins, Bins * sizeof *got);

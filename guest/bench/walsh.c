@@ -1,5 +1,4 @@
-/* walsh takes the fast Walsh transform: several kernels in each round, each with
- * other strides. */
+/* walsh computes the fast Walsh transform: several kernels in each round, each with other strides. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@ static float *in;
 static CUdeviceptr din, dout;
 static CUfunction global, shared;
 
-/* The largest power of two that isn't above --size. */
+/* Returns the largest power of two that does not exceed --size. */
 static size_t length(struct bench *x)
 {
 	return (size_t)1 << (63 - __builtin_clzll(x->options.size));

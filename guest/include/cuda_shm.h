@@ -23,10 +23,10 @@ extern "C" {
 /* Commands of cuShmCtl, with Gdev's numbers. */
 enum {
 	CU_SHM_STAT = 1,   /* fills a CUshminfo */
-	CU_SHM_REMOVE = 3, /* no more is attached; the memory goes with the last that is */
+	CU_SHM_REMOVE = 3, /* removes a segment: it cannot be attached any more, and its memory is freed after the last detach */
 };
 
-/* And Gdev's names of them. */
+/* Gdev's names of the commands. */
 #define GDEV_IPC_STAT 1
 #define GDEV_IPC_SET 2 /* CUDA_ERROR_INVALID_VALUE */
 #define GDEV_IPC_RMID 3
@@ -34,7 +34,7 @@ enum {
 typedef struct CUshminfo_st {
 	size_t bytes;
 	int key;
-	unsigned int attached; /* how often, by all processes */
+	unsigned int attached; /* number of attachments, in all processes */
 } CUshminfo;
 
 /*

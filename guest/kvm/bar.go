@@ -15,17 +15,16 @@ import (
 	"pegasus/guest/agent"
 )
 
-// bar is the region as a PCI device, QEMU's ivshmem-plain, whose memory is mapped by sysfs: that
-// takes neither a driver nor a file system. All pieces of it are parts of one file, which their
-// processes have.
+// bar is the region as a PCI device, QEMU's ivshmem-plain, whose memory is mapped through sysfs, without a driver or a
+// file system. All pieces are parts of one file, which all of their processes have open.
 type bar struct {
 	path string
 	file *os.File
-	mem  []byte // all of it
+	mem  []byte // the whole region
 	room room
 }
 
-// FindShared lists the devices of shared memory of the machine at root, by their directories in sysfs.
+// FindShared returns the shared-memory devices of the machine at root, by their directories in sysfs.
 func FindShared(root string) (found []string) {
 	all, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*"))
 	for _, dir := range all {
@@ -41,8 +40,7 @@ func attribute(dir, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// openBar finds the machine's region among its devices of shared memory, by the host's mark. Into
-// another nothing is written.
+// openBar finds the machine's region among its shared-memory devices, by the host's mark. It writes to no other device.
 func openBar() (*bar, error) {
 	err := agent.ErrNone
 	for _, dir := range FindShared("/") {
@@ -55,8 +53,8 @@ func openBar() (*bar, error) {
 	return nil, err
 }
 
-// tryBar maps a device's memory. It is mapped uncached, as the kernel offers it: to let the processor
-// combine writes would let it reorder them, too. Hypervisors mostly know better, and cache it.
+// tryBar maps a device's memory. It is mapped uncached, the kernel's default: write combining would permit the
+// processor to reorder writes, too. Most hypervisors override this, and cache the memory.
 func tryBar(dir string) (*bar, error) {
 	path := filepath.Join(dir, "resource2")
 	st, err := os.Stat(path)
@@ -91,12 +89,12 @@ func tryBar(dir string) (*bar, error) {
 	return &bar{path: path, file: f, mem: mem, room: room{bytes: uint64(st.Size()) - region.PageBytes}}, nil
 }
 
-// minBar is less than any region.
+// minBar is smaller than any region.
 const minBar = 1 << 20
 
-// enable has a device answer at its addresses, which firmware may have left to a driver.
+// enable enables a device's memory accesses, which firmware may have left to a driver.
 func enable(dir string) error {
-	const command, memory = 4, 2 // of PCI's configuration space
+	const command, memory = 4, 2 // in PCI's configuration space
 	config, err := os.ReadFile(filepath.Join(dir, "config"))
 	if err != nil || len(config) > command && config[command]&memory != 0 {
 		return err
@@ -104,7 +102,7 @@ func enable(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "enable"), []byte("1"), 0)
 }
 
-// hasMark looks for the host's mark in a file's page.
+// hasMark reports whether a page of a file has the host's mark.
 func hasMark(path string, at int64) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -166,8 +164,7 @@ func (b *bar) mapControl(e callbuf.Extent) (mem []byte, offset uint64, err error
 	return mem, e.Offset, err
 }
 
-// resume leaves the parts that are written down where they are. The control area is the first that
-// an agent takes.
+// resume keeps the recorded parts. The control area is an agent's first allocation.
 func (b *bar) resume(r agent.Record) (mem []byte, offset uint64, err error) {
 	b.room.parts = nil
 	control := callbuf.Extent{Bytes: region.ControlBytes}
@@ -182,7 +179,7 @@ func (b *bar) resume(r agent.Record) (mem []byte, offset uint64, err error) {
 	return b.mapControl(control)
 }
 
-// Create gives away a part, cleared: another process had it, perhaps.
+// Create allocates a part, cleared, since it may contain another process's data.
 func (b *bar) Create(name string, bytes uint64) (*agent.Piece, error) {
 	e, err := b.room.take(name, bytes)
 	if err != nil {

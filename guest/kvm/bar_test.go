@@ -15,7 +15,7 @@ import (
 
 const barBytes = 4 << 20
 
-// aDevice is a directory that looks as one of sysfs does, of a PCI device with memory.
+// aDevice returns a directory like that of a PCI device with memory in sysfs.
 func aDevice(t *testing.T, marked bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestForeignBar(t *testing.T) {
 	}
 }
 
-// A device that its firmware left asleep is woken, and no other is touched.
+// A device that its firmware left disabled is enabled, and no other is touched.
 func TestEnable(t *testing.T) {
 	dir := aDevice(t, true)
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestBarPieces(t *testing.T) {
 	}
 }
 
-// One that was unplugged is missed, also if another has come instead.
+// An unplugged device is detected, also if another one has replaced it.
 func TestGone(t *testing.T) {
 	b := openTestBar(t)
 	if b.Gone() != nil {

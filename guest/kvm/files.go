@@ -17,7 +17,7 @@ import (
 // tailBytes is the space behind the file system, which contains the last page.
 const tailBytes = 64 << 10
 
-// files is the file system on the region: a file is memory that is shared with the host.
+// files is the file system on the region: the memory of its files is shared with the host.
 type files struct {
 	device *device
 	dir    string
@@ -100,10 +100,10 @@ func (a *files) Remove(name string) error {
 	return errors.Join(err, os.Remove(path))
 }
 
-// piece is a file, which is a part of the region.
+// piece is a file of the region.
 type piece struct {
 	*os.File
-	parts callbuf.Extents // where in the region
+	parts callbuf.Extents // its ranges in the region
 }
 
 // Create makes a file of zeros, whose size and place the receiving process cannot change.
@@ -123,7 +123,7 @@ func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
 	return &agent.Piece{File: f.File, Where: where}, nil
 }
 
-// make makes a file of zeros for ourselves.
+// make makes a file of zeros that only the agent's user can open.
 func (a *files) make(name string, bytes uint64) (*piece, error) {
 	path := filepath.Join(a.dir, name)
 	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -141,7 +141,7 @@ func (a *files) make(name string, bytes uint64) (*piece, error) {
 	return f, nil
 }
 
-// fill gives a file its memory, of zeros.
+// fill allocates a file's memory and fills it with zeros.
 func (f *piece) fill(bytes uint64) error {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)); err != nil {
 		return fmt.Errorf("%d bytes of the region: %w", bytes, err)
@@ -164,7 +164,7 @@ func zero(f *os.File, bytes uint64) error {
 	return nil
 }
 
-// places is where in the region a file lies.
+// places returns a file's ranges in the region.
 func (a *files) places(f *os.File, bytes uint64) (callbuf.Extents, error) {
 	on, err := extents(f)
 	if err != nil {
@@ -185,7 +185,7 @@ func (f *piece) discard() error {
 	return errors.Join(err, f.Close())
 }
 
-// controlName is the file by which agent and hub speak.
+// controlName is the file with the control area.
 const controlName = "control"
 
 // controlArea makes that file, and maps it.
@@ -197,7 +197,7 @@ func (a *files) controlArea() (mem []byte, offset uint64, err error) {
 	return f.mapControl()
 }
 
-// resume finds the files where they are, and maps the control area that an agent before has made.
+// resume keeps the files, and maps the previous agent's control area.
 func (a *files) resume(agent.Record) (mem []byte, offset uint64, err error) {
 	if mounted, err := isMounted(a.dir); err != nil || !mounted {
 		return nil, 0, errors.Join(err, errors.New("the region isn't mounted"))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A region without room for a file is an error, and nothing is left of the file.
+// Creating a file that exceeds the region's room is an error, and leaves no file.
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	all := &files{&device{}, dir}

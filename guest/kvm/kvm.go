@@ -17,7 +17,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// Machine is a machine under QEMU.
+// Machine is a virtual machine under QEMU.
 type Machine struct {
 	Dir string // where the file system is mounted
 }
@@ -40,13 +40,13 @@ func (m Machine) Find(*agent.Shelf) (agent.Ground, error) {
 	return nil, fmt.Errorf("%w; %w", err, other)
 }
 
-// ground is the region as the machine has it.
+// ground implements agent.Ground on a memory.
 type ground struct {
 	memory
-	control uint64 // where in the region the control area lies
+	control uint64 // offset of the control area in the region
 }
 
-// memory is a region as files, or as a PCI device.
+// memory is the region, either as files or as a PCI device.
 type memory interface {
 	Name() string
 	Bytes() uint64
@@ -59,16 +59,16 @@ type memory interface {
 	// mark returns the last page as the host has written it; pointer and setPointer access the guest's data there.
 	mark() ([]byte, error)
 	pointer() (region.Pointer, error)
-	setPointer(*region.Pointer) error // nil: there is no control area now
+	setPointer(*region.Pointer) error // nil: withdraws the control area
 
-	// clear makes all of it free, and controlArea makes and maps the control area.
+	// clear frees all allocations, and controlArea creates and maps the control area.
 	clear() error
 	controlArea() (mem []byte, offset uint64, err error)
 	// resume keeps the allocations of the previous agent's processes, and maps its control area.
 	resume(agent.Record) (mem []byte, offset uint64, err error)
 }
 
-// Begin makes the region free, and a control area.
+// Begin frees the region and creates a control area.
 func (g *ground) Begin() (control []byte, err error) {
 	if err := release(g.memory); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (g *ground) Announce(boot uint64) error {
 	return g.setPointer(&region.Pointer{Offset: g.control, Boot: boot})
 }
 
-// Resume finds the control area where it was.
+// Resume maps the previous agent's control area.
 func (g *ground) Resume(r agent.Record) (control []byte, err error) {
 	if control, g.control, err = g.resume(r); err != nil {
 		return nil, err
@@ -109,10 +109,10 @@ func (*ground) NoRoom() region.Message {
 	return m
 }
 
-// Leave leaves all of it to the next agent.
+// Leave has no effect: all of it stays for the next agent.
 func (*ground) Leave() error { return nil }
 
-// MostArena is up to the host, which made the region.
+// MostArena returns 0: the host, which made the region, decides.
 func (*ground) MostArena() uint64 { return 0 }
 
 // lend returns the message with an allocation's location.

@@ -11,13 +11,13 @@ import (
 	"pegasus/guest/agent"
 )
 
-// mkfsTime is how long mkfs.ext4 may take, which writes some MiB.
+// mkfsTime is how long mkfs.ext4 may take; it writes a few MiB.
 var mkfsTime = time.Minute
 
 // SystemDirs are the directories that may contain mkfs.ext4, besides PATH.
 var SystemDirs = []string{"/sbin", "/usr/sbin", "/usr/local/sbin", "/bin", "/usr/bin"}
 
-// mkfs makes an empty file system on a device, of so many blocks.
+// mkfs makes an empty file system of so many blocks on a device.
 func mkfs(device string, blocks uint64) error {
 	args := []string{"-q", "-F", "-b", "4096", "-m", "0", "-I", "128", "-O", "^has_journal,^resize_inode",
 		"-E", "nodiscard,lazy_itable_init=0", device, fmt.Sprint(blocks)}

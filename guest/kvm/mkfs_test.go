@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An mkfs.ext4 that hangs is an error of the region, and keeps the agent for so long.
+// An mkfs.ext4 that hangs is an error of the region after the timeout.
 func TestMkfsHangs(t *testing.T) {
 	dirs, limit := SystemDirs, mkfsTime
 	defer func() { SystemDirs, mkfsTime = dirs, limit }()

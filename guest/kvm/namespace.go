@@ -18,8 +18,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// device is the region as the guest's kernel has it: a block device whose memory
-// can be mapped, and where in the region that begins.
+// device is the region in the guest's kernel: a block device whose memory can be mapped, and its offset in the region.
 type device struct {
 	path   string
 	bytes  uint64
@@ -31,11 +30,11 @@ const (
 	ndDriver  = "/sys/bus/nd/drivers/nd_pmem"
 )
 
-// deviceTime is how long the kernel may take to make a device.
+// deviceTime is how long the kernel may take to create a device.
 const deviceTime = 10 * time.Second
 
-// openDevice finds the machine's region among its NVDIMMs, by the host's mark, and makes
-// of it a device whose memory can be mapped. Another NVDIMM isn't touched.
+// openDevice finds the machine's region among its NVDIMMs, by the host's mark, and creates a device from it whose
+// memory can be mapped. Other NVDIMMs are not touched.
 func openDevice() (*device, error) {
 	spaces, err := filepath.Glob(ndDevices + "/namespace*")
 	if err != nil {
@@ -65,7 +64,7 @@ func tryNamespace(name string) (*device, error) {
 	if err := checkMark(holder); err != nil {
 		return nil, err
 	}
-	if holder == name { // raw: a file system on it can't have its files mapped as they are
+	if holder == name { // raw: files of a file system on it can't be mapped directly
 		if err := claim(name); err != nil {
 			return nil, err
 		}
@@ -74,7 +73,7 @@ func tryNamespace(name string) (*device, error) {
 	return describe(name, holder)
 }
 
-// holderOf is the device that has a namespace: itself, or the pfn device that it was given to.
+// holderOf returns the device that has a namespace: itself, or its pfn device.
 func holderOf(name string) string {
 	holder, err := read(name, "holder")
 	if err != nil || holder == "" {
@@ -83,7 +82,7 @@ func holderOf(name string) string {
 	return holder
 }
 
-// read and write use a device's attributes.
+// read and write access a device's attributes in sysfs.
 func read(device, attribute string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(ndDevices, device, attribute))
 	return strings.TrimSpace(string(b)), err
@@ -93,7 +92,7 @@ func write(device, attribute, value string) error {
 	return os.WriteFile(filepath.Join(ndDevices, device, attribute), []byte(value), 0)
 }
 
-// block is the block device of a namespace or of its holder.
+// block returns the block device of a namespace or of its holder.
 func block(device string) (string, error) {
 	all, err := filepath.Glob(filepath.Join(ndDevices, device, "block/*"))
 	if err != nil || len(all) != 1 {
@@ -132,7 +131,7 @@ func (d *device) pointer() (region.Pointer, error) {
 	return region.ParsePointer(b, d.offset+d.bytes)
 }
 
-// readLast reads a sector of the last page.
+// readLast returns a sector of the last page.
 func readLast(path string, offset int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
@@ -163,8 +162,8 @@ func direct(sector []byte, do func(aligned []byte) error) error {
 	return err
 }
 
-// claim puts a raw namespace into pfn mode, in which the kernel has pages for its
-// memory, which it keeps in the machine's own.
+// claim puts a raw namespace into pfn mode, in which the kernel has page structures for its memory, stored in the
+// machine's own.
 func claim(name string) error {
 	parent, err := filepath.EvalSymlinks(filepath.Join(ndDevices, name))
 	if err != nil {
@@ -196,7 +195,7 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// describe waits for the block device and works out where it lies.
+// describe waits for the block device and determines its offset.
 func describe(name, holder string) (*device, error) {
 	if holder == name {
 		return nil, errors.New("the kernel didn't take it as persistent memory that can be mapped")

@@ -11,7 +11,7 @@ import (
 	"pegasus/callbuf/bell"
 )
 
-// FindPort is the device by which agent and hub of the machine at root wake each other. Without udev only the
+// FindPort returns the device through which agent and hub of the machine at root wake each other. Without udev only the
 // kernel's own name of it exists.
 func FindPort(root string) (string, error) {
 	return findPort(filepath.Join(root, "sys/class/virtio-ports"))

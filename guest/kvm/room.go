@@ -11,7 +11,7 @@ import (
 // room is the allocator of a region without a file system.
 type room struct {
 	bytes uint64
-	parts []part // by offset; none overlaps another
+	parts []part // sorted by offset, disjoint
 }
 
 type part struct {
@@ -19,7 +19,7 @@ type part struct {
 	name string
 }
 
-// take gives away the first part that is free and large enough.
+// take allocates the first free part that is large enough.
 func (r *room) take(name string, bytes uint64) (callbuf.Extent, error) {
 	at := uint64(0)
 	for i, p := range append(slices.Clone(r.parts), part{Extent: callbuf.Extent{Offset: r.bytes}}) {
@@ -33,7 +33,7 @@ func (r *room) take(name string, bytes uint64) (callbuf.Extent, error) {
 	return callbuf.Extent{}, fmt.Errorf("%d bytes of the region: there is no piece of that size left", bytes)
 }
 
-// keep gives away a part that was before.
+// keep marks a recorded part as allocated.
 func (r *room) keep(name string, e callbuf.Extent) error {
 	i := slices.IndexFunc(r.parts, func(p part) bool { return p.Offset >= e.Offset })
 	if i < 0 {
@@ -49,7 +49,7 @@ func (r *room) keep(name string, e callbuf.Extent) error {
 	return nil
 }
 
-// give takes a part back.
+// give frees a part.
 func (r *room) give(name string) {
 	r.parts = slices.DeleteFunc(r.parts, func(p part) bool { return p.name == name })
 }

@@ -1,8 +1,8 @@
-/* Checks of the program's kernels, if PEGASUS_SOFT_CHECK names any. */
+/* Kernel checks, enabled by PEGASUS_SOFT_CHECK. */
 #ifndef PEGASUS_CHECK_H
 #define PEGASUS_CHECK_H
 
-/* For the first calls: begins the checks that are named. */
+/* Called by the first API calls: starts the checks that the variable names. */
 void check_begin(void);
 
 #endif

@@ -30,7 +30,7 @@ uint64_t context_default_limit(CUlimit limit)
 	}
 }
 
-/* Checks that a limit exists on devices of the current context's capability. */
+/* Checks that the devices' compute capability includes the limit. */
 static CUresult check_limit(CUlimit limit)
 {
 	if ((unsigned)limit >= CU_LIMIT_MAX)

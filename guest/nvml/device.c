@@ -22,7 +22,7 @@ EXPORT nvml nvmlDeviceGetIndex(nvml_device handle, unsigned int *index)
 	return r;
 }
 
-/* There is no file /dev/nvidiaN; tools number devices by it. */
+/* There is no file /dev/nvidiaN, by which tools number devices. */
 EXPORT nvml nvmlDeviceGetMinorNumber(nvml_device handle, unsigned int *minor) { return nvmlDeviceGetIndex(handle, minor); }
 
 EXPORT nvml nvmlDeviceGetPciInfo_v3(nvml_device handle, struct nvml_pci *pci)
@@ -35,7 +35,7 @@ EXPORT nvml nvmlDeviceGetPciInfo_v3(nvml_device handle, struct nvml_pci *pci)
 		.domain = (unsigned int)device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
 		.bus = (unsigned int)device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
 		.device = (unsigned int)device_attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID),
-		.pciDevice = 0x10de, /* NVIDIA's, and no device of theirs */
+		.pciDevice = 0x10de, /* NVIDIA's vendor id, with an unassigned device id */
 	};
 	snprintf(p.legacy, sizeof p.legacy, "%04X:%02X:%02X.0", p.domain & 0xffff, p.bus & 0xff, p.device & 0xff);
 	snprintf(p.id, sizeof p.id, "%08X:%02X:%02X.0", p.domain, p.bus & 0xff, p.device & 0xff);
@@ -45,7 +45,7 @@ EXPORT nvml nvmlDeviceGetPciInfo_v3(nvml_device handle, struct nvml_pci *pci)
 
 EXPORT nvml nvmlDeviceGetPciInfo_v2(nvml_device handle, struct nvml_pci *pci) { return nvmlDeviceGetPciInfo_v3(handle, pci); }
 
-/* The first one ended before the long id. */
+/* The first version's structure ends before the long bus id. */
 EXPORT nvml nvmlDeviceGetPciInfo(nvml_device handle, struct nvml_pci *pci)
 {
 	struct nvml_pci p;
@@ -65,7 +65,7 @@ EXPORT nvml nvmlDeviceGetPciInfoExt(nvml_device handle, struct nvml_pci_ext *pci
 		return r;
 	*pci = (struct nvml_pci_ext){
 		.version = pci->version, .domain = p.domain, .bus = p.bus, .device = p.device, .pciDevice = p.pciDevice,
-		.baseClass = 3, .subClass = 2, /* a display controller, for computing */
+		.baseClass = 3, .subClass = 2, /* a 3D controller, for computing */
 	};
 	memcpy(pci->id, p.id, sizeof pci->id);
 	return NVML_SUCCESS;
@@ -82,7 +82,7 @@ EXPORT nvml nvmlDeviceGetCudaComputeCapability(nvml_device handle, int *major, i
 	return NVML_SUCCESS;
 }
 
-/* A number that NVML has for compute capabilities. */
+/* Returns NVML's architecture number of a compute capability. */
 static int architecture(int capability)
 {
 	static const struct { int from, name; } architectures[] = {{100, 10}, {90, 9}, {89, 8}, {80, 7}, {75, 6}, {70, 5}, {60, 4}, {50, 3}, {30, 2}};
@@ -155,7 +155,7 @@ EXPORT nvml nvmlDeviceOnSameBoard(nvml_device one, nvml_device other, int *same)
 	return r;
 }
 
-/* --- links, which a device has none of: these look at their outputs before they refuse --- */
+/* --- links: a device has none; these functions check their outputs before they return an error --- */
 
 static nvml nothing(nvml_device handle, const void *out)
 {
@@ -164,7 +164,7 @@ static nvml nothing(nvml_device handle, const void *out)
 	return r == NVML_SUCCESS ? NVML_NOT_SUPPORTED : r;
 }
 
-/* Links: a device has none to others. */
+/* A link query: a device has no links to others. */
 #define NO_LINK(name) \
 	EXPORT nvml name(nvml_device handle, unsigned int link, void *out) \
 	{ \
@@ -200,7 +200,7 @@ EXPORT nvml nvmlDeviceGetFieldValues(nvml_device handle, int count, void *values
 EXPORT nvml nvmlDeviceGetGpuFabricInfo(nvml_device handle, void *out) { return nothing(handle, out); }
 EXPORT nvml nvmlDeviceGetGpuFabricInfoV(nvml_device handle, void *out) { return nothing(handle, out); }
 
-/* Tables of functions that are in no manual. */
+/* Undocumented function tables. */
 EXPORT nvml nvmlInternalGetExportTable(const void **table, const void *id)
 {
 	(void)id;

@@ -34,7 +34,7 @@ static bool begun(void)
 
 EXPORT nvml nvmlInitWithFlags(unsigned int flags)
 {
-	(void)flags; /* without a device there is nothing to attach to later */
+	(void)flags; /* no device can be attached later */
 	CUresult r = process_start();
 	if (r != CUDA_SUCCESS && device_count() == 0)
 		return r == CUDA_ERROR_OUT_OF_MEMORY ? NVML_MEMORY : NVML_DRIVER_NOT_LOADED;
@@ -101,7 +101,7 @@ EXPORT nvml nvmlSystemGetDriverVersion(char *out, unsigned int room)
 	return give_system_text(out, room, release_driver(device_driver_version()));
 }
 
-/* The library's is the driver's behind the version of its API, which is CUDA's major one. */
+/* The library's version is the driver's, behind the API's version, which is CUDA's major version. */
 EXPORT nvml nvmlSystemGetNVMLVersion(char *out, unsigned int room)
 {
 	char text[32];
@@ -220,7 +220,7 @@ EXPORT nvml nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device *device)
 	return NVML_NOT_FOUND;
 }
 
-/* By text or by bytes. */
+/* Accepts the text and the binary form. */
 EXPORT nvml nvmlDeviceGetHandleByUUIDV(const struct nvml_uuid *uuid, nvml_device *device)
 {
 	char text[sizeof uuid->value.text + 1] = "";

@@ -106,7 +106,7 @@ _Static_assert(sizeof(struct nvml_uuid) == 52, "nvmlUUID_t");
 typedef int nvml; /* nvmlReturn_t */
 typedef struct nvml_device *nvml_device; /* index + 1 */
 
-/* The device of a handle, if there are devices at all and this is one. */
+/* Sets *device to the device of a handle; fails if there are no devices or the handle is invalid. */
 nvml device_of(nvml_device handle, const void *out, int *device);
 /*
  * Result of a function without an implementation: NVML_NOT_SUPPORTED, unless NVML is not initialised or the handle is
@@ -114,7 +114,7 @@ nvml device_of(nvml_device handle, const void *out, int *device);
  */
 nvml refuse(void);
 nvml refuse_device(nvml_device handle);
-/* Copies text; a buffer that is too small is left alone. */
+/* Copies text; a buffer that is too small stays unchanged. */
 nvml give_text(char *out, unsigned int room, const char *text);
 
 enum { PROCESSES_MOST = 256 };
@@ -131,7 +131,7 @@ struct usage {
 	} process[PROCESSES_MOST];
 };
 nvml usage_ask(struct usage *u);
-/* A first look, to which later ones are compared. */
+/* Takes the first sample, to which later ones are compared. */
 void usage_begin(void);
 
 #endif

@@ -86,7 +86,7 @@ EXPORT nvml nvmlDeviceGetMemoryInfo_v2(nvml_device handle, struct nvml_memory_v2
 
 /* --- time --- */
 
-enum { SAMPLE_NS = 100000000 }; /* over which use is taken, at least */
+enum { SAMPLE_NS = 100000000 }; /* shortest time over which utilisation is measured */
 
 /* The previous sample, and the shares of the time between it and the one before. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,7 +102,7 @@ static struct sample {
 	} process[PROCESSES_MOST];
 } last;
 
-/* A process that ended took its time with it; a kernel's time is known when it ends. */
+/* The time of a process that has ended is not included; a kernel's time is known when it ends. */
 static unsigned int percent_of(int64_t busy, int64_t passed)
 {
 	if (busy <= 0 || passed <= 0)
@@ -145,7 +145,7 @@ void usage_begin(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Copies the latest sample, which is taken anew once the last one is old enough. */
+/* Copies the latest sample, and takes a new one once it is old enough. */
 static nvml look(nvml_device handle, const void *out, struct sample *s)
 {
 	struct usage u;
@@ -165,7 +165,7 @@ EXPORT nvml nvmlDeviceGetUtilizationRates(nvml_device handle, struct nvml_utiliz
 	struct sample s;
 	nvml r = look(handle, out, &s);
 	if (r == NVML_SUCCESS)
-		*out = (struct nvml_utilization){.gpu = s.percent}; /* how busy its memory's bus is isn't measured */
+		*out = (struct nvml_utilization){.gpu = s.percent}; /* the utilisation of the memory bus is not measured */
 	return r;
 }
 
@@ -261,7 +261,7 @@ EXPORT nvml nvmlDeviceGetRunningProcessDetailList(nvml_device handle, struct nvm
 	return r;
 }
 
-/* Programs don't draw here. */
+/* Programs here have no graphics processes. */
 static nvml none(nvml_device handle, unsigned int *n)
 {
 	int d;

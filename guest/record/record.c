@@ -81,7 +81,7 @@ static uint64_t digest_of(const void *data, size_t bytes)
 static uint64_t *known;
 static size_t knownCount;
 
-/* Whether data with this digest stands in the file already; then it does. */
+/* Reports whether the file contains data with this digest already, and marks it as contained. */
 static int is_known(uint64_t digest)
 {
 	for (size_t i = 0; i < knownCount; i++)
@@ -125,7 +125,7 @@ void put_text(FILE *to, const char *s, size_t n)
 	fputc('"', to);
 }
 
-/* Has data stand in the file, and returns its digest. */
+/* Adds data to the file, unless it contains them, and returns their digest. */
 uint64_t keep_data(const void *data, size_t bytes)
 {
 	uint64_t digest = digest_of(data, bytes);
@@ -148,7 +148,10 @@ void put_data(FILE *to, const void *data, size_t bytes)
 		fprintf(to, "@%llx", (unsigned long long)(uintptr_t)data);
 }
 
-/* Of much data that came back its digest is enough; little is kept, so that numbers can be compared that differ a little. */
+/*
+ * Larger results are recorded by their digest only; smaller ones are kept, so that numbers can be compared with a
+ * tolerance.
+ */
 enum { LITTLE = 1 << 14 };
 
 uint64_t keep_little(const void *data, size_t bytes)
@@ -228,7 +231,7 @@ static void put_before(FILE *to, const struct recorded *r, const uint64_t *a, in
 			fprintf(to, "@%llx", (unsigned long long)a[i]);
 		return;
 	default:
-		return; /* afterwards */
+		return; /* written after the call */
 	}
 }
 
@@ -264,7 +267,7 @@ static void put_after(FILE *to, const struct recorded *r, const uint64_t *a, int
 	}
 }
 
-/* The number of the thread that calls; 0 in a callback, whose calls can't be made again. */
+/* Returns the number of the calling thread; 0 in a callback, whose calls cannot be replayed. */
 static int thread(void)
 {
 	if (in_callback())
@@ -278,7 +281,7 @@ static int thread(void)
 
 static CUresult by_words(void *f, const uint64_t *a)
 {
-	/* A function finds its words where it expects its arguments, and doesn't look at the others. */
+	/* A function finds its arguments at the usual places, and ignores the others. */
 	typedef CUresult (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
 		uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 	return ((any)f)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]);
@@ -312,7 +315,7 @@ CUresult record_call(int which, uint64_t *a)
 	after_call(r->name, a, result);
 	char *line;
 	size_t length;
-	FILE *to = open_memstream(&line, &length); /* what data it has goes before it */
+	FILE *to = open_memstream(&line, &length); /* its data are written before it */
 	for (int i = 0; i < r->count; i++) {
 		fprintf(to, " %s", before[i]);
 		if (!*before[i] || r->arguments[i].kind == IN_OUT)

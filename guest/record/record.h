@@ -13,17 +13,17 @@ enum { MAX_ARGUMENTS = 16 };
  */
 enum argument_kind {
 	NUMBER = 1,
-	HANDLE,      /* or an address on the device */
+	HANDLE,      /* or a device address */
 	TEXT,
 	CALLBACK,
 	IN,          /* bytes that the driver reads */
-	OUT,         /* bytes that it writes */
+	OUT,         /* bytes that the driver writes */
 	IN_OUT,
 	IN_HANDLES,
 	OUT_HANDLES,
-	DATA_IN,     /* as many bytes as another argument says, of any kind */
+	DATA_IN,     /* as many bytes as another argument gives, of any kind */
 	DATA_OUT,
-	SCRATCH,     /* what matters to nobody, or is known by hand */
+	SCRATCH,     /* without effect, or handled by hand */
 };
 
 struct recorded {
@@ -37,7 +37,7 @@ struct recorded {
 	} arguments[MAX_ARGUMENTS];
 };
 
-extern const struct recorded recorded[]; /* zz_calls.c, with what calls the two below */
+extern const struct recorded recorded[]; /* zz_calls.c; its wrappers call the two functions below */
 extern const int recordedCount;
 
 CUresult record_call(int which, uint64_t *arguments);

@@ -23,7 +23,7 @@ enum { WORDS = 16, THREADS = 64, SCRATCH = 1 << 16 };
 
 static struct { int calls, results, data, others, missing; } count;
 static bool all;
-static double within; /* so far floating-point numbers may be apart, in parts of the greater */
+static double within; /* tolerance for floating-point results, relative to the greater one */
 static int lineNumber;
 
 static _Noreturn void broken(const char *why)
@@ -42,7 +42,7 @@ static void *memory(size_t bytes)
 
 /* --- mapping of recorded values --- */
 
-static struct known { uint64_t was, is, bytes; } *known; /* a handle, or an address with what follows it */
+static struct known { uint64_t was, is, bytes; } *known; /* a handle, or an address with the bytes that follow it */
 static size_t knownCount, knownRoom;
 
 static void learn(uint64_t was, uint64_t is, uint64_t bytes)
@@ -54,7 +54,7 @@ static void learn(uint64_t was, uint64_t is, uint64_t bytes)
 	known[knownCount++] = (struct known){was, is, bytes};
 }
 
-/* The latest that was made counts: numbers come again. */
+/* The latest entry counts: values are reused. */
 static const struct known *find_known(uint64_t was)
 {
 	for (size_t i = knownCount; i-- > 0;)
@@ -69,7 +69,7 @@ static uint64_t now_is(uint64_t was)
 	return k ? k->is + (was - k->was) : was;
 }
 
-/* Where bytes of host memory are that lay at an address: in memory that was made, here too. */
+/* Returns the host memory that stands for bytes at a recorded address: in memory of the driver here, too. */
 static void *host_memory(uint64_t was, size_t bytes)
 {
 	const struct known *k = find_known(was);
@@ -139,7 +139,7 @@ static void expect(const char **at, char c)
 		broken("it can't be read");
 }
 
-/* Bytes as pairs of digits. */
+/* Parses bytes written as pairs of hexadecimal digits. */
 static unsigned char *bytes_at(const char **at, size_t *n)
 {
 	size_t digits = 0;
@@ -196,7 +196,7 @@ static const struct blob *find_blob(uint64_t digest, size_t bytes)
 	return NULL;
 }
 
-/* Whether all are near, taken for numbers of such a size. */
+/* Reports whether all values are near, as numbers of this size. */
 #define NEAR(type, was, is, n)                                                                       \
 	({                                                                                           \
 		bool near_ = (n) % sizeof(type) == 0;                                                \
@@ -217,7 +217,7 @@ static bool same_data(const void *is, size_t bytes, uint64_t was)
 	return b && within > 0 && (NEAR(float, b->data, is, bytes) || NEAR(double, b->data, is, bytes));
 }
 
-/* Data for the driver: #DIGEST:BYTES, and @ADDRESS if it lay in memory that the driver has made. */
+/* Data for the driver: #DIGEST:BYTES, and @ADDRESS if they lay in memory of the driver. */
 static void *data_at(const char **at)
 {
 	expect(at, '#');
@@ -243,8 +243,8 @@ static void *data_at(const char **at)
 
 struct argument {
 	uint64_t word;
-	enum { PLAIN, HANDLES, BYTES, DIGEST } out; /* what to look at afterwards */
-	const char *want;                           /* and where it stands what that was */
+	enum { PLAIN, HANDLES, BYTES, DIGEST } out; /* the check after the call */
+	const char *want;                           /* and the expected result in the line */
 	unsigned char *memory;
 	size_t bytes;
 };
@@ -252,7 +252,7 @@ struct argument {
 static void CUDA_CB of_stream(CUstream s, CUresult r, void *data) { (void)s, (void)r, (void)data; }
 static void CUDA_CB of_host(void *data) { (void)data; }
 
-/* Memory to which data comes after its call has returned. */
+/* Memory that is written after its call has returned. */
 static struct later { uint64_t was; void *is; size_t bytes; } *later;
 static size_t laterCount;
 
@@ -339,7 +339,7 @@ static void *handles_at(const char **at)
 	return p;
 }
 
-/* The driver may write as much as it did, and had been given. */
+/* The driver may write as many bytes as it did in the recording. */
 static struct argument output_at(const char **at, size_t given)
 {
 	struct argument a = {0};
@@ -401,7 +401,7 @@ static struct argument argument_at(const char **at, const char *name)
 		a.memory = memory(a.bytes = SCRATCH);
 		a.word = (uintptr_t)a.memory;
 		break;
-	case '~': { /* memory of the program's own */
+	case '~': { /* memory of the program itself */
 		uint64_t was = hex(at);
 		expect(at, ':');
 		n = number(at);
@@ -430,7 +430,7 @@ static struct argument argument_at(const char **at, const char *name)
 	case '=': {
 		unsigned char *given = structure_at(at, &n);
 		a.word = (uintptr_t)given;
-		if (**at == '>') { /* and the driver has changed it */
+		if (**at == '>') { /* changed by the driver */
 			++*at;
 			a = output_at(at, n);
 			if (a.out != BYTES)
@@ -478,7 +478,7 @@ static void carry_out(struct call *c)
 	while (asks(c->name) && c->was == 0 && c->is == CUDA_ERROR_NOT_READY && ++tries < 100000 && usleep(100) == 0);
 }
 
-/* One thread stands for each that the program had: contexts are current in one. They take turns. */
+/* One thread stands for each thread of the program, since a context is current in one. They take turns. */
 static struct thread {
 	pthread_t id;
 	bool started;
@@ -591,11 +591,11 @@ static void read_call(void *library, const char *at)
 {
 	struct call c = {0};
 	int which = (int)number(&at), length = 0;
-	if (which == 0) /* a callback made it: ours are others */
+	if (which == 0) /* made by a callback; the replay has its own callbacks */
 		return;
 	if (sscanf(at, " %127s %d%n", c.name, &c.was, &length) != 2)
 		broken("it can't be read");
-	if (strncmp(c.name, "cu", 2) || !isupper((unsigned char)c.name[2])) /* the library has others', too */
+	if (strncmp(c.name, "cu", 2) || !isupper((unsigned char)c.name[2])) /* the library has functions of other names, too */
 		broken("that is no function of CUDA's");
 	at += length;
 	while (*at == ' ' && c.argumentCount < WORDS) {
@@ -614,7 +614,7 @@ static void read_call(void *library, const char *at)
 		memcpy(&lastLinked, linked->memory, sizeof lastLinked);
 }
 
-/* Data that has come to the host, in a copy that returned before, or from kernels. */
+/* Data that have arrived at the host, by a copy that returned earlier, or by kernels. */
 static void arrived(const char *at, bool byKernel)
 {
 	uint64_t was = hex(&at);

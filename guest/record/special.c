@@ -24,7 +24,7 @@ static int called(const char *name, const char *base)
 	return !*rest || !strcmp(rest, "_ptsz") || !strcmp(rest, "_ptds");
 }
 
-/* Asked so often, and answering so little, that they would be most of the file. */
+/* Frequent calls with little information, which would take up most of the file. */
 int is_unrecorded(const char *name)
 {
 	return called(name, "cuGetErrorName") || called(name, "cuGetErrorString");
@@ -135,7 +135,7 @@ static void put_image(FILE *to, uint64_t at)
 		fputc('-', to);
 		return;
 	}
-	if (find_made(at, LINKED)) { /* the driver's own: another driver links another one */
+	if (find_made(at, LINKED)) { /* linked by the driver: another driver links another image */
 		fprintf(to, "@%llx", (unsigned long long)at);
 		return;
 	}
@@ -193,7 +193,7 @@ static void put_extra(FILE *to, void **extra)
 		put_hex(to, buffer, bytes);
 }
 
-/* Where a launch's function, parameters and extra are among the arguments; 0 if it is none. */
+/* Sets the positions of a launch's parameters and extra among its arguments; returns 0 for another call. */
 static int launch_at(const char *name, int *params, int *extra)
 {
 	if (called(name, "cuLaunchKernel")) {
@@ -406,7 +406,7 @@ int put_special(FILE *to, const char *name, const uint64_t *a, int i)
 			fputs(i == 2 && called(name, "cuModuleLoadDataEx") ? "0" : called(name, "cuLibraryLoadData") && (i == 4 || i == 7) ? "0" : "-", to);
 		return i > 0;
 	}
-	if (called(name, "cuLinkCreate") && i < 3) { /* options are for the compiler's author */
+	if (called(name, "cuLinkCreate") && i < 3) { /* the options matter to the compiler only */
 		fputs(i ? "-" : "0", to);
 		return 1;
 	}
@@ -462,7 +462,7 @@ static void put_arrival(const char *what, const void *p, size_t bytes, uint64_t 
 	fprintf(the_file(), "%s %llx %zu %016llx\n", what, (unsigned long long)(uintptr_t)p, bytes, (unsigned long long)digest);
 }
 
-/* The program may have given up the memory meanwhile. */
+/* The program may have freed the memory meanwhile. */
 static void put_got(const char *what, const void *p, size_t bytes)
 {
 	void *copy = malloc(bytes + 1);

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Companion is a library that NVIDIA's driver or toolkit brings along and Pegasus doesn't.
+// Companion is a library that comes with NVIDIA's driver or toolkit and not with Pegasus.
 type Companion struct {
-	Name    string // of the check
-	Library string // without the version behind .so
+	Name    string // name of the check
+	Library string // without the version after .so
 	For     string // which programs load it
 	Says    string // the programs' error message without it
 	Instead string // the remedy
 	Usable  bool   // NVIDIA's own works with Pegasus, since it needs no driver
 }
 
-// Companions lists them. docs/programs.md has the same facts, and a test compares the two.
+// Companions returns all of them. docs/programs.md has the same facts, and a test compares the two.
 func Companions() []Companion {
 	const codecs = "use a software codec, such as libx264 and h264; scaling and other CUDA filters run"
 	return []Companion{
@@ -30,7 +30,8 @@ func Companions() []Companion {
 	}
 }
 
-// Find returns the library's path in searchPath, LD_LIBRARY_PATH's form, or where loaders look and toolkits install; or "".
+// Find returns the library's path in searchPath, in the form of LD_LIBRARY_PATH, or in the directories of loaders and
+// toolkits; or "".
 func (c Companion) Find(root, searchPath string) string {
 	dirs := append(filepath.SplitList(searchPath), usualDirs...)
 	dirs = append(dirs, "/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64", "/usr/lib/nvidia-cuda-toolkit/libdevice")

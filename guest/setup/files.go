@@ -1,6 +1,6 @@
 package setup
 
-// written is in each file of ours.
+// written marks the files that pegasus-guest writes.
 const written = "pegasus-guest install wrote this"
 
 const loaderText = "# " + written + ".\n" + LibraryDir + "\n"
@@ -12,9 +12,8 @@ const Socket = "/run/pegasus/guest.sock"
 // containers see.
 const RegionDir = "/run/pegasus-guest/region"
 
-// The socket is systemd's, so that a program which comes before the agent, or while that
-// is started anew, waits instead of failing. The agent is started all the same: to make
-// the region ready takes it a moment.
+// systemd owns the socket, so that a program that starts before the agent, or while it restarts, waits instead of
+// failing. The agent is started at boot all the same, since preparing the region takes a moment.
 const socketText = `# ` + written + `.
 [Unit]
 Description=Where CUDA programs find the host's accelerators
@@ -59,7 +58,7 @@ const (
 	serviceUnit = "pegasus-guest.service"
 )
 
-// units are the files of systemd, and the links by which it starts them at boot.
+// units returns systemd's unit files, and the links that start them at boot.
 func units() []item {
 	return []item{
 		{path: unitDir + "/" + socketUnit, mode: 0o644, data: []byte(socketText)},

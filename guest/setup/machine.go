@@ -39,7 +39,7 @@ func (s *Setup) settle(changed bool) error {
 	}
 	switch {
 	case s.live() && changed:
-		// Programs that run keep their workers while the agent is away.
+		// Running programs keep their workers while the agent restarts.
 		return s.all("systemctl daemon-reload", "systemctl start "+socketUnit, "systemctl restart "+serviceUnit)
 	case s.live():
 		return s.all("systemctl start " + socketUnit + " " + serviceUnit)
@@ -68,18 +68,18 @@ func (s *Setup) stop() error {
 	return nil
 }
 
-// loaderCache has the dynamic loader take note.
+// loaderCache updates the dynamic loader's cache.
 func (s *Setup) loaderCache() error {
 	if s.here() {
 		return s.all("ldconfig")
 	}
 	if _, err := os.Stat(s.at("/etc/ld.so.conf")); err != nil {
-		return nil // nothing of glibc's
+		return nil // not a glibc system
 	}
 	return s.all("ldconfig -r '" + strings.ReplaceAll(s.at("/"), "'", `'\''`) + "'")
 }
 
-// all runs commands.
+// all runs commands, up to the first error.
 func (s *Setup) all(commands ...string) error {
 	for _, command := range commands {
 		if s.DryRun {
@@ -99,7 +99,7 @@ func (s *Setup) all(commands ...string) error {
 var usualDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 	"/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib64", "/usr/local/lib"}
 
-// otherLibrary is a libcuda.so.1 that programs of the machine find and that isn't ours.
+// otherLibrary returns the path of a libcuda.so.1 of other origin that the machine's programs find, or "".
 func (s *Setup) otherLibrary() string {
 	dirs := slices.Clone(usualDirs)
 	more, _ := filepath.Glob(s.at("/etc/ld.so.conf.d/*.conf"))

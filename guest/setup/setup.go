@@ -19,7 +19,7 @@ import (
 	"slices"
 )
 
-// Where things are in a machine.
+// Paths in a machine.
 const (
 	Program     = "/usr/local/bin/pegasus-guest"
 	LibraryDir  = "/usr/local/lib/pegasus"
@@ -33,8 +33,8 @@ const (
 	unitDir    = "/etc/systemd/system"
 )
 
-// Embedded is libcuda.so.1, and EmbeddedMonitor libnvidia-ml.so.1. Their files in this directory are
-// empty: `make` has the compiler take the libraries that it built instead.
+// Embedded is libcuda.so.1, and EmbeddedMonitor libnvidia-ml.so.1. Their files in this directory are empty: `make`
+// substitutes the built libraries at compile time.
 var (
 	//go:embed libcuda.so.1
 	Embedded []byte
@@ -44,10 +44,10 @@ var (
 
 // Setup describes an installation.
 type Setup struct {
-	Root    string // directory that is the machine's root; empty: this machine
-	Self    string // the program to install, pegasus-guest; not needed to remove
-	Library []byte // and the library
-	Monitor []byte // and the one by which tools watch GPUs; empty: none
+	Root    string // the machine's root directory; empty: this machine
+	Self    string // path of pegasus-guest, to be installed; unused by Uninstall
+	Library []byte // contents of the library
+	Monitor []byte // contents of the GPU monitoring library; empty: none
 
 	// Beside leaves the dynamic loader's configuration unchanged: programs find the library by LD_LIBRARY_PATH only,
 	// and others keep their libraries.
@@ -64,7 +64,7 @@ type item struct {
 	target string
 }
 
-// items are all that is installed, in their order.
+// items returns all installed items, in their order.
 func (s *Setup) items() ([]item, error) {
 	self, err := os.ReadFile(s.Self)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Setup) items() ([]item, error) {
 	return all, nil
 }
 
-// files are those that every machine has.
+// files returns the items of every machine.
 func files(program, library, monitor []byte) []item {
 	return []item{
 		{path: Program, mode: 0o755, data: program},
@@ -126,7 +126,7 @@ func (s *Setup) Install() error {
 	return s.settle(changed)
 }
 
-// Uninstall removes what Install wrote. Programs that run go on to the end of the agent.
+// Uninstall removes the items that Install wrote. Running programs continue until the agent ends.
 func (s *Setup) Uninstall() error {
 	all := append(files(nil, nil, nil), units()...)
 	for _, i := range all {
@@ -187,7 +187,7 @@ func (s *Setup) mayTouch(i item) error {
 			return err
 		}
 		if len(data) == 0 || bytes.Contains(data, []byte(written)) || isLibrary(data) {
-			return nil // the program, too, has the words in it
+			return nil // the program contains the mark, too
 		}
 	}
 	return fmt.Errorf("%s isn't from pegasus-guest: move it away", path)
@@ -213,7 +213,7 @@ func (s *Setup) write(i item) (wrote bool, err error) {
 	if i.target != "" {
 		err = os.Symlink(i.target, making)
 	} else if err = os.WriteFile(making, i.data, i.mode); err == nil {
-		err = os.Chmod(making, i.mode) // whatever the umask
+		err = os.Chmod(making, i.mode) // independent of the umask
 	}
 	if err == nil {
 		err = os.Rename(making, path)
@@ -239,7 +239,7 @@ func (s *Setup) isThere(i item, path string) bool {
 	return err == nil && info.Mode() == i.mode && slices.Equal(data, i.data)
 }
 
-// remove removes an item, if it is there.
+// remove removes an item, if it exists.
 func (s *Setup) remove(i item) error {
 	path := s.at(i.path)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// library is the one that `make build` built.
+// library returns the library built by `make build`.
 func library(t *testing.T) []byte {
 	t.Helper()
 	dir := os.Getenv("PEGASUS_BUILD")
@@ -23,7 +23,7 @@ func library(t *testing.T) []byte {
 	return data
 }
 
-// a root with a program to install.
+// newSetup returns a setup for a root, with a program to install.
 func newSetup(t *testing.T, root string, out *strings.Builder) *Setup {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "pegasus-guest")
@@ -113,7 +113,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("%v, containers are given:\n%s", err, cdi)
 	}
 
-	// Once more: nothing to do. A program of another version replaces the one before.
+	// A second run has nothing to do. A program of another version replaces the previous one.
 	out.Reset()
 	if err := s.Install(); err != nil || strings.Contains(out.String(), "wrote") {
 		t.Errorf("again: %v\n%s", err, out.String())
@@ -209,7 +209,7 @@ func TestNoLibrary(t *testing.T) {
 	}
 }
 
-// systemd finds nothing wrong with the units.
+// systemd-analyze reports no errors in the units.
 func TestUnits(t *testing.T) {
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -217,7 +217,7 @@ func TestUnits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, i := range units() {
-		if i.target == "" { // the program isn't installed here; that is all systemd could object to
+		if i.target == "" { // the program isn't installed here, which would be systemd's only objection
 			put(t, dir, filepath.Base(i.path), strings.Replace(string(i.data), Program, "/bin/true", 1))
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"pegasus/frontend"
 )
 
-// AgentSocket is where a virtual machine's agent listens.
+// AgentSocket is the socket of a virtual machine's agent.
 const AgentSocket = "/run/pegasus/guest.sock"
 
-// Socket returns the socket by which programs of this environment reach their domain, or "".
+// Socket returns the socket of this environment's domain, or "".
 func Socket() string {
 	if path := os.Getenv("PEGASUS_SOCKET"); path != "" {
 		return path
@@ -29,14 +29,14 @@ func Socket() string {
 	return ""
 }
 
-// Options are the flags that nvidia-smi has, too.
+// Options are the supported flags of nvidia-smi.
 type Options struct {
 	List   bool   // -L
 	Query  string // --query-gpu
 	Format string // --format
 }
 
-// state is the shown state of a device.
+// state is the state of a device as shown.
 type state struct {
 	index   int
 	device  cuda.Device
@@ -46,7 +46,7 @@ type state struct {
 	percent int64
 }
 
-// sampled is the time over which utilisation is taken.
+// sampled is the time over which utilisation is measured.
 const sampled = 200 * time.Millisecond
 
 // Show writes the state of a socket's domain to out.
@@ -108,7 +108,7 @@ func (s *state) bus() string {
 	return fmt.Sprintf("%08X:%02X:%02X.0", uint32(a[cuda.AttributePCIDomainID]), a[cuda.AttributePCIBusID], a[cuda.AttributePCIDeviceID])
 }
 
-// field is one that --query-gpu names. A value without a unit has none.
+// field is a field of --query-gpu. A value without a unit has an empty one.
 type field struct {
 	name, unit string
 	value      func(s *state) string
@@ -193,7 +193,7 @@ func csv(out io.Writer, all []state, fields []field, format string) {
 	}
 }
 
-// table has nvidia-smi's columns.
+// table prints the table with nvidia-smi's columns.
 func table(out io.Writer, all []state) {
 	const (
 		edge   = "+-----------------------------------------------------------------------------------------+"
@@ -239,11 +239,13 @@ func table(out io.Writer, all []state) {
 	fmt.Fprintln(out, edge)
 }
 
-// firstNamespace is how the kernel names the namespace of PIDs that it began with. Containers have others, in which the PID of a
+// firstNamespace is the kernel's name of the initial PID namespace. Containers have others, in which the PID of a
+// process of the host belongs to another process.
 // process of the host is another process's.
 const firstNamespace = "pid:[4026531836]"
 
-// processName returns the name by which a process was started, as far as it is printable; "-" if the process can't be seen from here.
+// processName returns the command name of a process, as far as it is printable; "-" if the process isn't visible from
+// here.
 func processName(pid uint32) string {
 	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own != firstNamespace {
 		return "-"

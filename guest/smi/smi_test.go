@@ -17,7 +17,7 @@ func example() []state {
 	return []state{s}
 }
 
-// Scripts cut the table by its columns: each line is as wide as the others, and the borders stand below each other.
+// Scripts split the table by its columns: all lines have the same width, and the borders are aligned.
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	table(&out, example())

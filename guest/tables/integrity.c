@@ -15,7 +15,7 @@
 #include "tables.h"
 #include "zz_impl.h"
 
-/* The key, and the answers by the last digit of the version that is asked about: made by scripts/runtime-key. */
+/* The key, and the answers by the last digit of the queried version: made by scripts/runtime-key. */
 static const uint8_t given[3][MD2_BYTES] = {
 #include "runtime_key.h"
 };

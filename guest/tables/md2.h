@@ -6,7 +6,7 @@
 
 enum { MD2_BYTES = 16 };
 
-/* A message digest as RFC 1319 has it. All zeroes is where it begins. */
+/* State of a message digest by RFC 1319. All zeros is the initial state. */
 struct md2 {
 	uint8_t state[48], checksum[MD2_BYTES], block[MD2_BYTES];
 	size_t have; /* bytes of block */

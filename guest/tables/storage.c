@@ -19,9 +19,9 @@ struct item {
 	struct item *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; no other lock is taken under it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below; innermost lock */
 static struct item *buckets[BUCKETS];
-static _Atomic uint64_t changes; /* counts what was put and removed, from 1 on once there is anything */
+static _Atomic uint64_t changes; /* number of changes, from 1 on once there is a value */
 
 static _Thread_local struct {
 	uint64_t context, changes;
@@ -36,7 +36,7 @@ static CUresult name_context(CUcontext given, uint64_t *context)
 	return handle_find(&contexts, *context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Where the item is, or would be linked in. Called with the lock held. */
+/* Returns the link to the item, or the place for it. Requires the lock. */
 static struct item **place(uint64_t context, void *key)
 {
 	uint64_t h = (context ^ (uint64_t)(uintptr_t)key >> 4) * UINT64_C(0x9e3779b97f4a7c15);
@@ -46,7 +46,7 @@ static struct item **place(uint64_t context, void *key)
 	return at;
 }
 
-/* Unlinks an item. Called with the lock held. */
+/* Unlinks an item. Requires the lock. */
 static struct item *take(struct item **at)
 {
 	struct item *i = *at;
@@ -131,7 +131,7 @@ static struct item *take_any(uint64_t context)
 	return taken;
 }
 
-/* An end may put something anew. It gets an end, too, but not for ever. */
+/* A destructor may store new values, whose destructors run, too, up to a limit. */
 void export_context_ends(CUcontext context)
 {
 	struct item *i;

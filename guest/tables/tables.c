@@ -22,7 +22,7 @@
 static CUresult unknown(void) { return pg_unsupported("a slot of a table of cuGetExportTable"); }
 static uintptr_t nothing(void) { return 0; }
 
-/* Without integrity.c the table is refused. */
+/* Without integrity.c requests for the table are rejected. */
 __attribute__((weak)) bool integrity_is_known(void) { return false; }
 __attribute__((weak)) CUresult integrity_check(uint32_t version, uint64_t seconds, uint8_t answer[16])
 {
@@ -57,7 +57,7 @@ static CUresult primary(CUcontext *context, CUdevice device)
 	return r != CUDA_SUCCESS ? r : context_primary(device, context);
 }
 
-/* Older runtimes know the first ten slots of the same table. */
+/* Older runtimes use the first ten slots of the same table. */
 const void *const interface_table[] = {
 	SIZE(13), SLOT(module_of_wrapper), SLOT(primary), SLOT(unknown), SLOT(unknown), SLOT(unknown), SLOT(module_with_more),
 	SLOT(nothing), SLOT(module_of_fatbin), SLOT(unknown), SLOT(unknown), SLOT(unknown), SLOT(nothing) /* load compilers */,
@@ -111,7 +111,7 @@ static const void *const checks_table[] = {
 };
 const void *const integrity_table[] = {SIZE(3), SLOT(integrity_check), SLOT(unknown)};
 
-/* Runtimes from 13.4 on want it to exist, and call nothing of it. */
+/* Runtimes from 13.4 on require it to exist, and call none of its functions. */
 static const void *const newest_table[] = {
 	SIZE(94), SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN, FOUR, FOUR, FOUR, SLOT(unknown),
 };

@@ -1,7 +1,6 @@
-// Package tests runs C programs against the guest library: with a host that the
-// tests play themselves, so that it can refuse, lie, stall and die on demand,
-// and with none at all. Each test runs with a plain build of the library and
-// with one under the address and undefined-behaviour sanitizers.
+// Package tests runs C programs against the guest library: with a host simulated by the tests, which can reject, lie,
+// stall and die on demand, and without any host. Each test runs with a plain build of the library and with one under
+// the address and undefined-behaviour sanitizers.
 package tests
 
 import (
@@ -38,7 +37,7 @@ var builds = []*build{
 	{name: "sanitized", flags: []string{"-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"}},
 }
 
-// racing is the build under the thread sanitizer, which allows few addresses.
+// racing is the build under the thread sanitizer, which restricts the usable addresses.
 var racing = &build{name: "racing", flags: []string{"-O1", "-g", "-fsanitize=thread", "-Wno-tsan"}}
 
 var scratch string
@@ -69,7 +68,7 @@ func sources() []string {
 	return found
 }
 
-// libcuda makes libcuda.so.1 and returns its directory.
+// libcuda builds libcuda.so.1 and returns its directory.
 func (b *build) libcuda(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -115,7 +114,7 @@ func (b *build) program(t *testing.T, name string, own ...string) string {
 	return path
 }
 
-// limit is how long a program may take: one that hangs is ended.
+// limit is how long a program may run before it is killed.
 const limit = 2 * time.Minute
 
 // run is one run of a program.

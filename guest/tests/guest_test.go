@@ -8,8 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// guest is one process as its worker sees it: everything is done at once, in the
-// order of the ring, in memory of the test's own.
+// guest is the worker's view of one process: every request is executed at once, in the order of the ring, in memory of
+// the test's own.
 type guest struct {
 	host   *host
 	ch     *callbuf.Host
@@ -119,7 +119,7 @@ func (g *guest) GraphCreate(_ cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
 
 func (g *guest) GraphDestroy(cuda.Call, cuda.GraphDestroyArgs) cuda.Result { return 0 }
 
-// GraphLaunch has run all of it at once.
+// GraphLaunch runs the whole graph at once.
 func (g *guest) GraphLaunch(_ cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
 	for b := a.Records; len(b) >= 16; b = b[16:] {
 		g.ch.CompleteEvent(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
@@ -136,7 +136,7 @@ func (g *guest) ModuleInspect(_ cuda.Call, a cuda.ModuleInspectArgs) (cuda.Modul
 	return cuda.ModuleInspectResult(out), r
 }
 
-// image looks at an image, of which there is one, and writes its layout or a log.
+// image inspects an image, of which only one exists, and writes its layout or a log.
 func (g *guest) image(m cuda.ModuleLayout, image, length, layout, layoutRoom, log, logRoom uint64) (out cuda.ModuleLoadResult, r cuda.Result) {
 	text, ok := g.ch.Arena(image, length)
 	if !ok {
@@ -184,7 +184,7 @@ func (g *guest) from(addr uint64) []byte {
 	return nil
 }
 
-// side is one end of a copy: bytes, and where in them a row of a slice begins.
+// side is one endpoint of a copy: bytes, and the begin of a row of a slice in them.
 type side struct {
 	bytes         []byte
 	pitch, height uint64
@@ -307,8 +307,8 @@ func (g *guest) EventElapsed(cuda.Call, cuda.EventElapsedArgs) (cuda.EventElapse
 	return cuda.EventElapsedResult{Nanoseconds: 2_500_000}, 0
 }
 
-// HostCallback is due at once. A synchronisation does not wait for it here, so
-// its reply is kept back instead: see CallbackWait.
+// HostCallback is due at once. A synchronisation does not wait for it here, so its reply is held back instead: see
+// CallbackWait.
 func (g *guest) HostCallback(_ cuda.Call, a cuda.HostCallbackArgs) cuda.Result {
 	g.callbacks = append(g.callbacks, cuda.CallbackWaitResult{Callback: a.Callback})
 	g.handOut()
@@ -368,7 +368,7 @@ func (g *guest) SegmentControl(cuda.Call, cuda.SegmentControlArgs) (out cuda.Seg
 	return out, cuda.ErrorNotSupported
 }
 
-// Nor can it map memory, or wait for words.
+// Nor does it support mappings, or memory waits.
 
 func (g *guest) StreamValue(cuda.Call, cuda.StreamValueArgs) cuda.Result {
 	return cuda.ErrorNotSupported

@@ -15,8 +15,8 @@ import (
 	"pegasus/cuda"
 )
 
-// host plays daemon and worker for any number of guest processes. The fields
-// are set before the first guest comes.
+// host simulates daemon and worker for any number of guest processes. The fields are set before the first guest
+// connects.
 type host struct {
 	geometry callbuf.Geometry
 	// welcome and mapped may change the messages of the rendezvous.
@@ -29,10 +29,10 @@ type host struct {
 	// before is called with every packet; a result other than proceed replaces the packet's execution.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
-	// features of the segment, and where in its file it lies.
+	// features of the segment, and its offset in its file.
 	features uint64
 	at       uint64
-	// backs are connections of guests that come back, which are refused if it is nil.
+	// backs receives connections of guests that reconnect; if it is nil they are rejected.
 	backs chan *os.File
 
 	path string
@@ -45,7 +45,7 @@ type host struct {
 	guests sync.WaitGroup
 }
 
-// cutOff as a result of MapReply is none: the guest is hung up on.
+// cutOff as a result of MapReply makes the host hang up on the guest.
 const cutOff = -1
 
 type verdict int
@@ -54,7 +54,7 @@ const (
 	proceed verdict = iota
 	die             // hang up on the guest, as a killed worker does
 	ignore
-	orphan // hang up, as an agent does that is killed, and wait for the guest to come back
+	orphan // hang up, as a killed agent does, and wait for the guest to reconnect
 )
 
 // start listens until the test ends.
@@ -91,7 +91,7 @@ func (h *host) start(t *testing.T) *host {
 	return h
 }
 
-// seen is how many packets of an operation have come.
+// seen returns how many packets of an operation have arrived.
 func (h *host) seen(op cuda.Op) (n int) {
 	h.log.Lock()
 	defer h.log.Unlock()
@@ -103,7 +103,7 @@ func (h *host) seen(op cuda.Op) (n int) {
 	return n
 }
 
-// meet does the rendezvous and then serves the guest until it goes.
+// meet performs the rendezvous and then serves the guest until it ends.
 func (h *host) meet(c *net.UnixConn) error {
 	defer c.Close()
 	var b [callbuf.HelloBytes + 1]byte
@@ -133,7 +133,7 @@ func (h *host) meet(c *net.UnixConn) error {
 		return err
 	}
 	whole := layout
-	whole.SegmentBytes += 2 * h.at // others' before and behind it
+	whole.SegmentBytes += 2 * h.at // other data before and behind it
 	f, err := callbuf.NewFile(whole)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (h *host) meet(c *net.UnixConn) error {
 	}
 	g := &guest{host: h, ch: ch, mem: map[uint64][]byte{}, arrays: map[uint64]*array{}, events: map[uint64]bool{}}
 	if !h.agree(mine, &w, g) {
-		return nil // the guest has thought better of it
+		return nil // the guest has given up
 	}
 	if h.features&callbuf.FeatureBell != 0 {
 		go g.hear(mine)
@@ -196,7 +196,7 @@ func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, err
 }
 
-// hear is rung until the guest hangs up.
+// hear counts doorbell messages until the guest hangs up.
 func (g *guest) hear(worker *os.File) {
 	var b [16]byte
 	for {
@@ -257,7 +257,7 @@ func (h *host) agree(worker *os.File, w *callbuf.Welcome, g *guest) bool {
 	}
 }
 
-// serve takes packets until the guest hangs up, or the host does.
+// serve executes packets until the guest or the host hangs up.
 func (g *guest) serve(worker *os.File) {
 	var p callbuf.Packet
 	for !g.host.stop.Load() {

@@ -106,8 +106,8 @@ func (a allowedResults) ok(symbol string, result int) bool {
 	return false
 }
 
-// Null pointers and absurd numbers get documented errors and crash nothing. The
-// same program and table serve for runs against a real worker.
+// Null pointers and absurd numbers return documented errors and crash no call. Runs against a real worker use the same
+// program and table.
 func TestNullCalls(t *testing.T) {
 	table, allowed := parameterTable(t), readAllowed(t)
 	stubs := map[string]bool{}

@@ -37,7 +37,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// A guest under another kernel than its host's isn't woken, and looks for itself.
+// A guest under another kernel than its host's isn't woken, and polls.
 func TestApart(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{features: callbuf.FeatureApart}).start(t)
@@ -48,7 +48,7 @@ func TestApart(t *testing.T) {
 	})
 }
 
-// A segment may begin anywhere in its file: the rest of that is others'.
+// A segment may begin anywhere in its file: the rest belongs to others.
 func TestPlaced(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{features: callbuf.FeatureApart, at: 12 << 12}).start(t)
@@ -56,8 +56,8 @@ func TestPlaced(t *testing.T) {
 	})
 }
 
-// A guest that finds the worker asleep rings, once, also if many threads do at once; one
-// whose worker has no bell doesn't.
+// A guest that finds the worker asleep sends one doorbell message, also if many threads do at once; one whose worker
+// has no doorbell doesn't.
 func TestRings(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		const features = callbuf.FeatureApart | callbuf.FeatureBell
@@ -99,7 +99,7 @@ func TestAgentGone(t *testing.T) {
 	})
 }
 
-// A daemon, or an agent, that goes while it is being asked is asked again.
+// A daemon, or an agent, that ends during a request gets the request again from its successor.
 func TestAskedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		for _, when := range []string{"hello", "map"} {
@@ -136,7 +136,7 @@ func TestAskedAgainAfterPause(t *testing.T) {
 			came: func(pid int) {
 				if tries.Add(1) == 1 {
 					syscall.Kill(pid, syscall.SIGSTOP)
-					time.Sleep(6 * time.Second) // longer than a daemon is waited for
+					time.Sleep(6 * time.Second) // longer than the timeout for a daemon
 					syscall.Kill(pid, syscall.SIGCONT)
 				}
 			},
@@ -146,7 +146,7 @@ func TestAskedAgainAfterPause(t *testing.T) {
 	})
 }
 
-// A ring and an arena that are almost too small: everything waits for space.
+// A ring and an arena that are almost too small: every call waits for space.
 func TestSmallSegment(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		g := callbuf.Geometry{RingSlots: 128, ReplySlots: 3, EventWords: 64, ReleaseWords: 2, ArenaBytes: 6 << 20}
@@ -156,7 +156,7 @@ func TestSmallSegment(t *testing.T) {
 	})
 }
 
-// Whatever windows the two sides can agree on, the guest goes on from there.
+// The guest works with any windows that the two sides can agree on.
 func TestWindows(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{mapped: func(m callbuf.MapRequest) callbuf.MapReply {
@@ -202,7 +202,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// However the worker ends, every call returns an error soon after.
+// Whichever way the worker ends, every call soon returns an error.
 func TestDeath(t *testing.T) {
 	for _, op := range []cuda.Op{
 		cuda.OpContextCreate, cuda.OpMemAlloc, cuda.OpLaunch, cuda.OpCopyLinear, cuda.OpContextSynchronize, cuda.OpEventRecord,
@@ -267,7 +267,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// Threads may be cancelled, and callbacks end their thread: others go on.
+// Threads may be cancelled, and callbacks end their thread: other threads continue.
 func TestCancel(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{welcome: func(*callbuf.Welcome) { time.Sleep(500 * time.Millisecond) }}).start(t)
@@ -275,7 +275,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// The sanitizers need all the address space there is.
+// The sanitizers need the whole address space.
 func TestLittleAddressSpace(t *testing.T) {
 	h := (&host{}).start(t)
 	out := runs(t, run{build: builds[0], program: "starved", socket: h.path})
@@ -296,8 +296,7 @@ func TestExit(t *testing.T) {
 	})
 }
 
-// Threads come and go, more at a time than there are reply slots; their default
-// streams go with them.
+// Threads start and end, more at a time than there are reply slots; their default streams end with them.
 func TestThreads(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		g := callbuf.DefaultGeometry()
@@ -310,8 +309,7 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// The same under the thread sanitizer. It would end a program that maps memory
-// where the usual windows are.
+// As TestThreads under the thread sanitizer, which would end a program that maps memory at the usual windows.
 func TestRaces(t *testing.T) {
 	h := (&host{welcome: func(w *callbuf.Welcome) {
 		w.ArenaBases = [callbuf.NumBases]uint64{0x40_0000_0000}
@@ -329,7 +327,7 @@ func TestUnloads(t *testing.T) {
 	})
 }
 
-// The parts that have no need of a host.
+// The parts that need no host.
 func TestUnits(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		runs(t, run{build: b, program: "units", own: []string{"range.c", "handle.c", "image.c", "layout.c", "log.c", "zstd.c"}})

@@ -21,7 +21,7 @@ STILL(cuMemHostRegister_v2) STILL(cuLinkComplete) STILL(cuLaunchKernel) STILL(cu
 STILL(cuDeviceGetAttribute) STILL(cuCtxSynchronize)
 `
 
-// replayer is the program that makes recorded calls again, with the sanitizers, before that driver.
+// replayer is the replay program, built with the sanitizers, for that driver.
 var replayer = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp(scratch, "replay"); err != nil {
 		return "", err
@@ -37,7 +37,7 @@ var replayer = sync.OnceValues(func() (dir string, err error) {
 	return dir, gcc(append(append(args, warnings...), "-ldl", "-lm")...)
 })
 
-// FuzzReplay has recordings replayed that may hold anything: they are carried out or refused, and nothing else happens.
+// FuzzReplay replays arbitrary recordings: they are replayed or rejected, without other effects.
 func FuzzReplay(f *testing.F) {
 	for _, lines := range []string{
 		"1 cuInit 0 0\n",

@@ -54,7 +54,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A socket that doesn't admit the user is no missing daemon: the program reads which settings decide.
+// A socket without permission for the user is not reported as a missing daemon: the program prints the settings that
+// decide.
 func TestNotAdmitted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: this one runs programs as another user")
@@ -64,7 +65,7 @@ func TestNotAdmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := builds[0]
-	dir, err := os.MkdirTemp("/tmp", "pg") // where another user may read
+	dir, err := os.MkdirTemp("/tmp", "pg") // readable for another user
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestTexts(t *testing.T) {
 	}
 	long := strings.Repeat("x", 65536)
 	for name, c := range map[string]struct {
-		answers []said // to one question after the other; the last one to all that follow
+		answers []said // to successive requests; the last one also to all later ones
 		want    string
 	}{
 		"nothing": {[]said{{}}, "begin\nmiddle\nend\n"},

@@ -7,7 +7,7 @@ func (g *guest) DomainUsage(cuda.Call, cuda.DomainUsageArgs) (out cuda.DomainUsa
 	return out, cuda.ErrorNotSupported
 }
 
-// TextureHandle is asked of devices that choose handles: this one doesn't.
+// TextureHandle is requested of devices that choose handles: this one doesn't.
 func (g *guest) TextureHandle(cuda.Call, cuda.TextureHandleArgs) (out cuda.TextureHandleResult, r cuda.Result) {
 	return out, cuda.ErrorNotSupported
 }

@@ -12,11 +12,11 @@ import (
 // HoldCommand is the command of pegasus-guest that calls Hold.
 const HoldCommand = "hold"
 
-// hold has a process of its own keep a file open as long as the domU runs.
+// hold keeps a file open in a process of its own as long as the domU runs.
 //
-// Linux isn't ready for the end of an event channel's file after the domU was restored or migrated: it takes
-// the channel's number for one of the domain that it is now, and stops itself (BUG in evtchn_unbind_from_user), or
-// closes another's channel. So the file isn't closed, also when the agent ends.
+// After the domU was restored or migrated, Linux mishandles the closing of an event channel's file: it applies the
+// channel's number to the present domain, and stops itself (BUG in evtchn_unbind_from_user), or closes another channel.
+// So the file stays open, also when the agent ends.
 func hold(f *os.File) {
 	self, err := os.Executable()
 	if err == nil {
@@ -28,7 +28,7 @@ func hold(f *os.File) {
 			return
 		}
 	}
-	// As long as this process lives, then.
+	// Keeps it at least as long as this process lives.
 	if raw, err := f.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
 	}

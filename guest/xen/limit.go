@@ -21,7 +21,7 @@ var Devices = map[string]string{
 	"dev/xen/evtchn":   "xen-evtchn",
 }
 
-// loadModules has the kernel's devices be there.
+// loadModules loads the modules of missing devices.
 func loadModules() error {
 	var lacks, modules []string
 	for end := time.Now().Add(time.Second); ; time.Sleep(50 * time.Millisecond) { // udev may take a moment
@@ -56,7 +56,7 @@ const others = 1024
 
 func pages(bytes uint64) int { return int((bytes + grant.PageBytes - 1) / grant.PageBytes) }
 
-// readLimit is what Linux allows.
+// readLimit returns Linux's limit.
 func readLimit(path string) (int, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func readLimit(path string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
-// raiseLimit has Linux allow so many pages to us, and some to others.
+// raiseLimit raises Linux's limit to this number of pages for the agent, and some for other programs.
 func raiseLimit(pages int) error { return raiseLimitIn(LimitFile, pages) }
 
 func raiseLimitIn(path string, pages int) error {

@@ -13,14 +13,14 @@ import (
 	"pegasus/xenstore"
 )
 
-// storeTime is how long the XenStore may take.
+// storeTime is the timeout of XenStore requests.
 const storeTime = 10 * time.Second
 
-// rendezvous is where Dom0 finds us, as the XenStore has it.
+// rendezvous is the agent's published location in the XenStore.
 type rendezvous struct {
 	control grant.Ref  // of the control area's first page
 	port    grant.Port // of the event channel
-	domain  string     // our number when that was written: another's pages and ports are not ours
+	domain  string     // this domain's number at the time of publication: pages and ports of another number are invalid
 }
 
 var (
@@ -118,7 +118,7 @@ func watch(ctx context.Context, c *xenstore.Client, w *xenstore.Watch, was rende
 		case errors.Is(err, errNoRendezvous), err == nil && is != was:
 			return errMoved
 		case errors.Is(err, xenstore.ErrLost):
-			// There will be an event when it is back.
+			// An event follows when the XenStore is back.
 		case err != nil:
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"pegasus/xenstore/memory"
 )
 
-// stores are Dom0's and a domU's ways to a XenStore.
+// stores returns clients of Dom0 and a domU for one XenStore.
 func stores(t *testing.T) (dom0, domU *xenstore.Client) {
 	t.Helper()
 	s := memory.New(memory.Options{})

@@ -7,8 +7,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// grantTables grants tables in which the numbers of pages stand; each but the last has the number
-// of the next. Dom0 needs no more than to read them.
+// grantTables grants read access to tables that contain the grant references of pages; each but the last contains the
+// reference of the next table.
 func grantTables(refs []grant.Ref) (*grant.Grant, error) {
 	tables, err := grant.GrantPages(dom0, region.Tables(len(refs)), false)
 	if err != nil {
@@ -24,7 +24,7 @@ func grantTables(refs []grant.Ref) (*grant.Grant, error) {
 	return tables, nil
 }
 
-// fillTables writes the tables, whose own numbers are those of tables.
+// fillTables writes the tables, whose own references are tables.
 func fillTables(mem []byte, refs, tables []grant.Ref) {
 	for i := range tables {
 		n := min(len(refs), region.TableRefs)

@@ -26,7 +26,7 @@ func Here(root string) bool {
 	if strings.TrimSpace(string(kind)) == "xen" {
 		return true
 	}
-	_, err := os.Stat(filepath.Join(root, "dev/xen/xenbus")) // a kernel without the former
+	_, err := os.Stat(filepath.Join(root, "dev/xen/xenbus")) // a kernel without that file
 	return err == nil
 }
 
@@ -49,7 +49,7 @@ type Machine struct {
 	Memory uint64 // limit of all its processes' segments together
 
 	mu      sync.Mutex
-	channel *grant.Channel // for OpenBell, which takes it
+	channel *grant.Channel // consumed by OpenBell
 }
 
 // dom0 is the domain that maps the granted pages.

@@ -11,7 +11,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// A machine of Xen is known by its files, and Dom0 among them.
+// A machine under Xen, and Dom0, are recognised by their files.
 func TestHere(t *testing.T) {
 	root := t.TempDir()
 	put := func(name, text string) {
@@ -80,7 +80,7 @@ func TestNothingKept(t *testing.T) {
 	}
 }
 
-// An agent that begins anew may grant all again, whatever it had heard of the one before.
+// An agent that starts anew may grant the full amount again, whatever the previous one had granted.
 func TestBeginsAnew(t *testing.T) {
 	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
 	if g.forget(); g.used != 0 || len(g.segments) != 0 {

@@ -1,6 +1,7 @@
-/* What CUDA C needs beyond clang itself, in place of NVIDIA's headers: the
- * keywords, the built-in index variables and the few functions that the kernels
- * here use. Only for kernels compiled with -nocudainc -nocudalib. */
+/*
+ * Declarations that CUDA C needs beyond clang itself, in place of NVIDIA's headers: the keywords, the built-in index
+ * variables and the few functions that the kernels here use. Only for kernels compiled with -nocudainc -nocudalib.
+ */
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -28,8 +29,7 @@ extern __device__ const INDEX(GridDim, nctaid) gridDim;
 static __device__ inline unsigned firstElement() { return blockIdx.x * blockDim.x + threadIdx.x; }
 static __device__ inline unsigned elementStride() { return gridDim.x * blockDim.x; }
 
-/* The special function unit's exponential and logarithm, as -use_fast_math has
- * them. */
+/* The special function unit's exponential and logarithm, as with -use_fast_math. */
 static __device__ inline float fastExp(float x) { return __nvvm_ex2_approx_ftz_f(x * 1.44269504f); }
 static __device__ inline float fastLog(float x) { return __nvvm_lg2_approx_ftz_f(x) * 0.69314718f; }
 static __device__ inline float fastSin(float x) { return __nvvm_sin_approx_ftz_f(x); }

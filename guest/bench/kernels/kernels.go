@@ -1,6 +1,5 @@
-// Package kernels holds the benchmark kernels: CUDA C sources and the PTX that
-// clang makes of them. The C programs of guest/bench embed the PTX, and so does
-// this package, for tests in Go that need real kernels.
+// Package kernels contains the benchmark kernels: CUDA C sources and the PTX that clang generates from them. The C
+// programs of guest/bench embed the PTX, and so does this package, for tests in Go that need real kernels.
 package kernels
 
 import (

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every source has its PTX, and no PTX is left of a source that went.
+// Every source has its PTX, and there is no PTX without a source.
 func TestEachSourceHasPTX(t *testing.T) {
 	sources, err := filepath.Glob("*.cu")
 	if err != nil {

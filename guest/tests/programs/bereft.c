@@ -1,6 +1,6 @@
 /*
- * The worker ends somewhere on the way. From the first error on, every call has
- * to return it, and none may take long. The argument is the error.
+ * The worker ends at some point. From the first error on, every call has to return the error, and none may take long.
+ * The argument is the error.
  */
 #include <time.h>
 #include <stdint.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 		MIND(cuStreamCreate(&s, 0));
 		MIND(cuMemAlloc(&d, sizeof bytes));
 	}
-	/* Queued calls alone notice it, too. */
+	/* Queued calls alone detect it, too. */
 	double end = now() + 0.2;
 	for (int i = 0; !seen && (i < 100 || now() < end); i++) {
 		MIND(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));

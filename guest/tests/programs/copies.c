@@ -21,7 +21,7 @@ static void fill(uint8_t *p, size_t n, uint32_t seed)
 static const size_t sizes[] = {1, 7, 96, 97, 224, 225, 4096, 4097, 65536, 131072, 131073, 1 << 20, (1 << 20) + 3, MOST};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* There and back through pageable memory, at odd addresses. */
+/* To the device and back through pageable memory, at odd addresses. */
 static void lines(CUdeviceptr d, CUstream stream)
 {
 	for (int i = 0; i < SIZES; i++) {
@@ -37,12 +37,12 @@ static void lines(CUdeviceptr d, CUstream stream)
 		uint8_t first = source[1], last = source[n];
 		memset(source, 0, n + 64); /* it has been read */
 		OK(cuMemcpyDtoHAsync(target, d, n, stream));
-		CLAIM(target[0] == first && target[n - 1] == last); /* and this is complete */
+		CLAIM(target[0] == first && target[n - 1] == last); /* the target is complete */
 		fill(source, n + 64, (uint32_t)n + 1);
 		CLAIM(memcmp(source + 1, target, n) == 0);
 
 		memset(target, 0, n);
-		OK(cuMemcpy((CUdeviceptr)(uintptr_t)target, d, n)); /* kinds found by address */
+		OK(cuMemcpy((CUdeviceptr)(uintptr_t)target, d, n)); /* memory spaces determined by address */
 		CLAIM(memcmp(source + 1, target, n) == 0);
 	}
 }

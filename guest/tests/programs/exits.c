@@ -8,7 +8,7 @@ static CUcontext context;
 static CUdeviceptr memory;
 static CUmodule module;
 
-/* Either it works, or the answer is "deinitialized". */
+/* The call succeeds, or returns "deinitialized". */
 static void last_words(const char *where)
 {
 	CUresult r = cuMemFree(memory);

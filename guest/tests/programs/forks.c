@@ -69,7 +69,7 @@ static int inherited, own = -1;
 static void count_files(void) { CLAIM(open_files() == inherited - 1); }
 static void look_for_own(void) { CLAIM(fcntl(own, F_GETFD) >= 0); }
 
-/* A file of the program's in the place of the socket, which it may have closed. */
+/* Puts a file of the program in the place of the socket, which it may have closed. */
 static void take_place(void)
 {
 	struct stat s;
@@ -81,16 +81,16 @@ static void take_place(void)
 
 int main(void)
 {
-	child(use); /* before cuInit: a child is a process like any other */
+	child(use); /* before cuInit: an ordinary process */
 	child(use);
 	use();
 	child(refused);
 	child(grandchild);
 	inherited = open_files();
-	child(count_files); /* the socket does not live on in the child */
-	use(); /* the parent goes on */
+	child(count_files); /* the socket is closed in the child */
+	use(); /* the parent continues */
 	take_place();
-	child(look_for_own); /* what is the program's does */
+	child(look_for_own); /* the program's own file stays open */
 	puts("forks: fine");
 	return 0;
 }

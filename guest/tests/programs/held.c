@@ -1,6 +1,6 @@
 /*
- * The host's gate is closed: it took a fill and waits with it, until the file
- * exists that the argument names. Whether a stream has work can be asked all the same, and calls that have nothing to wait for return.
+ * The host's gate is closed: it took a fill and waits with it, until the file exists that the argument names. Streams
+ * can be queried all the same, and calls that have nothing to wait for return.
  */
 #include <stdint.h>
 #include <unistd.h>
@@ -32,11 +32,11 @@ int main(int argc, char **argv)
 	OK(cuStreamQuery(idle));
 	OK(cuStreamQuery(NULL));
 	OK(cuMemsetD8Async(d, 1, 4096, busy));
-	for (int i = 0; i < 10000; i++) { /* more than the ring has room for */
+	for (int i = 0; i < 10000; i++) { /* more than fit in the ring */
 		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(busy));
-		OK(cuStreamQuery(idle)); /* as it was found to be */
+		OK(cuStreamQuery(idle)); /* as found earlier */
 		OK(cuStreamQuery(NULL));
-		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* nobody knows */
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* not known yet */
 		OK(cuStreamSynchronize(unused)); /* there is nothing to wait for */
 		OK(cuStreamSynchronize(done));
 	}

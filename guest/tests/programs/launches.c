@@ -15,7 +15,7 @@ struct block {
 	uint64_t e;
 };
 
-/* The declared sizes and nothing more: the last value ends at the end of a page. */
+/* Exactly the declared sizes are read: the last value ends at the end of a page. */
 static void *at_page_end(const void *value, size_t n)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -140,7 +140,7 @@ static void queries(CUmodule m)
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&p, &n, m, "five"));
 }
 
-/* Settings don't take each other's place, of a function nor of a kernel. */
+/* Settings of functions and kernels are independent of each other. */
 static void settings(CUmodule m, const void *image)
 {
 	static const CUfunction_attribute all[] = {
@@ -232,12 +232,12 @@ int main(void)
 	OK(cuCtxSynchronize());
 	OK(cuCtxPopCurrent(NULL));
 
-	/* A fault sticks to its context, and only to that. */
+	/* A fault makes its context fail, and no other. */
 	OK(cuStreamCreate(&stream, 0));
 	OK(cuEventCreate(&event, 0));
 	OK(cuLaunchKernel(fault, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 	CUresult r = cuCtxSynchronize();
-	CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_ILLEGAL_ADDRESS); /* the host of this test does not wait with its answer */
+	CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_ILLEGAL_ADDRESS); /* this test's host may answer earlier */
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&d, 64));
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuLaunchKernel(none, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));

@@ -42,7 +42,7 @@ static const struct pattern patterns[] = {
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
-static int *current; /* the pattern that a child is at, for its parent to see */
+static int *current; /* the child's current pattern, shared with its parent */
 
 static void callback(void) {}
 

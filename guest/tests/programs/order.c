@@ -41,7 +41,7 @@ static void events(CUcontext context)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(a));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(a));
 
-	/* Of another context. */
+	/* A stream of another context. */
 	CUcontext second;
 	CUdevice device;
 	OK(cuCtxGetDevice(&device));
@@ -92,7 +92,7 @@ static void callbacks(void)
 
 static CUcontext shared;
 
-/* More threads than reply slots would be needed for, each with its own default stream. */
+/* More threads than reply slots, each with its own default stream. */
 static void *thread(void *p)
 {
 	CUdeviceptr d;
@@ -134,7 +134,7 @@ static void stack_of_contexts(CUdevice device)
 	OK(cuCtxDestroy(c[2])); /* current: popped */
 	OK(cuCtxGetCurrent(&top));
 	CLAIM(top == c[1]);
-	OK(cuCtxDestroy(c[0])); /* not current: stays below, dead */
+	OK(cuCtxDestroy(c[0])); /* not current: stays on the stack as a destroyed context */
 	OK(cuCtxPopCurrent(&top));
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent(c[0]));

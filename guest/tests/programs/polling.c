@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 	OK(cuMemAlloc(&d, 4096));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
-	OK(cuMemsetD8Async(d, 1, 4096, argc > 1 ? s : NULL)); /* with which the worker goes */
+	OK(cuMemsetD8Async(d, 1, 4096, argc > 1 ? s : NULL)); /* the worker ends at this call */
 	CUresult r;
 	while ((r = cuStreamQuery(s)) == CUDA_ERROR_NOT_READY)
 		;

@@ -1,4 +1,4 @@
-/* Opens and closes the library again and again, as ffmpeg does, with work in between. */
+/* Opens and closes the library repeatedly, as ffmpeg does, with work in between. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>

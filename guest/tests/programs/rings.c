@@ -1,6 +1,6 @@
 /*
- * Threads that call at once, each time after the worker has fallen asleep. With an argument, the
- * program uses the number of the library's socket for one of its own: nothing may come there.
+ * Threads that call at the same time, each time after the worker has fallen asleep. With an argument, the program uses
+ * the number of the library's socket for a file of its own: no message may arrive there.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -36,10 +36,10 @@ int main(void)
 	struct pollfd full = {.fd = ends[1], .events = POLLOUT};
 	while (poll(&full, 1, 0) == 1)
 		usleep(1000);
-	OK(cuCtxSynchronize()); /* or nobody would drain it */
+	OK(cuCtxSynchronize()); /* otherwise the output would not be drained */
 	CLAIM(pthread_cancel(printing) == 0);
 	CLAIM(pthread_create(&draining, NULL, drain, &ends[0]) == 0);
 	CLAIM(pthread_join(printing, NULL) == 0);
 	OK(cuCtxSynchronize());
-	_exit(0); /* what drains never ends */
+	_exit(0); /* the draining thread never ends */
 }

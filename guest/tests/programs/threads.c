@@ -1,4 +1,4 @@
-/* More threads in calls than there are reply slots, coming and going, each with a default stream of its own. */
+/* More threads in calls than there are reply slots, which start and end, each with a default stream of its own. */
 #include <pthread.h>
 #include <stdint.h>
 

@@ -90,7 +90,7 @@ static void handles(void)
 	CLAIM(!handle_find(&things, id[7]) && handle_find(&things, t->object.id) == t);
 }
 
-/* Bytes that end where a page ends, so that reading further would be noticed. */
+/* Bytes that end at a page boundary, so that reads beyond them fault. */
 static uint8_t *edge(const void *bytes, size_t n)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (n + page - 1) / page * page;
@@ -149,7 +149,7 @@ static void images(void)
 	OK(image_choose(edge(&wrapper, sizeof wrapper), 60, false, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
 
-	/* Machine code, where the device takes that, and it is of the same major version: else text. */
+	/* Machine code, where the device accepts it, and for the same major version: else text. */
 	OK(image_choose(&f, 70, true, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 70") == 0);
 	OK(image_choose(&f, 72, true, &image));
@@ -158,7 +158,7 @@ static void images(void)
 	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
 	OK(image_choose(&f, 80, true, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 75") == 0);
-	f.entry[3].e.flags = 0x100000; /* for 70 and no other */
+	f.entry[3].e.flags = 0x100000; /* for 70 only */
 	OK(image_choose(&f, 72, true, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
 	OK(image_choose(&f, 70, true, &image));
@@ -243,14 +243,14 @@ static void layouts(void)
 	CLAIM(l.limits && l.limits[0].refusal == 5 && l.limits[0].required[2] == 8);
 	layout_free(&l);
 	for (size_t cut = 0; cut < n; cut++) {
-		bool older = cut == old || cut == old + 1; /* of a host that has no limits */
+		bool older = cut == old || cut == old + 1; /* from a host without limits */
 		CLAIM(layout_parse((uint8_t *)&good, cut, &l) == older);
 		if (older) {
 			CLAIM(!l.limits);
 			layout_free(&l);
 		}
 	}
-	/* Every 32-bit word made absurd: refused, or still harmless. */
+	/* Every 32-bit word replaced by absurd values: rejected, or harmless. */
 	for (size_t at = 0; at + 4 <= n; at += 4) {
 		struct wire bad = good;
 		uint32_t absurd = 0xfffffff0;

@@ -1,4 +1,4 @@
-/* Modules and contexts end while other threads launch their functions, and ask about them. */
+/* Modules and contexts are destroyed while other threads launch and query their functions. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@ static CUcontext context;
 static _Atomic uintptr_t function; /* to launch; 0: stop */
 static CUdeviceptr target;
 
-/* Whatever a call meets, it is one of these. */
+/* The permitted results of a call. */
 static void fair(CUresult r)
 {
 	CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_HANDLE || r == CUDA_ERROR_NOT_FOUND);
