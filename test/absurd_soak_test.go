@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Absurd calls by other seeds and in greater number, then each in a process of its own.
+// Absurd calls with other seeds and in greater number, then each in a process of its own.
 func TestSoakAbsurdCalls(t *testing.T) {
 	path := program(t, "absurd")
 	h := startHost(t, absurdDomains)

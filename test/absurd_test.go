@@ -21,15 +21,14 @@ name = "other"
 // absurdStates are the states that programs/absurd.c can set up before the calls.
 var absurdStates = []string{"none", "init", "context", "live", "stale", "gone", "thread", "fork"}
 
-// Every symbol gets null pointers, absurd numbers and handles that are alive,
-// stale, of another kind or nonsense, and answers with documented results only.
-// Neither library nor worker nor daemon suffers, nor does another domain.
+// Every symbol gets null pointers, absurd numbers and handles that are alive, stale, of another kind or invalid, and
+// returns documented results only. Library, worker, daemon and other domains are unaffected.
 func TestAbsurdCalls(t *testing.T) {
 	h := startHost(t, absurdDomains)
 	h.absurd(program(t, "absurd"), absurdStates, nil, "-r", "4")
 }
 
-// The same with the library that looks at each of its own accesses.
+// As above with the library that checks each of its own accesses.
 func TestAbsurdCallsSanitized(t *testing.T) {
 	h := startHost(t, absurdDomains)
 	h.absurd(sanitized(t, "absurd"), []string{"live", "stale", "fork"}, sanitizedEnv(t), "-r", "1")
@@ -65,7 +64,7 @@ func (h *host) absurd(path string, states, env []string, args ...string) {
 	h.workersEndedWell()
 }
 
-// serves is a guest of a domain that comes, works and goes.
+// serves runs a guest of a domain that connects, works and ends.
 func (h *host) serves(domain string) {
 	h.t.Helper()
 	c, err := frontend.Dial(h.socket(domain))
@@ -76,8 +75,8 @@ func (h *host) serves(domain string) {
 	load(h.t, c).works()
 }
 
-// workersEndedWell fails the test if the log has a worker that ended by anything
-// but its guest's end or a kernel that took too long.
+// workersEndedWell fails the test if the log has a worker that ended for any reason but its guest's end or a kernel
+// timeout.
 func (h *host) workersEndedWell() {
 	h.t.Helper()
 	ended := regexp.MustCompile(`(?m)^.*msg="worker \d+ of process \d+ ended: .*$|^.*session dropped.*$`)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Whatever stream kernels are launched in, their domain is charged for about as long as they kept the device busy, and so it is
-// for copies inside the device, which hold the engine for kernels.
+// In whatever stream kernels are launched, their domain is charged for about the time that they kept the device busy;
+// the same holds for copies inside the device, which hold the engine for kernels.
 func TestAccounts(t *testing.T) {
 	accounts := program(t, "accounts")
 	for name, h := range map[string]*host{"soft": startHost(t, oneDomain), "nvidia": startNVIDIA(t, oneDomain)} {

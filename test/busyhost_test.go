@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// On a host whose processors are taken by busy processes no kernel is ended that computes for less than kernel_timeout, however long
-// that takes, and backlogged domains have their shares of engine time.
+// On a host whose processors are taken by busy processes no kernel is killed that computes for less than
+// kernel_timeout, however long that takes, and backlogged domains have their shares of engine time.
 func TestBusyHost(t *testing.T) { busyHost(t, 3*time.Second) }
 
-// busyHost goes on until the domains together have used so much engine time.
+// busyHost runs until the domains together have used so much engine time.
 func busyHost(t *testing.T, used time.Duration) {
 	const (
 		busy     = 8
@@ -26,7 +26,7 @@ func busyHost(t *testing.T, used time.Duration) {
 	config := strings.Replace(shareConfig("accc", "production", sharers), "[[domain]]", fmt.Sprintf("kernel_timeout = %q\n[[domain]]", timeout), 1)
 	h := startHost(t, config+"[[domain]]\nname = \"late\"\n")
 	for range busy {
-		loop := exec.Command("sh", "-c", "while kill -0 $PPID; do :; done") // ends with the test, however that ends
+		loop := exec.Command("sh", "-c", "while kill -0 $PPID; do :; done") // ends with the test, however the test ends
 		loop.SysProcAttr = &syscall.SysProcAttr{Setsid: true}               // the kernel may divide processors among sessions first
 		background(t, loop)
 	}
@@ -52,7 +52,7 @@ func busyHost(t *testing.T, used time.Duration) {
 	if share := 100 * float64(small) / float64(small+large); math.Abs(share-25) > 2 {
 		t.Errorf("the domain with 256 of 1024 credits got %.1f %% of the engine time, want 25 ± 2", share)
 	}
-	// A kernel that does compute for longer is ended all the same.
+	// A kernel that does compute for longer is killed all the same.
 	const endless = "4000000000"
 	if out, err := h.bench("late", "busy", "--seconds", "3600", "--queue", "1", "--steps", endless, "--no-check").CombinedOutput(); err == nil {
 		t.Errorf("a kernel of %s steps is not ended by kernel_timeout = %s: %s", endless, timeout, out)

@@ -31,7 +31,7 @@ func (h *host) greedy() greedy {
 	return greedy{r, h.t, resident(h.t, r.pid)}
 }
 
-// holdsAtMost fails the test if the worker has grown by more.
+// holdsAtMost fails the test if the worker's memory has grown by more.
 func (g greedy) holdsAtMost(bytes int) {
 	g.t.Helper()
 	grown := resident(g.t, g.pid) - g.first
@@ -41,7 +41,7 @@ func (g greedy) holdsAtMost(bytes int) {
 	}
 }
 
-// alloc is a call that allocates.
+// alloc allocates device memory.
 func (g greedy) alloc(n uint64) (uint64, error) {
 	out, err := g.call(cuda.OpMemAlloc, 1, &cuda.MemAllocArgs{Size: n})
 	if err != nil {
@@ -54,7 +54,7 @@ func (g greedy) alloc(n uint64) (uint64, error) {
 	return a.Address, nil
 }
 
-// Memory in tiny pieces comes to an end by the number of pieces.
+// The number of tiny allocations is limited.
 func TestTinyAllocations(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	g := h.greedy()
@@ -68,7 +68,7 @@ func TestTinyAllocations(t *testing.T) {
 	}
 	_, err := g.alloc(1)
 	wantResult(t, err, cuda.ErrorOutOfMemory)
-	g.holdsAtMost(128 << 20) // 32 MiB of it are the pieces
+	g.holdsAtMost(128 << 20) // 32 MiB of it for the allocations
 	if _, err := g.call(cuda.OpContextDestroy, 1, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTinyAllocations(t *testing.T) {
 	h.sound()
 }
 
-// Calls that are queued without end wait in the ring, not in the worker's memory.
+// Endlessly queued calls wait in the ring, not in the worker's memory.
 func TestEndlessQueue(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	g := h.greedy()
@@ -93,7 +93,7 @@ func TestEndlessQueue(t *testing.T) {
 		switch i % 4 {
 		case 0:
 			op, a = cuda.OpFill, &cuda.FillArgs{Dst: at, Width: 1 << 20, Height: 1, ElementSize: 1}
-			if i%256 != 0 { // seldom, to be done in time
+			if i%256 != 0 { // rarely, to finish in time
 				a = &cuda.FillArgs{Dst: at, Width: 1 << 15, Height: 1, ElementSize: 1}
 			}
 		case 1:
@@ -177,7 +177,7 @@ func (g greedy) stuff(flood func(g greedy, i int) error) error {
 	}
 	for i := range 100_000 {
 		if err := flood(g, i); errors.Is(err, errImpatient) && !g.dropped() {
-			return nil // as it should
+			return nil // as expected
 		} else if err != nil {
 			return fmt.Errorf("call %d: %w", i, err)
 		}
@@ -195,8 +195,8 @@ func (g greedy) hang() error {
 	)
 }
 
-// A long queue behind a host function that does return is no mistake: its report
-// is heard however much was queued meanwhile.
+// A long queue behind a host function that does return is no error: its report is processed however much was queued
+// meanwhile.
 func TestLongQueueBehindCallback(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	g := h.greedy()
@@ -209,7 +209,7 @@ func TestLongQueueBehindCallback(t *testing.T) {
 	go func() {
 		_, err := g.call(cuda.OpCallbackWait, 1, &cuda.CallbackWaitArgs{})
 		<-queued
-		if err == nil { // not answered: there is no other callback
+		if err == nil { // no reply: there is no other callback
 			err = g.ask(cuda.OpCallbackWait, 0, &cuda.CallbackWaitArgs{Done: 1})
 		}
 		reported <- err

@@ -23,7 +23,7 @@ func readCases(t *testing.T) []cases.Case {
 	return append(read("forms.txt", cases.Forms), read("cases.txt", cases.Kernels)...)
 }
 
-// The cases of PTX come out of the driver API as they come out of the engine.
+// The PTX cases give the same results through the driver API as in the engine.
 func TestPTXCases(t *testing.T) {
 	h := startHost(t, oneDomain)
 	d, err := cases.Start(h.guest("one", program(t, "cases")))
@@ -37,7 +37,7 @@ func TestPTXCases(t *testing.T) {
 	}()
 	list := readCases(t)
 	for i := range list {
-		if i%3 != 0 { // of each form one or two of the four variants; the engine's tests have them all
+		if i%3 != 0 { // one or two of the four variants of each form; the engine's tests have them all
 			continue
 		}
 		c := &list[i]

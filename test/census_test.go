@@ -14,11 +14,11 @@ import (
 // census is the set of a daemon's resources: its descriptors, and its child processes that are not yet reaped.
 type census struct {
 	fds, guests int
-	workers     []int // processes, those kept ready included
+	workers     []int // processes, including idle ones
 }
 
-// census counts. Descriptors are sockets, pidfds and files; what Go's runtime
-// holds for itself is among them and does not change.
+// census counts the daemon's resources. Descriptors are sockets, pidfds and files, including those of Go's runtime,
+// which do not change.
 func (h *host) census() (c census) {
 	h.t.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.daemon.Process.Pid))
@@ -49,13 +49,13 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// settled waits until the daemon holds no more than it did.
+// settled waits until the daemon holds no more than before.
 func (h *host) settled(before census) {
 	h.t.Helper()
 	var now census
 	deadline := time.Now().Add(soon)
 	for {
-		// A connection that is just being answered counts for a moment.
+		// A connection that is being answered counts for a moment.
 		if now = h.census(); now.fds <= before.fds && now.guests <= before.guests && len(now.workers) <= len(before.workers) {
 			return
 		}
@@ -67,7 +67,7 @@ func (h *host) settled(before census) {
 	}
 }
 
-// quiet is a census of the daemon before anything happens: with its ready workers started.
+// quiet returns the daemon's census before the test begins, after its idle workers have started.
 func (h *host) quiet() (c census) {
 	h.t.Helper()
 	eventually(h.t, soon, "the daemon comes to rest", func() bool {
@@ -78,7 +78,7 @@ func (h *host) quiet() (c census) {
 	return c
 }
 
-// said is the daemon's log, its workers' included.
+// said returns the daemon's log, including its workers'.
 func (h *host) said() string {
 	h.t.Helper()
 	text, err := os.ReadFile(h.log())
@@ -88,7 +88,7 @@ func (h *host) said() string {
 	return string(text)
 }
 
-// sound fails the test if the daemon or a worker met a bug of its own.
+// sound fails the test if the daemon or a worker logged a bug of its own.
 func (h *host) sound() {
 	h.t.Helper()
 	if !running(h.daemon.Process.Pid) {
@@ -102,7 +102,7 @@ func (h *host) sound() {
 	}
 }
 
-// resident is the memory of a process that is its own, in bytes.
+// resident returns a process's private memory in bytes.
 func resident(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

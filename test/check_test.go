@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Mistakes of kernels that have no consequences on a GPU have none, unless the program's environment names a check.
+// Errors of kernels that have no consequences on a GPU have none here, unless the program's environment names a check.
 func TestSoftCheck(t *testing.T) {
 	h := startHost(t, oneDomain)
 	p := program(t, "beside")

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// python is a command of Debian's Python with the unpacked modules.
+// python returns a command of Debian's Python with the unpacked modules.
 func (h *host) python(t *testing.T, domain string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := h.guest(domain, "/usr/bin/python3", args...)
@@ -26,7 +26,7 @@ func (h *host) python(t *testing.T, domain string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Tools as Debian and NVIDIA ship them see the domain's memory, its process, and that it is busy.
+// Tools as shipped by Debian and NVIDIA show the domain's memory, its process, and its utilisation.
 func TestClientsSeeTheDomain(t *testing.T) {
 	h := startHost(t, watchedDomains)
 	busy := h.bench("one", "busy", "--seconds", "3600")
@@ -86,7 +86,7 @@ print(refused, "refused", failed, "missing")
 	}
 }
 
-// Numba's layer over the driver API, which finds functions by name as it likes, without a compiler of kernels.
+// Numba's layer over the driver API, which looks up functions by name, without a compiler for kernels.
 func TestClientsNumba(t *testing.T) {
 	h := startHost(t, watchedDomains)
 	out := string(succeed(t, h.python(t, "one", "-c", `

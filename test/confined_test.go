@@ -32,7 +32,7 @@ func status(t *testing.T, pid int) map[string]string {
 func TestWorkersAreConfined(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	one, other := h.dial("bad"), h.dial("good")
-	for _, c := range []*frontend.Client{one, other} { // a worker answers calls when it is confined
+	for _, c := range []*frontend.Client{one, other} { // a worker that answers calls is confined
 		if err := c.Ping(); err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,8 @@ func limits(t *testing.T, domain string, pid int) {
 	}
 }
 
-// undumpable looks whether others of its user could look into a worker: the
-// kernel gives the files of such a process to root.
+// undumpable checks that other processes of its user cannot inspect a worker: the kernel gives the files of such a
+// process to root.
 func undumpable(t *testing.T, domain string, pid int) {
 	t.Helper()
 	var st unix.Stat_t
@@ -119,7 +119,7 @@ func onlyItsOwn(t *testing.T, domain string, pid int) {
 		if strings.Contains(to, "pegasus-segment") {
 			segments++
 		}
-		// Go's runtime reads from a cgroup how many cores it may use.
+		// Go's runtime reads its number of cores from a cgroup.
 		known := strings.HasPrefix(to, "/memfd:pegasus-") || strings.HasPrefix(to, "/sys/fs/cgroup/") || strings.HasSuffix(to, "/log") || to == os.DevNull
 		if strings.HasPrefix(to, "/") && !known {
 			t.Errorf("%s: descriptor %s is %s", domain, fd.Name(), to)

@@ -17,7 +17,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// A process that dies while it holds the engine has its domain charged for all of that time.
+// A domain is charged for all the time for which a dying process of it holds the engine.
 func TestDeadHolderIsCharged(t *testing.T) {
 	const hold = 300 * time.Millisecond
 	for _, how := range []string{"its worker is killed", "its worker and the daemon are killed", "it leaves"} {
@@ -35,11 +35,11 @@ func TestDeadHolderIsCharged(t *testing.T) {
 			if err := x.launch("endless", at); err != nil {
 				t.Fatal(err)
 			}
-			// Nothing else of the worker takes so long: the kernel is compiled, and has the engine.
+			// No other part of the worker takes so long: the kernel is compiled, and has the engine.
 			eventually(t, soon, "the kernel computes", func() bool {
 				return h.domains()["one"].WorkerCPU > before.WorkerCPU+int64(50*time.Millisecond)
 			})
-			time.Sleep(hold) // for which it is held: nothing is waited for
+			time.Sleep(hold) // the engine is held; this waits for no event
 			switch how {
 			case "it leaves":
 				c.Close()
@@ -67,11 +67,11 @@ func TestDeadHolderIsCharged(t *testing.T) {
 	}
 }
 
-// Workers, guests and the daemon are killed at random while eight domains compute: all of the time for which engines were held is
-// charged to the domains.
+// Workers, guests and the daemon are killed at random while eight domains compute: all the time for which engines were
+// held is charged to the domains.
 func TestConservation(t *testing.T) { conservation(t, 20, 0) }
 
-// conservation kills until that many have been killed, and for so long.
+// conservation kills processes until that many have been killed, and for at least that long.
 func conservation(t *testing.T, kills int, long time.Duration) {
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 	const domains = 8
@@ -117,7 +117,7 @@ func conservation(t *testing.T, kills int, long time.Duration) {
 	began, killed, daemons := time.Now(), 0, 0
 	for killed < kills || time.Since(began) < long {
 		workers := h.workers()
-		if len(workers) < domains/2 { // they are coming
+		if len(workers) < domains/2 { // they are starting
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -126,7 +126,7 @@ func conservation(t *testing.T, kills int, long time.Duration) {
 		switch n := random.IntN(10); {
 		case n == 0 || killed == kills/2:
 			h.kill()
-			for range random.IntN(3) { // some die while no daemon looks
+			for range random.IntN(3) { // some die while no daemon runs
 				syscall.Kill(workers[random.IntN(len(workers))], syscall.SIGKILL)
 				killed++
 			}
@@ -164,7 +164,7 @@ func conservation(t *testing.T, kills int, long time.Duration) {
 	t.Logf("%d were killed in %v, the daemon %d times; engines were held for %v", killed, time.Since(began), daemons, time.Duration(a.GPU))
 }
 
-// workers are the processes that serve guests, as the daemon has written them down.
+// workers returns the processes that serve guests, by the daemon's records.
 func (h *host) workers() (pids []int) {
 	paths, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
 	for _, path := range paths {

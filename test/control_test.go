@@ -17,7 +17,7 @@ import (
 
 func (h *host) controlSocket() string { return filepath.Join(h.dir, control.SocketName) }
 
-// caller is a connection to the control socket, without a library.
+// caller returns a connection to the control socket, without a library.
 func (h *host) caller() net.Conn {
 	h.t.Helper()
 	c, err := net.Dial("unix", h.controlSocket())
@@ -28,7 +28,7 @@ func (h *host) caller() net.Conn {
 	return c
 }
 
-// ask sends bytes as they are, and returns the answer's line.
+// ask sends raw bytes, and returns the answer's line.
 func ask(t *testing.T, c net.Conn, line []byte) (a control.Answer, err error) {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(soon))
@@ -104,7 +104,7 @@ func TestControlFlood(t *testing.T) {
 			answered++
 		}
 	}
-	// A command that has just ended may have kept its seat for a moment.
+	// A command that has just ended may keep its connection for a moment.
 	eventually(t, soon, "all seats are taken", func() bool {
 		for answered < limit {
 			c := h.caller()
@@ -132,7 +132,7 @@ func TestControlFlood(t *testing.T) {
 	for range 20_000 { // requests whose answers are not read
 		c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		if _, err := c.Write([]byte(`{"v":1,"id":1,"method":"accelerators"}` + "\n")); err != nil {
-			break // it has had enough
+			break // the daemon has stopped reading
 		}
 	}
 	h.domains()

@@ -15,7 +15,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// runNice starts a sharer's program less urgent, as far as the CPUs go.
+// runNice starts a sharer's program with a nice value.
 func (h *host) runNice(s sharer, nice int) {
 	h.t.Helper()
 	steps := max(1, math.Round(s.kernelMs*stepsPerMs(h.t)))
@@ -143,7 +143,7 @@ func (h *host) records(d time.Duration, each func(policies.Record)) {
 	}
 }
 
-// names are the domains of an accelerator by their IDs there, which count from 1.
+// names returns the domains of an accelerator by their IDs there, which count from 1.
 func (h *host) names(accelerator string) map[vcpu.ID]string {
 	h.t.Helper()
 	names := make(map[vcpu.ID]string)

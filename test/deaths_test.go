@@ -39,7 +39,7 @@ func TestGuestKilled(t *testing.T) {
 	stays.works()
 }
 
-// A guest whose worker is killed gets errors, not silence; others notice nothing.
+// A guest whose worker is killed gets errors, not silence; other guests are unaffected.
 func TestWorkerKilled(t *testing.T) {
 	h := startHost(t, twoDomains)
 	victim, neighbour, other := h.dial("one"), load(t, h.dial("one")), load(t, h.dial("other"))
@@ -73,7 +73,7 @@ func TestWorkerKilled(t *testing.T) {
 	load(t, h.dial("one")).works()
 }
 
-// A killed daemon is not missed: guests go on without it, and the next daemon takes them over.
+// Guests continue without a killed daemon, and the next daemon takes them over.
 func TestDaemonKilled(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log("not root: confinement by uid is not in play")
@@ -101,7 +101,7 @@ func TestDaemonKilled(t *testing.T) {
 	b.works()
 }
 
-// An endless kernel is ended after the timeout, with its process only.
+// An endless kernel is killed after the timeout, with its process only.
 func TestEndlessKernel(t *testing.T) {
 	h := startHost(t, twoDomains)
 	c, other := h.dial("one"), load(t, h.dial("other"))
@@ -128,7 +128,7 @@ func TestEndlessKernel(t *testing.T) {
 	load(t, h.dial("one")).works()
 }
 
-// A limit that changes holds for the kernel that runs.
+// A changed limit applies to the running kernel.
 func TestKernelTimeoutChanges(t *testing.T) {
 	hour, brief := strings.Replace(twoDomains, `"1s"`, `"1h"`, 1), strings.Replace(twoDomains, `"1s"`, `"50ms"`, 1)
 	for name, change := range map[string]func(h *host){
@@ -165,7 +165,7 @@ func TestKernelTimeoutChanges(t *testing.T) {
 	}
 }
 
-// A kernel that leaves its memory poisons its own context and nothing else.
+// A kernel that accesses memory out of bounds poisons its own context and no other.
 func TestOutOfBounds(t *testing.T) {
 	h := startHost(t, twoDomains)
 	c, other := h.dial("one"), load(t, h.dial("other"))
@@ -179,7 +179,7 @@ func TestOutOfBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []uint64{mine + 4096, mine - 4} { // as on devices, which map whole pages
+	for _, at := range []uint64{mine + 4096, mine - 4} { // accesses in the same page succeed, as on devices, which map whole pages
 		near := load(t, c)
 		if err := near.launch("store", at, 1); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ func TestDevice(t *testing.T) {
 	for _, part := range []string{"limits", "occupancy", "memory", "beside"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", device, part)) })
 	}
-	// The copies beside the kernel of the last part, which took 20 ms, are accounted for apart.
+	// The copies beside the kernel of the last part, which took 20 ms, are charged separately.
 	if d := h.domains()["one"]; d.Compute < 20e6 || d.Copy == 0 || d.Copy > d.Compute {
 		t.Errorf("%d ns of computing and %d ns of copies", d.Compute, d.Copy)
 	}

@@ -18,7 +18,7 @@ type clip struct {
 	frames [][]plane
 }
 
-// moving is a clip of pictures that differ from frame to frame.
+// moving returns a clip of pictures that differ from frame to frame.
 func moving(format string, w, h, frames int) clip {
 	c := clip{format: format, w: w, h: h}
 	for f := range frames {
@@ -27,7 +27,7 @@ func moving(format string, w, h, frames int) clip {
 	return c
 }
 
-// ffmpegArgs are the arguments that run a filter graph over clips; dir gets the files.
+// ffmpegArgs returns the arguments that run a filter graph over clips; the files go to dir.
 func ffmpegArgs(t *testing.T, dir, graph, out string, clips []clip) []string {
 	t.Helper()
 	args := []string{"-v", "error", "-nostdin", "-y"}
@@ -48,7 +48,7 @@ func ffmpegArgs(t *testing.T, dir, graph, out string, clips []clip) []string {
 	return append(args, "-filter_complex", graph, "-vsync", "passthrough", "-f", "rawvideo", out)
 }
 
-// decode cuts raw video into the planes of its frames.
+// decode splits raw video into the planes of its frames.
 func decode(t *testing.T, path, format string, w, h int) (frames [][]plane) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -103,12 +103,12 @@ func same(a, b plane) error {
 	return nil
 }
 
-// fields are a frame with its neighbours in time, and which rows of it are kept.
+// fields is a frame with its neighbours in time, and the rows of it that are kept.
 type fields struct {
 	prev, cur, next plane
 	keep            int // 0: even rows
 	second          bool
-	spatial         bool // no larger changes than around a place
+	spatial         bool // no larger changes than those around a sample
 }
 
 // deinterlaced computes the missing rows by the algorithm in vf_yadif_cuda's comment. It differs slightly from the
@@ -147,7 +147,7 @@ func (f *fields) between(x, y int) int {
 	return max(min(f.along(x, y), mean+most), mean-most)
 }
 
-// along is the mean of the rows above and below in the direction in which they are most alike.
+// along returns the mean of the rows above and below in the direction of their greatest similarity.
 func (f *fields) along(x, y int) int {
 	above := func(d int) int { return int(f.cur.at(x+d, y-1, 0)) }
 	below := func(d int) int { return int(f.cur.at(x+d, y+1, 0)) }
@@ -209,7 +209,7 @@ func TestFFmpegDeinterlaces(t *testing.T) {
 	}
 }
 
-// overlaid puts one plane over another, by the share that alpha has of 255; nil is opaque.
+// overlaid returns one plane over another, weighted by alpha out of 255; a nil alpha is opaque.
 func overlaid(below, above plane, alpha *plane, x0, y0, step int) plane {
 	out := newPlane(below.w, below.h, below.channels)
 	copy(out.pix, below.pix)
@@ -248,7 +248,7 @@ func TestFFmpegOverlays(t *testing.T) {
 					}
 				}
 			}
-			if format == "nv12" { // the CPU's overlay doesn't know it
+			if format == "nv12" { // unsupported by the CPU's overlay
 				return
 			}
 			cpu := filteredByCPU(t, fmt.Sprintf("[0][1]overlay=x=%d:y=%d", x0, y0), below, above)
@@ -272,7 +272,7 @@ func TestFFmpegOverlays(t *testing.T) {
 	})
 }
 
-// like fails unless two planes are alike.
+// like fails the test unless two planes are alike.
 func like(t *testing.T, frame, i int, got, want plane) {
 	t.Helper()
 	db := psnr(got.pix, want.pix)
@@ -295,7 +295,7 @@ func keyed(y, u, v plane, keyU, keyV, similarity, blend float64) (luma, alpha pl
 	return luma, alpha
 }
 
-// distance is the mean distance of the chroma around a place from a colour.
+// distance returns the mean distance of the chroma around a sample from a colour.
 func distance(u, v plane, x, y int, keyU, keyV float64) float64 {
 	sum, n := 0.0, 0.0
 	for j := max(y-1, 0); j <= min(y+1, u.h-1); j++ {
@@ -323,7 +323,8 @@ func TestFFmpegKeysColours(t *testing.T) {
 	}
 }
 
-// representative is the frame whose histogram is nearest to the mean of all, and by how much it is nearer than the next.
+// representative returns the frame whose histogram is nearest to the mean of all, and by how much it is nearer than the
+// next.
 func representative(frames [][]plane) (best int, margin float64) {
 	hist := make([][768]float64, len(frames))
 	var mean [768]float64
@@ -367,7 +368,8 @@ func TestFFmpegPicksThumbnails(t *testing.T) {
 		if margin < 1.005 {
 			t.Fatalf("clip %d: no frame is clearly the most typical (%.4f)", first, margin)
 		}
-		// The filter uses the device as it ends, but doesn't hold it. Named first, it is freed while others do.
+		// The filter uses the device as it ends, without a reference to it. Since it is named first, it is freed while
+		// others hold one.
 		got := filtered(t, h, "[up]thumbnail_cuda=n=6[out];[0]hwupload_cuda[up]", c.format, c)
 		if len(got) != 1 {
 			t.Fatalf("%d frames, want one", len(got))

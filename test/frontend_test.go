@@ -32,12 +32,12 @@ func TestStreamsOfGoGuest(t *testing.T) {
 	const rounds = 20_000_000
 	params := binary.LittleEndian.AppendUint32(le64(at), rounds)
 	one := [3]uint32{1, 1, 1}
-	must(l.Launch(first, count, one, one, 0, params)) // stores how far it has counted at its end
+	must(l.Launch(first, count, one, one, 0, params)) // stores its count at its end
 	must(l.Record(first, event, 1))
 	must(l.WaitEvent(second, event))
 	must(l.SynchronizeStream(second))
 	b := make([]byte, 4)
-	must(l.CopyOut(b, at)) // by the default stream, which waits for neither
+	must(l.CopyOut(b, at)) // in the default stream, which waits for neither
 	if n := binary.LittleEndian.Uint32(b); n != rounds {
 		t.Errorf("the second stream didn't wait for the first, which has counted to %d of %d", n, rounds)
 	}

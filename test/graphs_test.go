@@ -20,7 +20,7 @@ func TestGraphs(t *testing.T) {
 	t.Run("dot", func(t *testing.T) { succeed(t, h.guest("one", graphs, "dot", filepath.Join(t.TempDir(), "graph.dot"))) })
 }
 
-// The same with the library that looks at each of its own accesses.
+// As above with the library that checks each of its own accesses.
 func TestGraphsSanitized(t *testing.T) {
 	h := startHost(t, oneDomain)
 	graphs := sanitized(t, "graphs")
@@ -33,7 +33,7 @@ func TestGraphsSanitized(t *testing.T) {
 	}
 }
 
-// The same on a GPU, which our own library is to the worker.
+// As above on a GPU, which the worker takes Pegasus's own library for.
 func TestGraphsOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	graphs := program(t, "graphs")
@@ -42,8 +42,8 @@ func TestGraphsOnNVIDIA(t *testing.T) {
 	}
 }
 
-// A domain whose work is one long graph has its share and no more; and where one request goes after another, others don't wait
-// for the graph's end.
+// A domain whose work is one long graph has its share and no more; and with round-robin requests others don't wait for
+// the graph's end.
 func TestLongGraphsShare(t *testing.T) {
 	inParallel(t)
 	for policy, least := range map[string]float64{"accc": 60, "prt": 0.05} {

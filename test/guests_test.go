@@ -20,7 +20,7 @@ func (h *host) dial(domain string) *frontend.Client {
 	return c
 }
 
-// newContext is a context on the first device.
+// newContext returns a context on the first device.
 func newContext(t testing.TB, c *frontend.Client) *frontend.Context {
 	t.Helper()
 	x, err := c.NewContext(0, 0)
@@ -30,7 +30,7 @@ func newContext(t testing.TB, c *frontend.Client) *frontend.Context {
 	return x
 }
 
-// kernels are small kernels of the tests' own.
+// kernels are small kernels for the tests.
 const kernels = `
 .version 6.0
 .target sm_50

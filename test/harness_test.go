@@ -1,6 +1,5 @@
-// Package test tries the real thing end to end: the daemon, its workers, the C
-// library and real CUDA programs, on the software accelerator. It needs what
-// `make build` builds, and fails without it.
+// Package test runs end-to-end tests: the daemon, its workers, the C library and real CUDA programs, on the software
+// accelerator. It needs the files that `make build` builds, and fails without them.
 package test
 
 import (
@@ -20,7 +19,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// built is a file that the build made, such as bin/pegasus.
+// built returns the path of a file that the build made, such as bin/pegasus.
 func built(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("PEGASUS_BUILD")
@@ -37,15 +36,15 @@ func built(t testing.TB, name string) string {
 	return path
 }
 
-// host is a daemon of the test's own, in a directory of its own.
+// host is a private daemon of the test, in a directory of its own.
 type host struct {
 	t       testing.TB
 	dir     string
 	config  string
 	private bool
 	daemon  *exec.Cmd
-	stderr  *os.File // the daemon's, if it isn't the file log
-	env     []string // of the daemon, beside the test's
+	stderr  *os.File // the daemon's, unless it is the file log
+	env     []string // of the daemon, in addition to the test's
 }
 
 // startHost starts a private daemon with a configuration and stops it when the test ends.
@@ -57,7 +56,7 @@ func startHost(t testing.TB, config string) *host {
 	return h
 }
 
-// startSystemHost starts a daemon as an operator's host runs it: its workers outlive it.
+// startSystemHost starts a daemon in an operator's configuration: its workers outlive it.
 func startSystemHost(t testing.TB, config string) *host {
 	t.Helper()
 	h := newHost(t, config)
@@ -92,7 +91,7 @@ func tail(text []byte, lines int) []byte {
 
 func (h *host) log() string { return filepath.Join(h.dir, "log") }
 
-// configure writes the configuration file; a running daemon sees it after reload.
+// configure writes the configuration file; a running daemon applies it after reload.
 func (h *host) configure(config string) {
 	h.t.Helper()
 	if err := os.WriteFile(h.config, []byte(config), 0o644); err != nil {
@@ -189,7 +188,7 @@ func (h *host) pegasus(args ...string) []byte {
 	return out
 }
 
-// try is pegasus for commands that may fail.
+// try runs pegasus for commands that may fail.
 func (h *host) try(args ...string) ([]byte, error) {
 	args = append([]string{args[0], "--runtime-dir", h.dir}, args[1:]...)
 	cmd := exec.Command(built(h.t, "bin/pegasus"), args...)
@@ -226,7 +225,7 @@ func (h *host) accelerators() []control.Accelerator {
 	return list
 }
 
-// guest is a program of a domain, not yet started.
+// guest returns a program of a domain, not yet started.
 func (h *host) guest(domain, program string, args ...string) *exec.Cmd {
 	if !strings.Contains(program, "/") {
 		if path, err := exec.LookPath(program); err == nil {
@@ -236,7 +235,7 @@ func (h *host) guest(domain, program string, args ...string) *exec.Cmd {
 	return exec.Command(built(h.t, "bin/pegasus"), append([]string{"run", "--runtime-dir", h.dir, "--domain", domain, "--", program}, args...)...)
 }
 
-// bench is one of the benchmark programs as a guest.
+// bench returns one of the benchmark programs as a guest.
 func (h *host) bench(domain, name string, args ...string) *exec.Cmd {
 	h.t.Helper()
 	return h.guest(domain, built(h.t, "bench/"+name), append([]string{"--quiet"}, args...)...)

@@ -16,8 +16,8 @@ import (
 	"pegasus/test/overwrite"
 )
 
-// A worker that keeps the lock of its domain's gate page, while another one of the domain ends, keeps neither
-// the daemon nor other domains waiting.
+// A worker that keeps the lock of its domain's gate page, while another one of the domain ends, blocks neither the
+// daemon nor other domains.
 func TestWorkerKeepsThePagesLock(t *testing.T) {
 	h := startHost(t, twoDomains)
 	keeper, leaver := h.dial("one"), h.dial("one")
@@ -49,7 +49,7 @@ func TestWorkerKeepsThePagesLock(t *testing.T) {
 	load(t, h.dial("other")).works()
 }
 
-// slots are the pids of the workers of a gate page.
+// slots returns the PIDs of the workers in a gate page.
 func slots(page []byte) (pids []uint32) {
 	for at := 4096; at < 4096+256*1024; at += 1024 {
 		pids = append(pids, overwrite.At(page, at+4))
@@ -57,7 +57,7 @@ func slots(page []byte) (pids []uint32) {
 	return pids
 }
 
-// The files that a worker shares with others, by a part of their links' targets.
+// The files that a worker shares with other processes, by a part of their links' targets.
 const (
 	gatePage   = "memfd:pegasus-gate "   // with its domain
 	enginePage = "engines"               // with its domain
@@ -108,7 +108,7 @@ func (h *host) answers(within time.Duration) {
 	}
 }
 
-// A worker writes anything into its domain's gate page while another domain computes, which keeps its share.
+// A worker writes any value anywhere into its domain's gate page while another domain computes, which keeps its share.
 func TestHostileGatePage(t *testing.T) { hostilePages(t, 4*time.Second, gatePage) }
 
 // As TestHostileGatePage, with the page in which its domain queues for engines.
@@ -119,8 +119,8 @@ func TestHostilePages(t *testing.T) {
 	hostilePages(t, 4*time.Second, gatePage, enginePage, bellPage, memoryPage)
 }
 
-// hostilePages has a domain, whose workers come again when they are ended, write over these pages for so long. Beside it two
-// honest domains compute.
+// hostilePages runs a domain, whose workers are replaced when they are killed, that overwrites these pages for so long.
+// Two honest domains compute beside it.
 func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	h := startHost(t, fmt.Sprintf(theftConfig, "accc", "", 256, 256)+"[[domain]]\nname = \"other\"\ncredits = 256\n")
 	sharers := []sharer{{"victim", 256, 1}, {"other", 256, 2}}
@@ -139,7 +139,7 @@ func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	}
 	after, passed := h.domains(), time.Since(start)
 	t.Logf("%d rounds in %v", rounds, passed)
-	for _, s := range sharers { // the hostile domain's time is its workers' claim
+	for _, s := range sharers { // the hostile domain's time is as its workers claim
 		got := time.Duration(after[s.name].GPU - before[s.name].GPU)
 		t.Logf("%s got %v", s.name, got)
 		if want := passed*95/300 - rotation - longest; got < want {
@@ -200,7 +200,7 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 	for n := 0; time.Now().Before(limit) && running(c.WorkerPID()); n++ {
 		i := n % len(pages)
 		some := len(pages[i])
-		if random.IntN(2) == 0 { // where it is likelier to matter
+		if random.IntN(2) == 0 { // at a more sensitive place
 			some = min(some, 2<<10<<random.IntN(7))
 		}
 		overwrite.Words(pages[i][:some], old[i], random, 20)
@@ -211,10 +211,11 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 	}
 }
 
-// Where a domain's engine page has for how long its workers held the engine for kernels; a test of package engine pins it.
+// Offset, in a domain's engine page, of the time for which its workers held the engine for kernels; a test of package
+// engine pins it.
 const heldAt = 33032
 
-// A worker that computes and has its domain's page say that it does not pays for its turns all the same: its
+// A worker that computes while its domain's page claims that it does not is charged for its turns all the same: its
 // victim keeps most of its share.
 func TestWorkerHidesItsTime(t *testing.T) {
 	for _, policy := range []string{"lag", "band"} {

@@ -4,12 +4,12 @@ package test
 
 import "testing"
 
-// Hostile guests go on for long.
+// Hostile guests run for a long time.
 func TestSoakHostileSegment(t *testing.T) { hostileSegment(t, soakTime(t)) }
 
 func TestSoakHostileCalls(t *testing.T) { hostileCalls(t, soakTime(t)) }
 
-// A worker writes over the pages that it shares with others for long.
+// A worker overwrites the pages that it shares with others for a long time.
 func TestSoakHostileGatePage(t *testing.T)   { hostilePages(t, soakTime(t), gatePage) }
 func TestSoakHostileEnginePage(t *testing.T) { hostilePages(t, soakTime(t), enginePage) }
 func TestSoakHostilePages(t *testing.T) {

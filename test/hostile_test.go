@@ -23,7 +23,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// TestMain lets the test's binary be a guest that means harm, in a process of its own.
+// TestMain lets the test's binary run as a hostile guest, in a process of its own.
 func TestMain(m *testing.M) {
 	acts := map[string]func(args []string) error{
 		"scribble": scribble,
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// actor is the test's binary as one of the above.
+// actor returns the test's binary as one of the above.
 func actor(act string, args ...any) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	for _, a := range args {
@@ -53,13 +53,13 @@ func (h *host) socket(domain string) string {
 	return filepath.Join(h.dir, "domains", domain+".sock")
 }
 
-// seeded is a source whose seed the test's log names.
+// seeded returns a random source whose seed is in the test's log.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(seeds.Fixed(t), 1))
 }
 
-// raw is a guest without a library between it and the bytes.
+// raw is a guest without a library: it writes the bytes itself.
 type raw struct {
 	mem    []byte
 	layout callbuf.Layout
@@ -146,7 +146,7 @@ func (r *raw) begin() (err error) {
 	return err
 }
 
-// propose is one round of the exchange about addresses.
+// propose performs one round of the negotiation of addresses.
 func (r *raw) propose(arena, device uint32) (callbuf.MapReply, error) {
 	r.worker.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := r.worker.Write(callbuf.MapRequest{Arena: arena, Device: device}.Append(nil)); err != nil {
@@ -180,7 +180,7 @@ func (r *raw) dropped() bool {
 	return gone
 }
 
-// word is an aligned word of a segment.
+// word returns an aligned word of a segment.
 func (r *raw) word(off uint64) *atomic.Uint64 { return segmentWord(r.mem, off) }
 
 // Offsets that a guest must not write, or must write with care.
@@ -204,7 +204,7 @@ func (r *raw) spoil(rng *rand.Rand) {
 	r.word(p.at + uint64(rng.Int64N(int64(p.bytes/8)))*8).Store(oddNumber(rng))
 }
 
-// oddNumber is one of those at which arithmetic goes wrong.
+// oddNumber returns a number at which arithmetic tends to fail.
 func oddNumber(rng *rand.Rand) uint64 {
 	switch rng.IntN(5) {
 	case 0:
@@ -219,8 +219,7 @@ func oddNumber(rng *rand.Rand) uint64 {
 	return 0
 }
 
-// publish puts something that looks like a packet where the worker looks next,
-// after the rules or against them.
+// publish puts data that looks like a packet where the worker reads next, with or without the proper protocol.
 func (r *raw) publish(rng *rand.Rand) {
 	i := uint32(r.word(offHead).Load())
 	if rng.IntN(2) == 0 {
@@ -240,8 +239,8 @@ func (r *raw) publish(rng *rand.Rand) {
 	r.word(at).Store(uint64(i) + 1)
 }
 
-// scribble connects again and again and writes into every shared word, from
-// several threads at once. Its arguments: socket, how long, seed.
+// scribble connects repeatedly and writes into every shared word, from several threads at once. Its arguments: socket,
+// duration, seed.
 func scribble(args []string) error {
 	d, err := time.ParseDuration(args[1])
 	if err != nil {
@@ -252,12 +251,12 @@ func scribble(args []string) error {
 		return err
 	}
 	sessions := 0
-	for end := time.Now().Add(d); time.Now().Before(end) || sessions < 4; sessions++ { // a slow machine serves but few
+	for end := time.Now().Add(d); time.Now().Before(end) || sessions < 4; sessions++ { // a slow machine serves only a few
 		r, err := enter(args[0])
 		if err != nil {
 			return err
 		}
-		// Short sessions end by the worker's dropping them, others by ours.
+		// Short sessions are ended by the worker, others by this process.
 		until := time.Now().Add(time.Duration(20+seed%300) * time.Millisecond)
 		var all sync.WaitGroup
 		for k := range uint64(3) {
@@ -283,7 +282,7 @@ func (r *raw) harm(rng *rand.Rand, until time.Time) {
 			case gentle && n < 998:
 				h, payload := x.packet()
 				if r.guest.Send(h, payload, func() error { return errImpatient }) != nil {
-					r.publish(rng) // the ring looks full: go on where the worker is
+					r.publish(rng) // the ring looks full: continue at the worker's position
 					break burst
 				}
 			case n < 700:
@@ -296,10 +295,10 @@ func (r *raw) harm(rng *rand.Rand, until time.Time) {
 	}
 }
 
-// decent is a guest that does right and checks that it is done right by.
+// decent is a correct guest that checks its results.
 type decent struct {
 	loaded
-	modest bool // others of its domain may leave it no memory
+	modest bool // others of its domain may use up the memory
 	rounds atomic.Int64
 }
 
@@ -345,7 +344,7 @@ func (d *decent) round(rng *rand.Rand) error {
 	return errors.Join(err, d.Free(at))
 }
 
-// rate is how many rounds a second decent guests make together.
+// rate returns the rounds per second that decent guests make together.
 func rate(all []*decent, d time.Duration) float64 {
 	sum := func() (n int64) {
 		for _, d := range all {
@@ -372,7 +371,7 @@ func TestHostileSegment(t *testing.T) { hostileSegment(t, 3*time.Second) }
 func hostileSegment(t *testing.T, d time.Duration) {
 	rng := seeded(t)
 	h := startHost(t, hostileDomains)
-	all := []*decent{h.decent("good"), h.decent("bad")} // one shares the domain with the bad ones
+	all := []*decent{h.decent("good"), h.decent("bad")} // one shares the domain with the hostile ones
 	before := h.quiet()
 	var stop atomic.Bool
 	var working sync.WaitGroup

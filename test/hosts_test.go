@@ -23,7 +23,8 @@ func TestSlowHostFunctions(t *testing.T) {
 	all.Wait()
 }
 
-// One that never ends holds up its own process only, of which nothing is left when it is killed. Limits change while it hangs.
+// A host function that never returns blocks its own process only, which leaves nothing behind when it is killed. Limits
+// change while it hangs.
 func TestHungHostFunction(t *testing.T) {
 	h := startHost(t, twoDomains)
 	hung := h.guest("one", program(t, "hosts"), "hung")

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// mayImport is the table of docs/architecture.md: which rooms of ours a room
-// may import. A room covers the packages below it, unless they have a line of
-// their own. "*" allows everything.
+// mayImport is the table of docs/architecture.md: the rooms (packages) that a room may import. A room covers the
+// packages below it, unless they have a line of their own. "*" permits all.
 var mayImport = map[string][]string{
 	"cuda":             {},
 	"callbuf":          {},
@@ -53,7 +52,7 @@ func room(pkg string) string {
 	return p
 }
 
-// Imports run one way, outside of tests too wide for a single room.
+// Imports run one way, except for tests that span several rooms.
 func TestImports(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "pegasus/...")
 	out, err := cmd.Output()

@@ -23,7 +23,7 @@ type improper struct {
 	rng        *rand.Rand
 	arena      uint64
 	replySlots uint32
-	addresses  []uint64 // of device memory that exists, or did
+	addresses  []uint64 // of device memory that exists, or existed
 	avoid      map[cuda.Op]bool
 }
 
@@ -67,7 +67,7 @@ var argumentsOf = map[cuda.Op]func() arguments{
 	cuda.OpTextureDestroy:   func() arguments { return new(cuda.TextureDestroyArgs) },
 }
 
-// packet makes one.
+// packet returns a packet.
 func (x *improper) packet() (callbuf.Header, []byte) {
 	op := cuda.Op(x.rng.IntN(int(cuda.NumOps) + 1))
 	for x.avoid[op] || op == cuda.OpContextDestroy && x.rng.IntN(50) != 0 { // a destroyed object can't be abused
@@ -90,13 +90,13 @@ func (x *improper) packet() (callbuf.Header, []byte) {
 		x.fill(reflect.ValueOf(a).Elem())
 		payload = a.Append(nil)
 	}
-	if x.rng.IntN(100) == 0 { // and some that are of the wrong length
+	if x.rng.IntN(100) == 0 { // some have a wrong length
 		payload = payload[:x.rng.IntN(len(payload)+1)]
 	}
 	return h, payload[:min(len(payload), callbuf.MaxPayload)]
 }
 
-// fill gives every field something plausible, or not.
+// fill gives every field a plausible value, or another one.
 func (x *improper) fill(v reflect.Value) {
 	t := v.Type()
 	for i := range v.NumField() {
@@ -179,7 +179,7 @@ func (x *improper) stream() uint64 {
 	return 16 + uint64(x.rng.IntN(4))
 }
 
-// edge is near the beginning or the end of something.
+// edge returns a number near the beginning or the end of a range.
 func (x *improper) edge() uint64 {
 	ends := [...]uint64{0, 1, 64, 512, 4096, 64 << 10, 1 << 20, x.arena, x.arena / 2, 1 << 30, 1 << 32, 1 << 63}
 	return ends[x.rng.IntN(len(ends))] + uint64(x.rng.IntN(5)) - 2
@@ -211,8 +211,8 @@ func (r *raw) patience(d time.Duration) func() error {
 	}
 }
 
-// gone waits until the worker is, which must be before it has been asleep for d, or
-// computed for d: as with patience, a busy host's time does not count.
+// gone waits until the worker has ended, which must happen before it has been asleep for d, or computed for d: as with
+// patience, a busy host's time does not count.
 func (r *raw) gone(d time.Duration) error {
 	var slept time.Duration
 	first, last := processorTime(r.pid), time.Now()
@@ -259,8 +259,8 @@ func statOf(path string) []string {
 	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }
 
-// Packets that are well formed and mean harm are answered with errors; the
-// worker serves on, and the next process finds a device as good as new.
+// Hostile packets that are well formed return errors; the worker continues to serve, and the next process finds the
+// device unaffected.
 func TestHostileCalls(t *testing.T) { hostileCalls(t, 2*time.Second) }
 
 func hostileCalls(t *testing.T, d time.Duration) {
@@ -328,7 +328,7 @@ func (x *improper) prepare(r *raw) error {
 	return err
 }
 
-// call makes one proper call.
+// call makes a correct call.
 func (r *raw) call(op cuda.Op, context uint32, a arguments) ([]byte, error) {
 	var payload []byte
 	if a != nil {

@@ -87,7 +87,7 @@ func TestMD2(t *testing.T) {
 	}
 }
 
-// md2 is RFC 1319 as it is written: pad, append the checksum, digest.
+// md2 implements RFC 1319 literally: pad, append the checksum, digest.
 func md2(message []byte) [16]byte {
 	pi := piBytes()
 	pad := 16 - len(message)%16
@@ -116,7 +116,7 @@ func md2(message []byte) [16]byte {
 	return [16]byte(x[:16])
 }
 
-// piBytes is MD2's permutation: all bytes, shuffled by the digits of pi.
+// piBytes returns MD2's permutation: all bytes, shuffled by the digits of pi.
 func piBytes() [256]byte {
 	digits := piDigits(800)
 	below := func(n int) int {
@@ -141,7 +141,7 @@ func piBytes() [256]byte {
 	return s
 }
 
-// piDigits are the first n decimal digits of pi, by Machin's formula.
+// piDigits returns the first n decimal digits of pi, by Machin's formula.
 func piDigits(n int) []byte {
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n+20)), nil)
 	arctan := func(x int64) *big.Int {

@@ -11,13 +11,13 @@ func TestIPC(t *testing.T) {
 	}
 }
 
-// Memory that may leave the device can't be lent: that is said.
+// Lending memory that may leave the device is an error.
 func TestIPCIsRefused(t *testing.T) {
 	h := startHost(t, "[[accelerator]]\nname = \"a0\"\nmemory = \"64MiB\"\nswap = \"64MiB\"\n[[domain]]\nname = \"one\"\n")
 	succeed(t, h.guest("one", program(t, "ipc"), "refused"))
 }
 
-// A GPU's workers pass each other the driver's descriptors, for memory that programs map themselves as well.
+// A GPU's workers pass each other the driver's descriptors, also for memory that programs map themselves.
 func TestIPCOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	ipc := program(t, "ipc")

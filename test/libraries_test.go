@@ -18,7 +18,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// The same with the library that looks at each of its own accesses.
+// As above with the library that checks each of its own accesses.
 func TestLibrariesSanitized(t *testing.T) {
 	h := startHost(t, oneDomain)
 	libraries := sanitized(t, "libraries")
@@ -31,7 +31,7 @@ func TestLibrariesSanitized(t *testing.T) {
 	}
 }
 
-// sanitized is program with the sanitizers in it, for runs with sanitizedEnv.
+// sanitized returns a program built with the sanitizers, for runs with sanitizedEnv.
 func sanitized(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

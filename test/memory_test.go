@@ -18,7 +18,7 @@ memory = "64MiB"
 name = "big"
 `
 
-// A quota holds for all processes of a domain together, and only for it.
+// A quota applies to all processes of a domain together, and only to that domain.
 func TestQuota(t *testing.T) {
 	h := startHost(t, quotas)
 	a, b, big := load(t, h.dial("small")), load(t, h.dial("small")), load(t, h.dial("big"))
@@ -51,7 +51,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Programs that run one after the other can each have all of their domain's quota and processes, or of the accelerator.
+// Programs that run in sequence can each use all of their domain's quota and processes, or of the accelerator.
 func TestOneAfterTheOther(t *testing.T) {
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"small\"\nmemory = \"64MiB\"\nprocesses = 1\n")
 	leaver := program(t, "leaver")
@@ -67,8 +67,7 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A domain that runs against its quota again and again costs the others no
-// accelerator time.
+// A domain that reaches its quota again and again costs the others no accelerator time.
 func TestQuotaCostsOthersNothing(t *testing.T) {
 	h := startHost(t, quotas)
 	h.run(sharer{"big", 256, 2})

@@ -29,7 +29,7 @@ func (r *raw) inspect(image []byte) error {
 	return err
 }
 
-// images are the programs that there are.
+// images returns the available program images.
 func images(t *testing.T) (all [][]byte) {
 	t.Helper()
 	files, err := filepath.Glob("../guest/bench/kernels/zz_*.ptx")
@@ -47,7 +47,7 @@ func images(t *testing.T) (all [][]byte) {
 	return all
 }
 
-// spoiled is an image that was cut, mixed up or blown up.
+// spoiled returns an image that was truncated, mixed up or enlarged.
 func spoiled(rng *rand.Rand, all [][]byte) []byte {
 	image := bytes.Clone(all[rng.IntN(len(all))])
 	switch rng.IntN(6) {
@@ -80,8 +80,7 @@ func spoiled(rng *rand.Rand, all [][]byte) []byte {
 	return image
 }
 
-// Images that were cut, mixed up or blown up are refused or loaded; never more. To look
-// into one finds no more wrong with it than to load it does.
+// Spoiled images are rejected or loaded, without other effects. Inspecting one finds no other errors than loading it.
 func TestSpoiledImages(t *testing.T) {
 	rng := seeded(t)
 	h := startHost(t, hostileDomains)
@@ -110,7 +109,7 @@ func TestSpoiledImages(t *testing.T) {
 	h.sound()
 }
 
-// A process can't make its worker keep programs without end.
+// A process can't make its worker keep an unlimited number of programs.
 func TestManyModules(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	g := h.greedy()

@@ -58,7 +58,7 @@ func holding(t *testing.T, c *exec.Cmd) *holder {
 	return &holder{c, in}
 }
 
-// goOn has it look at the segment and end.
+// goOn lets it check the segment and end.
 func (p *holder) goOn(t *testing.T) {
 	t.Helper()
 	p.in.Close()
@@ -88,7 +88,7 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 				t.Helper()
 				succeed(t, h.guest(domain, shm, args...))
 			}
-			keeper := load(t, h.dial("one")) // the domain stays while it is there
+			keeper := load(t, h.dial("one")) // keeps the domain alive
 			only := func(what string, bytes uint64) {
 				t.Helper()
 				eventually(t, soon, fmt.Sprintf("%s: %d bytes are shown", what, bytes), func() bool {
@@ -106,7 +106,7 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 
 			one := hold(t, h, "one", "7", "13")
 			other := hold(t, h, "one", "7", "14")
-			run("one", "use", "7", size, "12", "13") // of one of them
+			run("one", "use", "7", size, "12", "13") // contents by one of them
 			one.kill()                               // the process that allocated its memory
 			run("one", "use", "7", size, "13", "14")
 			only("a segment that one process has", 10<<20)
@@ -114,7 +114,7 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 			run("one", "use", "7", size, "14", "15")
 			last := hold(t, h, "one", "7", "15")
 			run("one", "use", "7", size, "15", "16")
-			last.kill() // the guest; its worker sees to it
+			last.kill() // the guest; its worker keeps the contents
 			run("one", "use", "7", size, "16", "17")
 
 			last = hold(t, h, "one", "7", "17")
@@ -141,13 +141,13 @@ func TestSharedSegmentsMistakesOnNVIDIA(t *testing.T) {
 	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 
-// A driver that gives no memory to other processes has no segments.
+// A driver without memory sharing between processes has no segments.
 func TestSharedSegmentsAreRefusedOnNVIDIA(t *testing.T) {
 	h := startDriver(t, oneDomain, driverOf(t, "incapable"))
 	succeed(t, h.guest("one", program(t, "shm"), "refused"))
 }
 
-// workerOf is the worker of a process, as the daemon's log has it.
+// workerOf returns a process's worker, from the daemon's log.
 func workerOf(t *testing.T, h *host, pid int) int {
 	t.Helper()
 	log, err := os.ReadFile(h.log())

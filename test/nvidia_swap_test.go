@@ -104,10 +104,11 @@ func TestDeathsWhileAskingOnNVIDIA(t *testing.T) {
 	})
 }
 
-// Segments of a domain are made, used and removed while others swap: their bytes never leave the device while a process has them.
+// Segments of a domain are made, used and removed while others swap: their memory never leaves the device while a
+// process has them attached.
 func TestSharedSegmentsWhileSwappingOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"64MiB\"\nswap = \"160MiB\"\n"+eight)
-	load(t, h.dial("d3")) // the domain stays while it is there
+	load(t, h.dial("d3")) // keeps the domain alive
 	binary, shm := program(t, "swap"), program(t, "shm")
 	var others []*exec.Cmd
 	for i := range 3 {
@@ -144,7 +145,7 @@ func TestGuaranteeKeepsMemoryOnNVIDIA(t *testing.T) {
 
 // The contexts' own memory never leaves the device, so an allocation gets at most the rest beside all contexts.
 func TestContextsStayOnNVIDIA(t *testing.T) {
-	const takes = 24 << 20 // as testdata/hungry.c has it
+	const takes = 24 << 20 // as in testdata/hungry.c
 	driver, env := hungry(t)
 	h := startDriver(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"100MiB\"\nswap = \"100MiB\"\n"+twoDomains[strings.Index(twoDomains, "[[domain]]"):], driver, env)
 	one, other := load(t, h.dial("one")), load(t, h.dial("other"))
@@ -204,7 +205,7 @@ func TestSwapOffersWhatThereIsOnNVIDIA(t *testing.T) {
 	}
 }
 
-// Where the driver can't map memory, swapping is refused when the daemon starts, with the reason.
+// Where the driver can't map memory, the daemon rejects swapping at its start, with the reason.
 func TestSwapWithoutMappingOnNVIDIA(t *testing.T) {
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"gpu\"")
 	h := newHost(t, fmt.Sprintf("[[accelerator]]\nname = \"gpu0\"\ntype = \"nvidia\"\nlibrary = %q\nswap = \"64MiB\"\n", driverOf(t, "incapable")))

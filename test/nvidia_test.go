@@ -16,8 +16,8 @@ import (
 	"pegasus/cuda"
 )
 
-// Our own library is a driver of CUDA: connected to a daemon with a software
-// accelerator, it is the GPU of these tests.
+// Pegasus's own library is a CUDA driver: connected to a daemon with a software accelerator, it is the GPU of these
+// tests.
 
 // startNVIDIA starts a daemon with a configuration in which all accelerators become NVIDIA's.
 func startNVIDIA(t testing.TB, config string) *host {
@@ -25,7 +25,7 @@ func startNVIDIA(t testing.TB, config string) *host {
 	return startDriver(t, config, built(t, "guest/libcuda.so.1"))
 }
 
-// startDriver is startNVIDIA with a driver that stands before our library.
+// startDriver is startNVIDIA with a driver that wraps Pegasus's library.
 func startDriver(t testing.TB, config, driver string, env ...string) *host {
 	t.Helper()
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"1GiB\"\npolicy = \"none\"\nkernel_timeout = \"1h\"\n[[domain]]\nname = \"gpu\"\n")
@@ -51,7 +51,7 @@ func TestProgramsOnNVIDIA(t *testing.T) {
 	if d.Compute == 0 || d.Copy == 0 {
 		t.Errorf("after all the domain has %+v", d)
 	}
-	// Modules that are linked of many objects.
+	// Modules linked from many objects.
 	for source, model := range map[string]string{"gradient.c": "-fopenacc", "teams.c": "-fopenmp"} {
 		t.Run(source, func(t *testing.T) {
 			device := h.guest("one", offloaded(t, source, model))
@@ -61,7 +61,7 @@ func TestProgramsOnNVIDIA(t *testing.T) {
 	}
 }
 
-// A kernel that doesn't end takes its worker along, and is charged for all that time; others notice nothing.
+// A kernel that doesn't end is killed with its worker, and charged for all of its time; other processes are unaffected.
 func TestEndlessKernelOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, twoDomains)
 	c, other := h.dial("one"), load(t, h.dial("other"))
@@ -176,7 +176,7 @@ func hungry(t testing.TB) (driver, env string) {
 	return so, "PEGASUS_TEST_CONTEXTS=" + contexts
 }
 
-// driverOf builds a driver that stands before our library (accel/nvidia/testdata).
+// driverOf builds a driver that wraps Pegasus's library (accel/nvidia/testdata).
 func driverOf(t testing.TB, name string) string {
 	t.Helper()
 	so, lib := filepath.Join(t.TempDir(), name+".so"), filepath.Dir(built(t, "guest/libcuda.so.1"))
@@ -188,7 +188,7 @@ func driverOf(t testing.TB, name string) string {
 	return so
 }
 
-// A device's clusters reach it, also from graphs, and so do questions for descriptions of tensors.
+// A device's clusters are usable, also from graphs, and so are tensor maps.
 func TestHopperOnNVIDIA(t *testing.T) {
 	driver, env := hungry(t)
 	h := startDriver(t, oneDomain, driver, env)
@@ -201,7 +201,7 @@ func TestHopperOnNVIDIA(t *testing.T) {
 // The memory of a driver's contexts is measured before a process uses the device, counts as its owner's memory, and is
 // shown.
 func TestContextsCountOnNVIDIA(t *testing.T) {
-	const takes = 24 << 20 // as testdata/hungry.c has it
+	const takes = 24 << 20 // as in testdata/hungry.c
 	driver, env := hungry(t)
 	h := startDriver(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"one\"\nmemory = \"60MiB\"\n", driver, env)
 	shows := func(bytes uint64) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A driver chooses the handles of textures and surfaces: programs get those.
+// The driver chooses the handles of textures and surfaces, and programs receive them.
 func TestTexturesOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	textures := program(t, "textures")

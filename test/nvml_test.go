@@ -118,7 +118,7 @@ func TestEverySymbolOfNVML(t *testing.T) {
 	if err := json.Unmarshal(b, &spec); err != nil {
 		t.Fatal(err)
 	}
-	// Begin, end, and one that returns text.
+	// Initialisation, shutdown, and a function that returns text.
 	special := map[string]bool{"nvmlInit": true, "nvmlInit_v2": true, "nvmlInitWithFlags": true, "nvmlShutdown": true, "nvmlErrorString": true}
 	var lines strings.Builder
 	n := 0

@@ -2,8 +2,7 @@ package test
 
 import "testing"
 
-// The papers' programs check their own results; here at sizes that take little time,
-// and at sizes that fill no tile or block.
+// The papers' programs check their own results; here at small sizes, and at sizes that fill no tile or block.
 func TestPapersPrograms(t *testing.T) {
 	h := startHost(t, oneDomain)
 	for _, c := range []struct{ name, size, odd string }{

@@ -31,7 +31,7 @@ memory = "512MiB"
 max_domains = %d
 `
 
-// Equal domains spread over equal accelerators in turn.
+// Equal domains are placed on equal accelerators in turn.
 func TestPlacement(t *testing.T) {
 	h := startHost(t, fmt.Sprintf(twoAccelerators, 64, 64)+declare(4))
 	for i, want := range []string{"a0", "a1", "a0", "a1"} {

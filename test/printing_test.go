@@ -22,7 +22,7 @@ func printed(t *testing.T, h *host, program, part string) (out, err string) {
 	return string(said), stderr.String()
 }
 
-// numbered is a line for each number.
+// numbered returns a line for each number.
 func numbered(format string, from, to int) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {

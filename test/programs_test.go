@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// program compiles one of the C programs of this folder against our library.
+// program compiles one of the C programs of this folder against Pegasus's library.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	lib := filepath.Dir(built(t, "guest/libcuda.so"))
@@ -22,8 +22,7 @@ func program(t testing.TB, name string) string {
 	return out
 }
 
-// Threads of a process that share streams, events and memory see the order in
-// which their calls were made.
+// Threads of a process that share streams, events and memory observe the order of their calls.
 func TestOrder(t *testing.T) {
 	h := startHost(t, oneDomain)
 	t.Logf("%s", succeed(t, h.guest("one", program(t, "order"), "20000")))

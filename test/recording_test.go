@@ -39,7 +39,7 @@ func recordings(t *testing.T) map[string]string {
 	return all
 }
 
-// replay is the program that makes a recording's calls again.
+// replay returns the program that replays a recording.
 func (h *host) replay(recording string) *exec.Cmd {
 	h.t.Helper()
 	at := filepath.Join(h.t.TempDir(), "calls")
@@ -65,7 +65,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// record runs a program, and returns the calls that it made.
+// record runs a program, and returns its recorded calls.
 func (h *host) record(program ...string) []byte {
 	t := h.t
 	t.Helper()
@@ -104,7 +104,7 @@ func TestRecordMapping(t *testing.T) {
 	succeed(t, h.replay(string(text)))
 }
 
-// Whatever is otherwise than it was recorded is found.
+// Every difference from the recording is found.
 func TestReplayFindsDifferences(t *testing.T) {
 	h := startHost(t, oneDomain)
 	right := recordings(t)["vectoradd"]

@@ -20,7 +20,8 @@ func TestRegisteredMemory(t *testing.T) {
 	}
 }
 
-// A driver that does not map host memory for kernels at the program's addresses: our own library, which stands for NVIDIA's, is one.
+// A driver that does not map host memory for kernels at the program's addresses: Pegasus's own library, in the place of
+// NVIDIA's, is one.
 func TestRegisteredMemoryOnNVIDIA(t *testing.T) {
 	succeed(t, startNVIDIA(t, oneDomain).guest("one", program(t, "registered"), "absent"))
 }

@@ -40,7 +40,7 @@ func answered(t *testing.T, path string, hello []byte, fds ...int) (callbuf.Welc
 	return w, err
 }
 
-// promptly fails the test unless a decent guest of another domain is served at once.
+// promptly fails the test unless a correct guest of another domain is served at once.
 func (h *host) promptly(what string) {
 	h.t.Helper()
 	start := time.Now()
@@ -97,7 +97,7 @@ func TestRendezvousAbuse(t *testing.T) {
 			for {
 				reply, err := r.propose(m.Arena, m.Device)
 				if err != nil {
-					break // after a few it is enough
+					break // a few suffice
 				}
 				if reply.ArenaOK && reply.DevOK {
 					t.Fatalf("%+v was taken: %+v", m, reply)
@@ -123,7 +123,7 @@ func TestRendezvousAbuse(t *testing.T) {
 	h.sound()
 }
 
-// welcomed is a guest that has a worker and has not yet agreed on addresses.
+// welcomed returns a guest that has a worker and has not yet agreed on addresses.
 func welcomed(t *testing.T, path string) *raw {
 	t.Helper()
 	c, err := connect(path)
@@ -152,7 +152,7 @@ func welcomed(t *testing.T, path string) *raw {
 	return &raw{worker: conn.(*net.UnixConn), pid: int(w.WorkerPID), mem: mem}
 }
 
-// hangUp goes some steps of the way and leaves.
+// hangUp performs some steps of the rendezvous and hangs up.
 func hangUp(t *testing.T, path string, step int) {
 	t.Helper()
 	if step >= 2 {
@@ -182,7 +182,7 @@ func TestSilentConnections(t *testing.T) {
 	before := h.quiet()
 	var silent []io.Closer
 	for range 1000 {
-		// More than the socket's queue holds would wait: those are not there yet.
+		// Connections beyond the socket's queue would block: those do not exist yet.
 		c, err := connectNow(h.socket("bad"))
 		if err != nil {
 			break
@@ -207,7 +207,7 @@ func TestSilentConnections(t *testing.T) {
 	h.sound()
 }
 
-// connectNow connects, or fails when it would have to wait.
+// connectNow connects, or fails if it would block.
 func connectNow(path string) (io.Closer, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -221,8 +221,8 @@ func connectNow(path string) (io.Closer, error) {
 	return f, nil
 }
 
-// shortGuest is a guest that comes, calls once and dies, or dies at once. Its
-// arguments: socket, and "die" for the latter.
+// shortGuest is a guest that connects, calls once and dies, or dies at once. Its arguments: socket, and "die" for the
+// latter.
 func shortGuest(args []string) error {
 	r, err := enter(args[0])
 	if err != nil {
@@ -287,7 +287,7 @@ socket_mode = "0666"
 		t.Fatal(err)
 	}
 	h.start()
-	program := h.dir + "/stranger" // where others may execute it
+	program := h.dir + "/stranger" // where other users may execute it
 	if out, err := exec.Command("cp", os.Args[0], program).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// A client that comes up as the CUDA runtime in programs does: it looks up the whole
-// API in the versions that it was made for, goes without the tables of no manual, and
-// launches a kernel.
+// A client that starts as the CUDA runtime in programs does: it looks up the whole API in the versions that it was made
+// for, gets none of the undocumented tables, and launches a kernel.
 func TestRuntimeComesUp(t *testing.T) {
 	h := startHost(t, oneDomain)
 	plain, careful := program(t, "runtime"), sanitized(t, "runtime")
@@ -69,7 +68,7 @@ func TestRuntimeGetsItsTables(t *testing.T) {
 	}
 }
 
-// wantRefusal checks that a program's stderr has the reason once for which a runtime gets nowhere; "": not at all.
+// wantRefusal checks that a program's stderr has the reason of a runtime's failure exactly once; "": not at all.
 func wantRefusal(t *testing.T, stderr, reason string) {
 	t.Helper()
 	n := strings.Count(stderr, "pegasus: cuGetExportTable: ")
@@ -81,7 +80,7 @@ func wantRefusal(t *testing.T, stderr, reason string) {
 	}
 }
 
-// outputs runs a program that has to succeed.
+// outputs runs a program, which has to succeed, and returns its outputs.
 func outputs(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -94,7 +93,7 @@ func outputs(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 }
 
 // withTables returns the directory of a library with the optional component, with a key of the test's own or without a
-// key. It links the library's objects that the build made in the folder: the component is a matter of linking.
+// key. It links the objects of the library that the build left in the folder: linking alone adds the component.
 func withTables(t *testing.T, key bool, objects string, flags []string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -21,13 +21,13 @@ func newPlane(w, h, channels int) plane {
 	return plane{w, h, channels, make([]byte, w*h*channels)}
 }
 
-// at is a sample; outside of the plane it is the nearest one inside.
+// at returns a sample; outside of the plane the nearest one inside.
 func (p plane) at(x, y, c int) float64 {
 	x, y = min(max(x, 0), p.w-1), min(max(y, 0), p.h-1)
 	return float64(p.pix[(y*p.w+x)*p.channels+c])
 }
 
-// linear is the plane at a place between samples, whose centres are at .5.
+// linear returns the interpolated value between samples, whose centres are at .5.
 func (p plane) linear(x, y float64, c int) float64 {
 	x, y = x-.5, y-.5
 	x0, y0 := math.Floor(x), math.Floor(y)
@@ -36,16 +36,16 @@ func (p plane) linear(x, y float64, c int) float64 {
 	return (p.at(i, j, c)*(1-fx)+p.at(i+1, j, c)*fx)*(1-fy) + (p.at(i, j+1, c)*(1-fx)+p.at(i+1, j+1, c)*fx)*fy
 }
 
-// kernel4 are the weights of four neighbouring samples at fraction f between the middle two.
+// kernel4 returns the weights of four neighbouring samples at fraction f between the middle two.
 type kernel4 func(f float64) [4]float64
 
-// keys is Keys' cubic convolution with a = 0.
+// keys returns the weights of Keys' cubic convolution with a = 0.
 func keys(f float64) [4]float64 {
 	near := func(d float64) float64 { return 2*d*d*d - 3*d*d + 1 }
 	return [4]float64{0, near(f), near(1 - f), 0}
 }
 
-// lanczos2 is the Lanczos kernel with two lobes, normalised.
+// lanczos2 returns the normalised weights of the Lanczos kernel with two lobes.
 func lanczos2(f float64) (w [4]float64) {
 	sinc := func(x float64) float64 {
 		if x == 0 {
@@ -129,7 +129,7 @@ func planes(format string, w, h int) []plane {
 	panic(format)
 }
 
-// picture draws something with edges, ramps and waves; no two planes or frames are alike.
+// picture draws edges, ramps and waves; no two planes or frames are alike.
 func picture(format string, w, h, frame int) []plane {
 	ps := planes(format, w, h)
 	for i, p := range ps {
@@ -245,7 +245,7 @@ func TestFFmpegScales(t *testing.T) {
 	}
 }
 
-// Two ffmpegs share the accelerator and don't see each other.
+// Two ffmpegs share the accelerator without affecting each other.
 func TestTwoFFmpegs(t *testing.T) {
 	h := startHost(t, oneAccelerator)
 	runs := []scaling{{"yuv420p", "lanczos", 640, 360, 320, 180}, {"nv12", "bilinear", 320, 180, 640, 360}}

@@ -2,7 +2,7 @@ package test
 
 import "testing"
 
-// Corners of the API that unmodified programs count on, each in a process of its own.
+// Corners of the API that unmodified programs rely on, each in a process of its own.
 func TestSemantics(t *testing.T) {
 	h := startHost(t, oneDomain)
 	semantics := program(t, "semantics")

@@ -68,10 +68,10 @@ var speed struct {
 	steps float64
 }
 
-// inParallel runs a test of shares beside other tests of shares, after the tests that have the machine
-// for themselves. Each test's accelerator computes on one core, and other load on the host lengthens the
-// engine time of all domains of an accelerator alike, so that their shares stay the same. The speed of a
-// core is measured before, while no other test runs.
+// inParallel runs a test of shares beside other tests of shares, after the tests that need the machine for themselves.
+// Each test's accelerator computes on one core, and other load on the host lengthens the engine time of all domains of
+// an accelerator alike, so that their shares stay the same. The speed of a core is measured before, while no other test
+// runs.
 func inParallel(t *testing.T) {
 	t.Helper()
 	stepsPerMs(t)
@@ -110,7 +110,7 @@ func (h *host) measure(d time.Duration) map[string]float64 {
 	return used
 }
 
-// measuring is how long shares are measured: 20 s where it counts, less in a hurry.
+// measuring returns how long shares are measured: 20 s, or 6 s with -short.
 func measuring() time.Duration {
 	if testing.Short() {
 		return 6 * time.Second
@@ -118,7 +118,7 @@ func measuring() time.Duration {
 	return 20 * time.Second
 }
 
-// over is measure, for checkShares.
+// over returns measure as a function, for checkShares.
 func (h *host) over(d time.Duration) func() map[string]float64 {
 	return func() map[string]float64 { return h.measure(d) }
 }
@@ -244,7 +244,7 @@ func TestPaperModeGivesItsWindows(t *testing.T) {
 	checkShares(t, h.over(measuring()), map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}, 4)
 }
 
-// A credit that changes shows within two seconds.
+// A change of credits takes effect within two seconds.
 func TestSetCredits(t *testing.T) {
 	inParallel(t)
 	sharers := []sharer{{"d1", 256, 2}, {"d2", 256, 2}}
@@ -265,8 +265,7 @@ func TestSetCredits(t *testing.T) {
 	checkShares(t, h.over(3*time.Second), map[string]float64{"d1": 75, "d2": 25}, 3)
 }
 
-// Policies and credits that change while programs run show at once, also
-// between domains of several processes.
+// Changes of policies and credits take effect at once while programs run, also between domains of several processes.
 func TestSwitches(t *testing.T) {
 	inParallel(t)
 	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 1}, {"d3", 1024, 1}}

@@ -31,17 +31,17 @@ func TestSharedSegments(t *testing.T) {
 		succeed(t, h.guest(domain, shm, args...))
 	}
 	const size = "8388608"
-	keeper := load(t, h.dial("one")) // the domain stays while it is there
+	keeper := load(t, h.dial("one")) // keeps the domain alive
 	run("one", "make", "7", size, "11")
 	run("one", "use", "7", size, "11", "12")
 	run("one", "use", "7", "4096", "12", "12")
 	run("other", "absent", "7")
-	for range 2 { // they go with the domain's last process
+	for range 2 { // segments are freed with the domain's last process
 		run("other", "make", "7", "4096", "3")
 		eventually(t, soon, "the domain is empty", func() bool { return h.domains()["other"].Processes == 0 })
 	}
 	memory := func() uint64 { return h.domains()["one"].Memory }
-	only := func(what string, bytes uint64) { // once the workers have ended of programs that have
+	only := func(what string, bytes uint64) { // after the workers of ended programs have ended
 		t.Helper()
 		eventually(t, soon, what, func() bool { return memory() == bytes && h.accelerators()[0].MemoryUsed == bytes })
 	}

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soakTime is how long each test that only goes on and on does so.
+// soakTime returns the duration of each test that repeats without a fixed number of rounds.
 func soakTime(t *testing.T) time.Duration {
 	if s := os.Getenv("SOAKTIME"); s != "" {
 		d, err := time.ParseDuration(s)
@@ -44,7 +44,7 @@ func (u usage) String() string {
 	return fmt.Sprintf("%d KiB resident (%d KiB of it private), %d descriptors, %d segments", u.rss/1024, u.private/1024, u.fds, u.segments)
 }
 
-// held adds up the process and its children.
+// held returns the sum over the process and its children.
 func held(t *testing.T, daemon int) (u usage) {
 	t.Helper()
 	pids := []int{daemon}
@@ -80,7 +80,7 @@ func held(t *testing.T, daemon int) (u usage) {
 	return u
 }
 
-// Sixteen processes of four threads go on for long; nothing is wrong, stuck or leaks.
+// Sixteen processes of four threads run for a long time; there are no errors, hangs or leaks.
 func TestSoakManyThreads(t *testing.T) {
 	h := startHost(t, oneDomain)
 	total := soakTime(t)
@@ -91,7 +91,7 @@ func TestSoakManyThreads(t *testing.T) {
 		manyThreads(t, h, 16, fmt.Sprint(total.Seconds()))
 	}()
 	time.Sleep(warm)
-	// Garbage comes and goes, so the tenth of the time after the warm-up is compared with the last tenth.
+	// Garbage collection varies the memory, so the tenth of the time after the warm-up is compared with the last tenth.
 	var all []usage
 	for tick := time.NewTicker(total / 200); ; {
 		select {
@@ -104,14 +104,14 @@ func TestSoakManyThreads(t *testing.T) {
 			}
 			return
 		case <-tick.C:
-			if u := held(t, h.daemon.Process.Pid); u.segments == 16 { // else some have not begun, or ended
+			if u := held(t, h.daemon.Process.Pid); u.segments == 16 { // else some have not started, or have ended
 				all = append(all, u)
 			}
 		}
 	}
 }
 
-// middle is the median of each figure.
+// middle returns the median of each figure.
 func middle(all []usage) (m usage) {
 	of := func(figure func(usage) int) int {
 		var v []int
@@ -131,7 +131,7 @@ func middle(all []usage) (m usage) {
 
 func TestSoakSwitching(t *testing.T) { switching(t, soakTime(t)) }
 
-// The share tests at their full length, again and again.
+// The share tests at their full length, repeatedly.
 func TestSoakShares(t *testing.T) {
 	for end := time.Now().Add(soakTime(t)); time.Now().Before(end); {
 		t.Run("shares", TestShares)
@@ -139,8 +139,8 @@ func TestSoakShares(t *testing.T) {
 	}
 }
 
-// On a host whose processors are busy with other things for 30 % of the time,
-// taken in bursts as a hypervisor would, domains have their shares all the same.
+// On a host whose processors are busy with other work for 30 % of the time, in bursts as under a hypervisor, domains
+// have their shares all the same.
 func TestSoakSharesOnBusyHost(t *testing.T) {
 	var stop atomic.Bool
 	var thieves sync.WaitGroup
@@ -160,12 +160,12 @@ func TestSoakSharesOnBusyHost(t *testing.T) {
 	t.Run("idle", TestIdleTimeGoesToTheOthers)
 }
 
-// The same for minutes.
+// As TestBusyHost for minutes.
 func TestSoakBusyHost(t *testing.T) { busyHost(t, soakTime(t)/8) }
 
 // steal uses a part of a processor's time, in bursts of this mean length, and so keeps it from all other processes.
 func steal(cpu int, part float64, burst time.Duration, stop *atomic.Bool) error {
-	runtime.LockOSThread() // and never unlocked: the thread is not to be used again
+	runtime.LockOSThread() // and never unlocked: the thread must not be reused
 	var only unix.CPUSet
 	only.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &only); err != nil {

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// swapping is an accelerator on which eight domains may have three times its memory.
+// swapping is an accelerator for eight domains that may use three times its memory.
 const swapping = `
 [[accelerator]]
 name = "soft0"
@@ -19,7 +19,7 @@ memory = "64MiB"
 swap = "160MiB"
 `
 
-// crowded is less of that, so that it takes seconds.
+// crowded is a smaller version that takes seconds.
 const crowded = `
 [[accelerator]]
 name = "soft0"

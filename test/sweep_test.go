@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// Every function of the API, called right: alone, while a stream captures, in a
-// context that has failed, and with one argument that makes no sense. The
-// program has the table of calls, with the results that CUDA's manual documents.
+// Every API function in valid calls: alone, while a stream captures, in a context that has failed, and with one invalid
+// argument. The program has the table of calls, with the results that CUDA's manual documents.
 func TestSweep(t *testing.T) {
 	h := startHost(t, oneDomain)
 	sweep := program(t, "sweep")
@@ -21,7 +20,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The same with the library that looks at each of its own accesses.
+// As above with the library that checks each of its own accesses.
 func TestSweepSanitized(t *testing.T) {
 	h := startHost(t, oneDomain)
 	sweep := sanitized(t, "sweep")

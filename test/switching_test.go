@@ -14,16 +14,15 @@ import (
 	"pegasus/policies"
 )
 
-// The policy of a running accelerator changes all the time; no call is lost,
-// overtaken or stuck, and the shares are those of the last policy soon after.
+// The policy of a running accelerator changes repeatedly; no call is lost, reordered or stuck, and the shares soon are
+// those of the last policy.
 func TestSwitching(t *testing.T) {
 	inParallel(t)
 	switching(t, 8*time.Second)
 }
 
-// switching lets programs that check their results run in three domains while
-// the policy changes every 200 ms, and every 2 s whether copies have an account of
-// their own.
+// switching runs programs that check their results in three domains while the policy changes every 200 ms, and every 2
+// s whether copies have an account of their own.
 func switching(t *testing.T, total time.Duration) {
 	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 1}, {"d3", 1024, 1}}
 	config := shareConfig("none", "production", sharers)
@@ -94,7 +93,7 @@ func checked(t *testing.T, h *host, domains []string, end time.Time) func() int 
 	}
 }
 
-// within runs a command that must end in time.
+// within runs a command that must end within a limit.
 func within(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

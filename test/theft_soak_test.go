@@ -25,7 +25,7 @@ func TestSoakTheft(t *testing.T) {
 					if gap > rotation+longest && !a.restart {
 						t.Errorf("the victim computed nothing for %v, want less than %v", gap, rotation+longest)
 					}
-					if part < 0.475 && !a.restart { // of the time itself, also where the thief takes processors and no engine
+					if part < 0.475 && !a.restart { // of the elapsed time, also where the thief takes processors and no engine
 						t.Errorf("the victim computed for %.1f %% of the time, want 47.5 %%", 100*part)
 					}
 				})

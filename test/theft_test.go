@@ -13,12 +13,12 @@ import (
 	"pegasus/backend/control"
 )
 
-// theft is an attempt of one domain to have more of an accelerator than its share, beside a domain
-// of the same credits that always has kernels queued.
+// theft is an attempt of one domain to get more of an accelerator than its share, beside a domain of the same credits
+// that always has kernels queued.
 type theft struct {
 	attack    string
 	args      []string // of programs/thief.c
-	processes int      // that run it at once, each again and again
+	processes int      // that run it at once, each repeatedly
 	policy    string
 	accounts  string // empty: the default
 	restart   bool   // the daemon is restarted in the middle
@@ -35,7 +35,8 @@ func (a theft) String() string {
 	return s
 }
 
-// The attacks. Some lengths are those of uninterrupted work on a core of about 3 GHz; the judgement doesn't depend on them.
+// The attacks. Some lengths are those of uninterrupted work on a core of about 3 GHz; the verdict doesn't depend on
+// them.
 var (
 	ghost  = theft{attack: "dies while holding the engine", args: []string{"ghost", "20", "0.7"}, processes: 2}
 	outrun = theft{attack: "is ended by the kernel timeout", args: []string{"outrun", "40"}, processes: 1}
@@ -57,8 +58,8 @@ func (a theft) restarted() theft {
 	return a
 }
 
-// Whatever a domain does to have more than its share, its victim keeps its own, and the thief
-// is charged for all the time that it held an engine.
+// Whatever a domain does to get more than its share, its victim keeps its own, and the thief is charged for all the
+// time for which it held an engine.
 func TestTheft(t *testing.T) {
 	for _, a := range []theft{
 		ghost.under("accc", ""),
@@ -117,14 +118,14 @@ accelerator = "a1"
 name = "thief"
 `
 
-// A thief that goes from accelerator to accelerator takes no more of either than its share.
+// A thief that alternates between accelerators takes no more of either than its share.
 func TestTheftOnSeveral(t *testing.T) {
 	for _, a := range []theft{quit.under("accc", ""), pile.under("lag", "")} {
 		t.Run(a.String(), func(t *testing.T) { a.onSeveral(t, 3*time.Second) })
 	}
 }
 
-// onSeveral lets the thief try for so long beside a victim on each of two accelerators.
+// onSeveral runs the thief for so long beside a victim on each of two accelerators.
 func (a theft) onSeveral(t *testing.T, long time.Duration) {
 	h := startSystemHost(t, fmt.Sprintf(severalConfig, a.policy))
 	victims := []sharer{{"victim0", 256, 1}, {"victim1", 256, 1}}
@@ -170,7 +171,8 @@ const (
 	longest  = 50 * time.Millisecond
 )
 
-// try lets the thief try for so long. It returns for how long at most the victim computed nothing, and the part of the time for which it did.
+// try runs the thief for so long. It returns the longest time for which the victim computed nothing, and the victim's
+// part of the time.
 func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part float64) {
 	h := thieves(t, a.policy, a.accounts, 256, 256)
 	thief := program(t, "thief")
@@ -192,7 +194,7 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part fl
 	part = float64(h.accounts().victim-before.victim) / float64(time.Since(began))
 	end()
 	eventually(t, soon, "the thief's processes end", func() bool { return h.domains()["thief"].Processes == 0 })
-	after := h.accounts() // when the thief holds no engine any more: for how long it did is known only then
+	after := h.accounts() // after the thief has released all engines: only then its holding time is known
 	held, got := after.held-before.held, after.victim-before.victim
 	t.Logf("engines were held for %v: by the victim %v, by the thief %v as charged; the victim's longest gap was %v",
 		held, got, after.thief-before.thief, gap)
@@ -229,7 +231,7 @@ func (h *host) conserves() {
 	}
 }
 
-// again has so many processes of a domain run a program again and again, until the returned function is called.
+// again runs a program repeatedly in so many processes of a domain, until the returned function is called.
 func (h *host) again(domain string, processes int, program string, args ...string) (end func()) {
 	var running sync.WaitGroup
 	stop := make(chan struct{})
@@ -252,7 +254,7 @@ func (h *host) again(domain string, processes int, program string, args ...strin
 	})
 }
 
-// runUntil runs a command to its end, or kills it when stop is closed. How it ends doesn't matter.
+// runUntil runs a command to its end, or kills it when stop is closed. Its result doesn't matter.
 func runUntil(cmd *exec.Cmd, stop <-chan struct{}) {
 	if cmd.Start() != nil {
 		return
@@ -267,8 +269,8 @@ func runUntil(cmd *exec.Cmd, stop <-chan struct{}) {
 	}
 }
 
-// progressOf follows the account of a domain on an accelerator of one core. The returned function returns for how long at most the
-// domain computed nothing.
+// progressOf follows the account of a domain on an accelerator of one core. The returned function returns the longest
+// time for which the domain computed nothing.
 func (h *host) progressOf(domain string) (gap func() time.Duration) {
 	stop, result := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -315,7 +317,7 @@ func longestGap(seen []reading) (most time.Duration) {
 	return most
 }
 
-// The time that a domain has waited for is right also where its account is late, and the test.
+// A domain's waiting time is right also where its charge, or the test, is late.
 func TestLongestGap(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -362,7 +364,7 @@ func TestShortJobsKeepTheirShares(t *testing.T) { shortJobs(t, "accc", 8*time.Se
 func shortJobs(t *testing.T, policy string, long time.Duration, points float64) {
 	h := thieves(t, policy, "", 256, 768)
 	job := program(t, "thief")
-	steps := fmt.Sprint(int(10_000 * stepsPerMs(t))) // some 150 ms with one thread: much longer than a process takes to start
+	steps := fmt.Sprint(int(10_000 * stepsPerMs(t))) // some 150 ms with one thread: much longer than the start of a process
 	for _, domain := range []string{"victim", "thief"} {
 		end := h.again(domain, 4, job, "quit", steps)
 		defer end()

@@ -302,7 +302,6 @@ static void surface_gone(void)
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, ask("wide", s, at, &answer));
 }
 
-/* A texture over an array that is gone. */
 /* Each of many textures has a handle of its own, whether the library or the device chooses it. */
 static void handles(void)
 {
