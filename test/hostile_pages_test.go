@@ -28,7 +28,7 @@ func TestWorkerKeepsThePagesLock(t *testing.T) {
 	slot := slices.Index(slots(page), uint32(keeper.WorkerPID()))
 	stop := make(chan struct{})
 	var keeping sync.WaitGroup
-	keeping.Go(func() { // as an attacker who controls the worker would
+	keeping.Go(func() { // as an attacker in control of the worker would
 		for {
 			select {
 			case <-stop:

@@ -194,7 +194,7 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part fl
 	part = float64(h.accounts().victim-before.victim) / float64(time.Since(began))
 	end()
 	eventually(t, soon, "the thief's processes end", func() bool { return h.domains()["thief"].Processes == 0 })
-	after := h.accounts() // after the thief has released all engines: only then its holding time is known
+	after := h.accounts() // its holding time is complete only after the thief has released all engines
 	held, got := after.held-before.held, after.victim-before.victim
 	t.Logf("engines were held for %v: by the victim %v, by the thief %v as charged; the victim's longest gap was %v",
 		held, got, after.thief-before.thief, gap)

@@ -28,7 +28,7 @@ func TestTimeline(t *testing.T) {
 func drawn(h *host, all []sharer) (wrong error) {
 	t := h.t
 	differs := func(format string, args ...any) { wrong = errors.Join(wrong, fmt.Errorf(format, args...)) }
-	// To ask takes a while, too: so it is asked within the time that is drawn as well as around it.
+	// The queries take time, too: so they are made within the recorded time as well as around it.
 	var within [2]map[string]control.Domain
 	before := h.domains()
 	spans := h.timeline(func() {

@@ -115,7 +115,7 @@ func (blocked) Create(string, uint64) (*Piece, error) {
 	return nil, &Obstacle{errors.New("give it more memory")}
 }
 
-// A process without an allocation receives the agent's reason: the hub does not know it and would report others.
+// A process without an allocation receives the agent's reason, since the hub would report other reasons.
 func TestObstacle(t *testing.T) {
 	ours, theirs := pair(t)
 	p := &process{number: 1, daemon: ours}

@@ -13,7 +13,7 @@ import (
 // resume resumes the session of the previous agent, whose programs compute meanwhile. It needs the agent's record, its
 // shared memory, and a hub that still serves the session; otherwise the error names the missing part.
 //
-// The previous agent's pending work and messages need not be known. Processes that it had not served have lost their
+// The previous agent's pending work and messages are not needed. Processes that it had not served have lost their
 // connection, and are closed here; for the hub that is at worst redundant. Processes that have ended since are closed,
 // too. The others reconnect by themselves.
 func (s *session) resume() error {

@@ -14,7 +14,7 @@
 /* Counters of the timed loop. */
 struct run {
 	struct latency calls;  /* one launch call, until it returned */
-	struct latency rounds; /* from its launch until its completion was known */
+	struct latency rounds; /* from its launch until its completion was detected */
 	int64_t launched, done;
 	int64_t begin, end;
 	int64_t told; /* time of the last progress report */

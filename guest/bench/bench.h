@@ -85,7 +85,7 @@ unsigned bench_blocks(size_t n, unsigned threads, unsigned most);
 uint32_t bench_random(uint32_t *state);
 void bench_fill(float *to, size_t n, uint32_t seed, float low, float high);
 
-/* Reports whether got equals want except for rounding; prints a difference to stderr. */
+/* Reports whether the two values are equal except for rounding; prints a difference to stderr. */
 bool bench_close(const char *what, size_t at, double got, double want, double tolerance);
 
 /* Nanoseconds of a clock that only goes forward. */

@@ -65,7 +65,7 @@ static void member_free(struct capturing *m)
 	free(m);
 }
 
-/* Ends a capture; keeps its graph if wanted. */
+/* Ends a capture; frees its graph unless the flag is set. */
 static void end(struct capture *c, bool wanted)
 {
 	for (struct capture **at = &running; *at; at = &(*at)->next)

@@ -83,7 +83,7 @@ CUresult pg_cuEventDestroy_v2(CUevent handle)
 
 /*
  * Serials must enter the ring in the order in which they are drawn: of two concurrent records the one with the later
- * serial must be the later packet. The same holds for records and waits: the position known for an event's latest
+ * serial must be the later packet. The same holds for records and waits: the position stored for an event's latest
  * record is right for a wait only if that record is also the latest in the ring. One lock per event would do; both
  * operations are rare enough for one global lock.
  */

@@ -97,7 +97,7 @@ static bool reached(const struct event *e)
 }
 
 /*
- * Requires the lock. A stream whose work is known to have completed gets no marker: the marker would queue behind other
+ * Requires the lock. A stream whose work has completed as far as recorded gets no marker: the marker would queue behind other
  * streams' work at the host's gate.
  */
 static CUresult look(const struct place *place)

@@ -122,7 +122,7 @@ EXPORT nvml nvmlSystemGetCudaDriverVersion(int *version)
 
 EXPORT nvml nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }
 
-/* The name as in /proc, which any user who may see the process can read. */
+/* The name as in /proc, which is readable for any user with access to the process. */
 EXPORT nvml nvmlSystemGetProcessName(unsigned int pid, char *out, unsigned int room)
 {
 	char path[64], name[4096];

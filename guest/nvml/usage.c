@@ -102,7 +102,7 @@ static struct sample {
 	} process[PROCESSES_MOST];
 } last;
 
-/* The time of a process that has ended is not included; a kernel's time is known when it ends. */
+/* The time of a process that has ended is not included; a kernel's time is counted when it ends. */
 static unsigned int percent_of(int64_t busy, int64_t passed)
 {
 	if (busy <= 0 || passed <= 0)

@@ -127,7 +127,8 @@ func TestAskedAgain(t *testing.T) {
 	})
 }
 
-// A process that is stopped for long during the rendezvous, as in a paused machine, has not timed out: it asks again.
+// A process that is stopped for long during the rendezvous, as in a paused machine, has not timed out: it repeats its
+// request.
 func TestAskedAgainAfterPause(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		var tries atomic.Int32

@@ -26,11 +26,11 @@
 enum {
 	CALLS = sizeof calls / sizeof *calls,
 	PARAMETERS = 16,
-	BUFFER = 1 << 18, /* what each pointer leads to */
-	DEVICE_BYTES = 1 << 16, /* less than that: a copy that the device allows stays within the buffers */
+	BUFFER = 1 << 18, /* bytes behind each pointer */
+	DEVICE_BYTES = 1 << 16, /* less than that: a copy that the device permits stays within the buffers */
 	STUBS_PER_CHILD = 64,
-	PATIENCE = 300, /* seconds that a child may take, on a machine that is slow and has other things to do */
-	DIED_OF_TIMEOUT = 3, /* exit status: the process is spent by a kernel that was ended, which is documented */
+	PATIENCE = 300, /* seconds that a child may take, on a slow and busy machine */
+	DIED_OF_TIMEOUT = 3, /* exit status: a killed kernel has made the process unusable, which is documented */
 };
 
 static const struct state {
@@ -40,11 +40,11 @@ static const struct state {
 	{"none", false, false, false}, /* nothing */
 	{"init", true, false, false}, /* cuInit */
 	{"context", true, true, false}, /* a context is current */
-	{"live", true, true, true}, /* so is one, and there are handles of every kind */
+	{"live", true, true, true}, /* a context is current, and there are handles of every kind */
 	{"stale", true, true, true}, /* the handles are of a context that was destroyed, another is current */
 	{"gone", true, true, true}, /* a destroyed context is current */
 	{"thread", true, true, true}, /* a second thread calls, every other time with the context current */
-	{"fork", true, true, true}, /* a child of a process with all of that calls */
+	{"fork", true, true, true}, /* a child of a process with such handles calls */
 };
 static const struct state *state;
 
@@ -75,7 +75,7 @@ static const char ptx[] =
 static const uint64_t numbers[] = {0, 1, 0x7fffffff, 0x80000000, 0x4141414141414140, ~0ull};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
-/* --- chance: the same for the same seed, symbol and pattern */
+/* --- random numbers: the same for the same seed, symbol and pattern */
 
 static uint64_t chance;
 
@@ -106,7 +106,7 @@ static const struct call *named(const char *name)
 	exit(2);
 }
 
-/* Whether a result is right in this state. */
+/* Reports whether a result is permitted in this state. */
 static bool right(const struct call *c, CUresult r)
 {
 	bool initialized = state->init && strcmp(state->name, "fork");
@@ -169,7 +169,7 @@ static void *destroy(void *context)
 	return (void *)(uintptr_t)r;
 }
 
-static CUcontext current; /* the context that a call finds current, when it is not that of the handles */
+static CUcontext current; /* the current context of a call, if it is not the context of the handles */
 
 static CUresult prepare(void)
 {
@@ -198,18 +198,18 @@ static CUresult prepare(void)
 static CUresult clean(bool waits)
 {
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture that the call began forbids nothing to who says so */
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* in this mode a capture that the call has begun forbids nothing */
 	CUresult r;
 	cuThreadExchangeStreamCaptureMode(&mode);
 	if (library)
-		cuLibraryUnload(library); /* of no context */
+		cuLibraryUnload(library); /* belongs to no context */
 	library = NULL;
 	if (!state->context || cuCtxSetCurrent(context)) { /* destroyed */
 		cuThreadExchangeStreamCaptureMode(&mode);
 		return CUDA_SUCCESS;
 	}
 	r = waits ? CUDA_SUCCESS : cuCtxSynchronize();
-	if (pinned && !waits) /* else it goes with the context */
+	if (pinned && !waits) /* else it is freed with the context */
 		cuMemFreeHost(pinned);
 	cuCtxDestroy_v2(context);
 	cuThreadExchangeStreamCaptureMode(&mode);
@@ -243,7 +243,7 @@ static void *pointers(bool null)
 	return b;
 }
 
-/* An argument or field of a kind that makes sense. */
+/* Returns a valid argument or field of a kind. */
 static uint64_t sensible(enum kind k)
 {
 	switch (k) {
@@ -265,7 +265,7 @@ static uint64_t sensible(enum kind k)
 	}
 }
 
-/* A number as an address. Where AddressSanitizer keeps its own books, its memcpy ends the process, not the library. */
+/* Returns a number as an address. With AddressSanitizer its memcpy, not the library, would end the process for some. */
 static uint64_t wild(uint64_t n)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -275,7 +275,7 @@ static uint64_t wild(uint64_t n)
 	return n;
 }
 
-/* An argument or field of a kind, drawn by chance. */
+/* Returns a random argument or field of a kind. */
 static uint64_t any(enum kind k)
 {
 	static const char *const texts[] = {"", "/", "/nonexistent", "word", "%s%n", "0000:01:00.0"};
@@ -320,7 +320,7 @@ static void set(uint8_t *b, const struct field *f, uint64_t v)
 		memcpy(b + f->offset + at, &v, f->bytes - at < 8 ? (size_t)(f->bytes - at) : 8);
 }
 
-/* Numbers beside a pointer say how far beyond it a copy reaches, which is the program's to get right. */
+/* Numbers beside a pointer determine how far beyond it a copy reaches, for which the program is responsible. */
 static void keep_within(const struct parameter *p, uint8_t *b)
 {
 	uint64_t n, most = draw(2) ? 48 : 0;
@@ -342,7 +342,7 @@ static void *structure(const struct parameter *p, int how, uint64_t n)
 	for (int i = 0; i < p->fieldCount; i++) {
 		const struct field *f = &p->fields[i];
 		bool pointer = f->kind == KIND_MEMORY || f->kind == KIND_POINTERS;
-		bool alternative = i && f->offset < p->fields[i - 1].offset + p->fields[i - 1].bytes; /* of a union */
+		bool alternative = i && f->offset < p->fields[i - 1].offset + p->fields[i - 1].bytes; /* alternatives of a union */
 		if (alternative && (how != 2 || draw(2)))
 			continue;
 		uint64_t v = how == 2 ? any(f->kind) : how == 1 || pointer ? sensible(f->kind) : n;
@@ -357,8 +357,10 @@ static void *structure(const struct parameter *p, int how, uint64_t n)
 
 static bool is_memory(enum kind k) { return k >= KIND_MEMORY && k <= KIND_TEXT; }
 
-/* The fixed patterns, by number: nulls with each number; memory with each number; all
- * sensible; all sensible but one. Those after are drawn by chance. */
+/*
+ * The fixed patterns, by number: nulls with each number; memory with each number; all arguments valid; all valid but
+ * one. Those after are random.
+ */
 static int patterns(const struct call *c) { return 2 * NUMBERS + 1 + c->parameterCount + randoms; }
 
 static void choose(const struct call *c, int symbol, int pattern, uint64_t *a)
@@ -439,7 +441,7 @@ static void make_buffers(void)
 			_exit(2);
 }
 
-/* Whether a process that got this may well be at its end. */
+/* Reports whether this result may end the use of the process. */
 static bool ends_process(CUresult r) { return r == CUDA_ERROR_LAUNCH_TIMEOUT; }
 
 static void one_call(const struct call *c)
@@ -471,7 +473,7 @@ static void one_call(const struct call *c)
 	}
 }
 
-/* The next pattern, or the next symbol's first. False at the end of a child's share. */
+/* Advances to the next pattern, or the next symbol's first. False at the end of a child's share. */
 static bool next(int last)
 {
 	if (++progress->pattern >= patterns(&calls[progress->symbol])) {
@@ -497,7 +499,7 @@ static void child(int last)
 	if (strcmp(state->name, "fork"))
 		begin();
 	else
-		pinned = NULL; /* not the child's to read */
+		pinned = NULL; /* not readable in the child */
 	do
 		one_call(&calls[progress->symbol]);
 	while (next(last));
@@ -505,7 +507,7 @@ static void child(int last)
 	_exit(0);
 }
 
-/* The last symbol that goes into a child with the first one. */
+/* Returns the last symbol that shares a child with the first one. */
 static int share(int first)
 {
 	int last = first;

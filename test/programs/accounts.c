@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 	while (now() < end) {
 		for (int i = 0; i < 8; i++)
 			if (!strcmp(argv[1], "copies"))
-				CHECK(cuMemcpyDtoDAsync(at, at + Half, Half, s)); /* inside the device: with the host much of the time is the program's */
+				CHECK(cuMemcpyDtoDAsync(at, at + Half, Half, s)); /* inside the device: with the host much of the time would be the program's */
 			else
 				CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 		CHECK(cuStreamSynchronize(s));

@@ -4,7 +4,7 @@
  *	in:  THREADS TEXT VALUES BUFFERS         bytes of the module and of the values, number of buffers
  *	     BYTES BYTES …\n                     of each buffer
  *	     the module, the values, the buffers, without anything between them
- *	out: RESULT HEX HEX …\n                  for each case: what cuda said, then the buffers
+ *	out: RESULT HEX HEX …\n                  for each case: the CUresult, then the buffers
  *
  * The kernel k gets the addresses of the buffers and then the values as its parameters, in one block of so many threads. */
 #include "check.h"
@@ -29,7 +29,7 @@ struct buffer {
 	CUdeviceptr device;
 };
 
-/* run returns the first result that is not a success. */
+/* run returns the first error. */
 static CUresult run(const char *text, void *params, size_t bytes, unsigned threads)
 {
 	CUmodule module;
@@ -106,7 +106,7 @@ int main(void)
 			buffers[i].memory = take(buffers[i].bytes);
 		CUresult r = one(threads, text, values, value_bytes, buffers, count);
 		show(r, buffers, count);
-		if (cuCtxSynchronize() != CUDA_SUCCESS) /* the case broke the context, and on NVIDIA's GPUs all of its process */
+		if (cuCtxSynchronize() != CUDA_SUCCESS) /* the case broke the context, and on NVIDIA's GPUs its whole process */
 			return 0;
 		for (int i = 0; i < count; i++)
 			free(buffers[i].memory);

@@ -53,7 +53,7 @@ static void attributes(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamGetAttribute(s, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamGetAttribute((CUstream)77, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
 
-	/* The default streams are streams, too, each with its own. */
+	/* The default streams have attributes of their own, too. */
 	v.syncPolicy = CU_SYNC_POLICY_YIELD;
 	CHECK(cuStreamSetAttribute(NULL, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
 	CHECK(cuStreamGetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
@@ -87,7 +87,7 @@ static void questions(void)
 	CLAIM(device == 0);
 	CHECK(cuStreamGetCtx_v2(s, &c, &green));
 	CHECK(cuStreamGetCtx(s, &c2));
-	/* The announced CUDA, 12.4, has that function with two parameters. */
+	/* In the reported CUDA, 12.4, that function has two parameters. */
 	CLAIM(c == context && c2 == context && green == (CUgreenCtx)&s);
 	CHECK(cuStreamGetCaptureInfo(s, &status, &id, NULL, NULL, NULL));
 	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE && id == 5);
@@ -198,7 +198,7 @@ static void advice(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(s, plain, 0, CU_MEM_ATTACH_GLOBAL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(s, m, 0, 3));
 
-	/* Advice goes with the memory, and only with it. */
+	/* Advice is removed with its memory, and only then. */
 	CHECK(cuMemFree(m));
 	CLAIM(asked(other, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 1);
 	for (int i = 0; i < 8; i++) {
@@ -261,7 +261,7 @@ static void clusters(void)
 	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {1, 1, 1}};
 	CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1, .attrs = &a, .numAttrs = 1};
 	CHECK(cuOccupancyMaxPotentialClusterSize(&n, f, &config));
-	if (n != 1) /* this device has clusters */
+	if (n != 1) /* the device has clusters */
 		return;
 	CHECK(cuOccupancyMaxActiveClusters(&n, f, &config));
 	CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 64, 0));
@@ -277,7 +277,7 @@ static void clusters(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxPotentialClusterSize(&n, NULL, &config));
 }
 
-/* On a device that has clusters, launches have them as they say, in graphs as well. */
+/* On a device with clusters, launches use the requested ones, in graphs as well. */
 static void clustered(void)
 {
 	CUmodule m;
@@ -316,7 +316,7 @@ static void clustered(void)
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuMemcpyDtoH(&word, at, 4));
 	CLAIM(word == 77);
-	config.gridDimX = 3; /* not so many whole ones */
+	config.gridDimX = 3; /* not a multiple of the cluster */
 	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, move, args, NULL));
 	config.gridDimX = a.value.clusterDim.x = 17;
 	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, move, args, NULL));
@@ -362,7 +362,7 @@ static void tensors(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 2, dims, strides, box, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress(NULL, NULL));
 	CLAIM(memcmp(&m, &old, sizeof m) == 0);
-	/* An H200's driver writes it to any place. */
+	/* An H200's driver writes it to any address. */
 	static struct {
 		CUtensorMap aligned, rest;
 	} room;
@@ -381,7 +381,7 @@ static void mipmaps(void)
 	CUarray level, plane;
 	CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 20, .Height = 6, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1}, got;
 	const size_t widths[] = {20, 10, 5, 2, 1}, heights[] = {6, 3, 1, 1, 1};
-	CHECK(cuMipmappedArrayCreate(&m, &d, 99)); /* as many as there can be */
+	CHECK(cuMipmappedArrayCreate(&m, &d, 99)); /* as many levels as possible */
 	for (unsigned i = 0; i < 5; i++) {
 		CHECK(cuMipmappedArrayGetLevel(&level, m, i));
 		CHECK(cuArray3DGetDescriptor(&got, level));
@@ -412,7 +412,7 @@ static void mipmaps(void)
 	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = level};
 	CHECK(cuTexObjectCreate(&t, &r, &how, NULL));
 	CHECK(cuTexObjectDestroy(t));
-	/* On an H200 this returned success. Here the level goes on, until its mipmapped array ends. */
+	/* On an H200 this returned success. Here the level lives on until its mipmapped array is destroyed. */
 	CHECK(cuArrayDestroy(level));
 	CHECK(cuArrayDestroy(level));
 	memset(down, 0, sizeof down);
@@ -439,7 +439,7 @@ static void mipmaps(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(m));
 }
 
-/* --- host memory, and the memory of nothing --- */
+/* --- host memory, and empty allocations --- */
 
 static void hostly(void)
 {
@@ -482,11 +482,11 @@ static void hostly(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister((void *)(uintptr_t)4096, 4096, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister((void *)(uintptr_t)4096, SIZE_MAX / 2, 0));
 
-	/* A device is no peer of its own, whatever is asked. */
+	/* A device is no peer of itself, for any attribute. */
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)9999, 0, 0));
 }
 
-/* Memory is freed in its own context also where none is current; other calls need one that is. */
+/* Memory is freed in its own context also without a current one; other calls need a current context. */
 static void homeless(void)
 {
 	CUdeviceptr plain, pooled, managed, more;
@@ -521,7 +521,7 @@ static void flag_is(bool want, CUresult (*ask)(CUcoredumpSettings, void *, size_
 	CLAIM(got == want);
 }
 
-/* Settings of core dumps belong to a context, which begins with the process's. */
+/* Core dump settings belong to a context, and start from the process's. */
 static void coredumps(void)
 {
 	char name[1024], expected[1024], host[256], longer[2000];
@@ -575,7 +575,7 @@ static void coredumps(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
 	flags = CU_COREDUMP_SKIP_LOCAL_MEMORY | CU_COREDUMP_SKIP_ABORT;
 	CHECK(cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
-	/* The pipe is the process's: only for all, and as long as nothing waits for it. */
+	/* The pipe belongs to the process: it can be set globally only, and while no reader waits for it. */
 	size = sizeof on;
 	EXPECT(CUDA_ERROR_NOT_PERMITTED, cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &size));
 	EXPECT(CUDA_ERROR_NOT_PERMITTED, cuCoredumpSetAttribute(CU_COREDUMP_PIPE, "p", &size));

@@ -157,7 +157,7 @@ static double now(void)
 	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* While a kernel runs, another stream copies; and events tell how long it ran. */
+/* While a kernel runs, another stream copies; and events measure how long it ran. */
 static void beside(void)
 {
 	enum { BYTES = 4 << 20 };
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 {
 	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
 		if (strcmp(parts[i].name, argv[1]) == 0) {
-			alarm(300); /* on a machine that is slow and has other things to do */
+			alarm(300); /* on a slow and busy machine */
 			CHECK(cuInit(0));
 			parts[i].run();
 			return 0;

@@ -46,7 +46,7 @@ static void expect_free(size_t want)
 	CLAIM(free_bytes() == want);
 }
 
-/* As many modules as a program may have; their memory comes with the first use. */
+/* As many modules as a program may have; their memory is allocated on first use. */
 static void many(int count)
 {
 	CUmodule *all = calloc((size_t)count, sizeof *all);
@@ -55,7 +55,7 @@ static void many(int count)
 	size_t bytes, before = free_bytes();
 	for (int i = 0; i < count; i++)
 		CHECK(cuModuleLoadFatBinary(&all[i], &fat));
-	memset(fat.text, 0, 8); /* the program's memory is its own again */
+	memset(fat.text, 0, 8); /* the program may reuse its memory */
 	CLAIM(free_bytes() == before);
 	CHECK(cuModuleGetFunction(&f, all[count / 2], "nothing"));
 	CLAIM(free_bytes() + (1 << 20) <= before);
@@ -83,7 +83,7 @@ static void wrong(void)
 		EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleGetFunction(&f, m, "nothing"));
 	CHECK(cuModuleUnload(m));
 	strcpy(fat.text, big_ptx);
-	CHECK(cuModuleLoadFatBinary(&m, &fat)); /* its context ends before it is needed */
+	CHECK(cuModuleLoadFatBinary(&m, &fat)); /* its context is destroyed before the module is used */
 }
 
 /* Machine code alone: the log gives the compiler options to use. */

@@ -1,4 +1,4 @@
-/* graphs PART: graphs and captures, as programs use them. */
+/* graphs PART: graphs and captures, in typical uses. */
 #include "check.h"
 
 #include <pthread.h>
@@ -68,7 +68,7 @@ static void run(CUgraphExec e, int times)
 	CHECK(cuStreamSynchronize(stream));
 }
 
-/* A fork and a join: x = x*3+1, then y = x*5 and z = x*7, then x = ... of both, in an order that results tell. */
+/* A fork and a join: x = x*3+1, then y = x*5 and z = x*7, then x = ... of both; the results show the order. */
 static void test_build(void)
 {
 	CUgraph g;
@@ -128,7 +128,7 @@ static void test_edges(void)
 	CUgraphExec e;
 	CHECK(cuGraphCreate(&g, 0));
 	CUgraphNode a = add_step(g, NULL, 0, 0, 1, 1), b = add_step(g, &a, 1, 0, 2, 0), c = add_step(g, NULL, 0, 1, 1, 1);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &b, 1)); /* is there already */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &b, 1)); /* exists already */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &a, 1));
 	CHECK(cuGraphAddDependencies(g, &b, &c, 1));
 	CHECK(cuGraphAddDependencies(g, &c, &a, 1)); /* a cycle */
@@ -151,7 +151,7 @@ static void test_edges(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetDependencies(b, NULL, &count));
 	CHECK(cuGraphDestroy(g));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(g));
-	/* Nothing is a graph, too. */
+	/* An empty graph is valid. */
 	CHECK(cuGraphCreate(&g, 0));
 	e = executable(g);
 	run(e, 3);
@@ -194,7 +194,7 @@ static void test_pageable(void)
 		CLAIM(*out == i * 10 + 4 && *back == *out);
 	}
 	CHECK(cuGraphLaunch(e, stream));
-	CHECK(cuGraphExecDestroy(e)); /* what was launched still runs */
+	CHECK(cuGraphExecDestroy(e)); /* the launched work still runs */
 	CHECK(cuStreamSynchronize(stream));
 	CLAIM(*back == 194);
 	/* Rows with gaps. */
@@ -220,7 +220,7 @@ static void test_pageable(void)
 			CLAIM(got[y][x] == (x >= 4 && x < 9 ? rows[y][x - 2] : 0));
 }
 
-/* A capture of two streams, with everything that is captured often. */
+/* A capture of two streams, with all common operations. */
 static void test_capture(void)
 {
 	CUevent fork, join;
@@ -261,7 +261,7 @@ static void test_capture(void)
 	CLAIM(g == seen);
 	CHECK(cuStreamIsCapturing(other, &status));
 	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE);
-	CLAIM(value(0) == 0 && *host == 0); /* nothing has run */
+	CLAIM(value(0) == 0 && *host == 0); /* no work has run */
 	CHECK(cuGraphGetNodes(g, NULL, &count));
 	CLAIM(count == 10);
 	CUgraphExec e = executable(g);
@@ -342,12 +342,12 @@ static void test_refusals(void)
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(stream));
 	end_invalid();
-	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* relaxed: what is unsafe is allowed */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* relaxed: unsafe calls are permitted */
 	CHECK(cuMemAlloc(&p, 512));
 	CHECK(cuMemFree(p));
 	CHECK(cuStreamEndCapture(stream, &g));
 
-	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not what is for all streams */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not calls that affect all streams */
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
 	end_invalid();
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -364,13 +364,13 @@ static void test_refusals(void)
 	EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(e));
 	end_invalid();
 	EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(e));
-	CHECK(cuEventRecord(e, stream)); /* outside, it is an event again */
+	CHECK(cuEventRecord(e, stream)); /* outside of the capture it is an ordinary event */
 	CHECK(cuEventSynchronize(e));
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, e, 0));
 	end_invalid();
 
-	/* a fork that is not joined; the end in a stream that joined; two captures that would become one */
+	/* a fork without a join; the end in a stream that joined; two captures that would become one */
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CHECK(cuEventRecord(e, stream));
 	CHECK(cuStreamWaitEvent(other, e, 0));
@@ -389,13 +389,13 @@ static void test_refusals(void)
 	end_invalid();
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(third, &g));
 
-	/* the legacy stream waits for streams that keep order with it */
+	/* the legacy stream waits for streams that synchronise with it */
 	CHECK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
 	CUstreamCaptureStatus status;
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(&v, at(0), 4));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(blocking, &g));
-	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not for others */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not for other streams */
 	CHECK(cuMemcpyDtoH(&v, at(0), 4));
 	CHECK(cuStreamEndCapture(stream, &g));
 
@@ -418,7 +418,7 @@ static void test_refusals(void)
 	CHECK(cuThreadExchangeStreamCaptureMode(&mode));
 	CHECK(cuStreamEndCapture(stream, &g));
 
-	/* the end in another thread is the end, if not a good one; only a relaxed capture may end anywhere */
+	/* the end in another thread ends the capture with an error; only a relaxed capture may end in any thread */
 	for (unsigned m = CU_STREAM_CAPTURE_MODE_GLOBAL; m <= CU_STREAM_CAPTURE_MODE_RELAXED; m++) {
 		begin_again((CUstreamCaptureMode)m);
 		CLAIM(in_thread(ending_thread, NULL) == (m == CU_STREAM_CAPTURE_MODE_RELAXED ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
@@ -429,12 +429,12 @@ static void test_refusals(void)
 		CHECK(cuMemFree(p));
 	}
 
-	/* callbacks with a status have none in a graph */
+	/* callbacks with a status cannot be captured */
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamAddCallback(stream, with_status, NULL, 0));
 	end_invalid();
 
-	/* streams end with their captures */
+	/* destroying a stream ends its capture */
 	CHECK(cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	launch_step(step, third, at(0), 1, 1);
 	CHECK(cuStreamDestroy(third));
@@ -442,7 +442,7 @@ static void test_refusals(void)
 	CHECK(cuMemFree(p));
 }
 
-/* Another graph of the same shape takes an executable one's place; so do single nodes. */
+/* Another graph of the same shape, and single nodes, replace those of an executable graph. */
 static void test_update(void)
 {
 	CUgraph g, h;
@@ -484,7 +484,7 @@ static void test_update(void)
 	CHECK(cuGraphNodeSetEnabled(e, n[1], 1));
 	run(e, 1);
 	CLAIM(value(1) == 2600);
-	/* The graph itself changes by itself. */
+	/* Changes of the graph itself are independent. */
 	CHECK(cuGraphKernelNodeSetParams(n[2], &k));
 	CUgraph clone;
 	CUgraphNode twin;
@@ -586,7 +586,7 @@ static void test_events(void)
 		CHECK(cuMemcpyDtoH(&v, at(1), 4));
 		CLAIM(v == i);
 	}
-	/* External ones are captured as such. */
+	/* External ones are captured as external nodes. */
 	CUgraph x;
 	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CHECK(cuStreamWaitEvent(stream, begin, CU_EVENT_WAIT_EXTERNAL));
@@ -597,7 +597,7 @@ static void test_events(void)
 	CLAIM(count == 2);
 	run(executable(x), 1);
 	CHECK(cuEventSynchronize(done));
-	CHECK(cuEventDestroy(done)); /* the record goes with it, the graph's other work goes on */
+	CHECK(cuEventDestroy(done)); /* its record goes with it, the graph's other work continues */
 	uint32_t before = value(0);
 	run(e, 2);
 	CLAIM(value(0) == before + 2);
@@ -606,7 +606,7 @@ static void test_events(void)
 	CLAIM(value(0) == before + 3);
 }
 
-/* Launches of one executable graph come one after the other, whatever their streams. */
+/* Launches of one executable graph run one after the other, in whatever streams. */
 static void test_order(void)
 {
 	CUgraph g;
@@ -614,7 +614,7 @@ static void test_order(void)
 	CUgraphNode n = add_step(g, NULL, 0, 0, 3, 1);
 	for (int i = 0; i < 30; i++)
 		n = add_step(g, &n, 1, 0, (unsigned)(2 * i + 3), (unsigned)i);
-	for (int i = 0; i < 60; i++) /* at the same time, elsewhere */
+	for (int i = 0; i < 60; i++) /* concurrent work in another stream */
 		add_step(g, NULL, 0, (unsigned)(i + 1), 1, 1);
 	CUgraphExec e = executable(g);
 	uint32_t want = 0;
@@ -675,7 +675,7 @@ static CUuserObject counted(int *n)
 	return o;
 }
 
-/* A graph that keeps an object, and of which nothing ends before the host lets it. */
+/* A graph that references a user object, and whose work only ends when the host permits it. */
 static CUgraph keeping(int *n)
 {
 	CUgraph g;
@@ -700,25 +700,25 @@ static void test_kept(void)
 	CHECK(cuGraphLaunch(e, stream));
 	CHECK(cuGraphExecUpdate(e, h, &info));
 	CHECK(cuGraphDestroy(h));
-	CLAIM(destroyed == 0); /* the first is used, the second will be */
+	CLAIM(destroyed == 0); /* the first is in use, the second still needed */
 	holding = 0;
 	CHECK(cuStreamSynchronize(stream));
 	run(e, 1);
 	CLAIM(destroyed == 1);
-	CHECK(cuGraphExecUpdate(e, g = keeping(&n[2]), &info)); /* nothing runs, so the second isn't used any more */
+	CHECK(cuGraphExecUpdate(e, g = keeping(&n[2]), &info)); /* no work runs, so the second is unused now */
 	CLAIM(destroyed == 2);
 	CHECK(cuGraphDestroy(g));
 	CHECK(cuGraphExecDestroy(e));
 	CLAIM(destroyed == 3);
 
-	/* in a child */
+	/* in a child graph */
 	CHECK(cuGraphCreate(&whole, 0));
 	CHECK(cuGraphAddChildGraphNode(&node, whole, NULL, 0, g = keeping(&n[3])));
 	CHECK(cuGraphDestroy(g));
 	e = executable(whole);
 	CHECK(cuGraphExecChildGraphNodeSetParams(e, node, g = keeping(&n[4])));
 	CHECK(cuGraphDestroy(g));
-	CLAIM(destroyed == 3); /* that of the graph is the graph's, too */
+	CLAIM(destroyed == 3); /* the graph's references belong to the graph, too */
 	CHECK(cuGraphDestroy(whole));
 	CLAIM(destroyed == 4);
 	holding = 1;
@@ -726,7 +726,7 @@ static void test_kept(void)
 	CHECK(cuGraphExecDestroy(e));
 	CLAIM(destroyed == 4);
 	holding = 0;
-	CHECK(cuStreamSynchronize(stream)); /* programs wait for their objects' ends after this, and call nothing */
+	CHECK(cuStreamSynchronize(stream)); /* programs wait for the destructors after this, without another call */
 	CLAIM(destroyed == 5);
 
 	/* and with the context */
@@ -751,7 +751,7 @@ static void test_gone(void)
 	e = executable(g);
 	run(e, 1);
 	CHECK(cuModuleUnload(module));
-	CHECK(cuGraphLaunch(e, stream)); /* told later, as of a launch */
+	CHECK(cuGraphLaunch(e, stream)); /* its error is returned later, as of a launch */
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(stream));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphInstantiate(&never, g, 0));
 	CHECK(cuGraphExecDestroy(e));
@@ -772,7 +772,7 @@ static void test_gone(void)
 	CUgraphConditionalHandle decides;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &condition));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphConditionalHandleCreate(&decides, g, context, 0, 0));
-	/* and so may the context, with a graph that has things of its own */
+	/* and so may the context, with a graph that has guest resources */
 	uint32_t word = 0;
 	CUDA_HOST_NODE_PARAMS h = {.fn = add_three, .userData = &word};
 	CUgraph k;
@@ -840,7 +840,7 @@ static uint32_t word_at(CUdeviceptr p)
 	return v;
 }
 
-/* Nodes that allocate and free: by hand, each rule of the manual's. */
+/* Memory nodes, added by hand: each rule of the manual. */
 static void test_memory(void)
 {
 	enum { Bytes = 1 << 20, Words = Bytes / 4 };
@@ -851,11 +851,11 @@ static void test_memory(void)
 	CUdeviceptr p = add_alloc(g, NULL, 0, Bytes, &alloc), q;
 	filled = add_fill(g, &alloc, 1, p, 42, Words);
 	copied = add_copy(g, filled, at(0), p);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, cell)); /* no graph's */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, cell)); /* not memory of a graph */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, p + 512));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, 0));
 	CHECK(cuGraphAddMemFreeNode(&freed, g, &copied, 1, p));
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, g, &copied, 1, p)); /* twice */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, g, &copied, 1, p)); /* freed twice */
 	/* Nodes after the free node get its memory again; other nodes get memory of their own. */
 	q = add_alloc(g, &freed, 1, Bytes, &again);
 	CLAIM(q == p);
@@ -883,7 +883,7 @@ static void test_memory(void)
 	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 2 * Bytes);
 	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) >= 2 * Bytes);
 
-	/* Such a graph stays as it is, and is executable once. */
+	/* Such a graph cannot be changed, and has one executable graph at a time. */
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&h, g));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphDestroyNode(filled));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphRemoveDependencies(g, &alloc, &filled, 1));
@@ -903,7 +903,7 @@ static void test_memory(void)
 	CUgraphExecUpdateResultInfo info;
 	CHECK(cuGraphExecUpdate(e, g, &info)); /* with itself */
 	CHECK(cuGraphExecDestroy(e));
-	e = executable(g); /* now that the other has gone */
+	e = executable(g); /* after the other one was destroyed */
 	run(e, 1);
 	CHECK(cuGraphExecDestroy(e));
 	CHECK(cuGraphDestroy(g));
@@ -923,7 +923,7 @@ static void test_memory(void)
 	p = add_alloc(g, NULL, 0, Bytes, &alloc);
 	add_fill(g, &alloc, 1, p, 5, Words);
 	e = executable(g);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(p)); /* isn't there yet */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(p)); /* not allocated yet */
 	run(e, 1);
 	CLAIM(word_at(p + Bytes - 4) == 5);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(e, stream));
@@ -941,12 +941,12 @@ static void test_memory(void)
 	f = executable(h);
 	run(f, 1);
 	CLAIM(value(4) == 5);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(f, stream)); /* there is nothing to be freed */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(f, stream)); /* there is no live allocation */
 	run(e, 1);
 	/* It outlives the graphs. */
 	CHECK(cuGraphExecDestroy(f));
 	CHECK(cuGraphDestroy(h));
-	CHECK(cuGraphAddMemFreeNode(&n, g, &alloc, 1, p)); /* the other that did is no more */
+	CHECK(cuGraphAddMemFreeNode(&n, g, &alloc, 1, p)); /* the other free node no longer exists */
 	CHECK(cuGraphExecDestroy(e));
 	CHECK(cuGraphDestroy(g));
 	CLAIM(word_at(p) == 5 && graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == Bytes);
@@ -963,7 +963,7 @@ static void test_memory(void)
 	CLAIM(value(0) == 4 && word_at(p) == 5);
 	CHECK(cuMemFree(p));
 	run(e, 1);
-	/* A graph with allocations of its own does not replace another. */
+	/* A graph with allocations of its own cannot update another one. */
 	CHECK(cuGraphCreate(&h, 0));
 	q = add_alloc(h, NULL, 0, Bytes, &alloc);
 	add_step(h, (CUgraphNode[]){add_fill(h, &alloc, 1, q, 5, Words)}, 1, 0, 1, 1);
@@ -985,7 +985,7 @@ static void test_memory(void)
 	CHECK(cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
 	CHECK(cuGraphMemAllocNodeGetParams(n, &params));
 	CLAIM(params.accessDescCount == 1 && params.accessDescs != &access && params.accessDescs->flags == access.flags);
-	/* All of it goes with the context. */
+	/* All of it is freed with the context. */
 	run(e, 1);
 	CHECK(cuCtxDestroy(context));
 	CHECK(cuCtxCreate(&context, 0, 0));
@@ -995,7 +995,7 @@ static void test_memory(void)
 	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0 && graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
 }
 
-/* The same by capture, as programs do it most. */
+/* As test_memory, by capture, which is the usual way. */
 static void test_memorycapture(void)
 {
 	CUgraph g;
@@ -1018,7 +1018,7 @@ static void test_memorycapture(void)
 	CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
 	CHECK(cuMemAllocFromPoolAsync(&q, 8192, pool, stream));
 	launch_move(move, stream, q, p);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(outside, stream)); /* no graph's */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(outside, stream)); /* not memory of a graph */
 	CHECK(cuMemAllocAsync(&none, 0, stream)); /* no node */
 	CLAIM(none == 0);
 	CHECK(cuMemFreeAsync(none, stream));
@@ -1033,11 +1033,11 @@ static void test_memorycapture(void)
 		CLAIM(word_at(q) == 16);
 		CUmemoryPool of = (CUmemoryPool)1;
 		CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q));
-		CLAIM(of == NULL); /* the graph owns it */
+		CLAIM(of == NULL); /* it belongs to the graph */
 		CHECK(cuMemFreeAsync(q, i % 2 ? stream : other));
 		CHECK(cuStreamSynchronize(other));
 	}
-	/* Many, one after the other: the memory is used again. */
+	/* Many in sequence: the memory is reused. */
 	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CUdeviceptr first = 0;
 	for (unsigned i = 0; i < 100; i++) {
@@ -1078,7 +1078,10 @@ enum { Crowd = 4, Rounds = 60 };
 static CUgraphExec shared_exec;
 static CUgraphNode shared_node;
 
-/* One of several threads that make, capture, change, launch and drop graphs, of their own and one of all, at the same time. */
+/*
+ * One of several threads that create, capture, change, launch and destroy graphs concurrently: their own, and a shared
+ * one.
+ */
 static void *one_of_crowd(void *number)
 {
 	unsigned me = (unsigned)(uintptr_t)number;
@@ -1123,7 +1126,7 @@ static void *one_of_crowd(void *number)
 		};
 		CHECK(cuGraphExecKernelNodeSetParams(shared_exec, shared_node, &k));
 		CHECK(cuGraphLaunch(shared_exec, s));
-		CHECK(cuGraphLaunch(e, s)); /* which nobody waits for */
+		CHECK(cuGraphLaunch(e, s)); /* without waiting for it */
 		CHECK(cuGraphExecDestroy(e));
 		CHECK(cuStreamSynchronize(s));
 		CHECK(cuStreamDestroy(t));
@@ -1149,7 +1152,7 @@ static void test_crowd(void)
 	CLAIM(value(100) == Crowd * Rounds);
 }
 
-/* A graph that takes as long as hundreds of kernels, again and again. */
+/* Launches a graph that takes as long as hundreds of kernels, repeatedly. */
 static void run_long(void)
 {
 	CUfunction spin;

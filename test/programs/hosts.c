@@ -1,5 +1,7 @@
-/* hosts NAME: more work than the device takes at once is queued behind a host
- * function, and by others beside it; none of it may be lost. */
+/*
+ * hosts NAME: more work than the device accepts at once is queued behind a host function, and by other threads beside
+ * it; none of it may be lost.
+ */
 #include "check.h"
 
 #include <pthread.h>
@@ -44,7 +46,7 @@ static void expect_steps(unsigned n)
 	CLAIM(v == n);
 }
 
-/* A host function takes its time. */
+/* A slow host function. */
 static void slow(void)
 {
 	int ms = 3000;
@@ -53,7 +55,7 @@ static void slow(void)
 	expect_steps(9000);
 }
 
-/* It is behind something that takes its time. */
+/* It is behind slow work. */
 static void late(void)
 {
 	int ms = 3000, none = 0;
@@ -67,7 +69,7 @@ static void late(void)
 	expect_steps(9000);
 }
 
-/* More comes behind it than the host reads ahead, and then than the ring holds. */
+/* More work behind it than the host reads ahead, and than the ring holds. */
 static void deep(void)
 {
 	int ms = 4000;
@@ -76,7 +78,7 @@ static void deep(void)
 	expect_steps(100000);
 }
 
-/* And one host function after the other. */
+/* And many host functions in sequence. */
 static void many(void)
 {
 	int ms = 100;
@@ -140,11 +142,11 @@ static void words(void)
 	CLAIM(pthread_create(&t, NULL, write_word, NULL) == 0);
 	CHECK(cuStreamWaitValue32(s, word, 1, CU_STREAM_WAIT_VALUE_EQ));
 	steps(20000);
-	expect_steps(20000); /* who waits for that stands before the write */
+	expect_steps(20000); /* the waiting thread is ahead of the write */
 	CLAIM(pthread_join(t, NULL) == 0);
 }
 
-/* The word is written when all that may be queued is, or nearly. */
+/* The word is written when the queue is full, or nearly. */
 static void brim(void)
 {
 	unsigned sum = 0;
@@ -174,7 +176,7 @@ static void CUDA_CB count(void *unused)
 	ran++;
 }
 
-/* One leaves its thread so that it can be cancelled anywhere, and it is: the next is due in another. */
+/* A host function leaves its thread cancellable, and it is cancelled: the next one runs in another thread. */
 static void cancelled(void)
 {
 	CHECK(cuLaunchHostFunc(s, careless, NULL));
@@ -189,7 +191,7 @@ static void cancelled(void)
 	}
 }
 
-/* One never ends. */
+/* A host function that never returns. */
 static void hung(void)
 {
 	int ms = 1000000;

@@ -12,7 +12,7 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS /* the only flags that cuIpcOpenMemHandle takes */
+#define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS /* the only flags that cuIpcOpenMemHandle accepts */
 
 static CUcontext context;
 
@@ -81,7 +81,7 @@ static int capable(CUdeviceptr at)
 	return is;
 }
 
-/* Memory keeps its address and its bytes when others get a part in it; kernels of both use it. */
+/* Shared memory keeps its address and its contents; kernels of both processes use it. */
 static void memory(void)
 {
 	static const size_t sizes[] = {512, 1000, 5 * MIB, 96 * MIB, 4096};
@@ -108,7 +108,7 @@ static void memory(void)
 		await();
 		for (int i = 0; i < N; i++) {
 			CUdeviceptr again;
-			CHECK(cuIpcOpenMemHandle(&again, h[i], LAZY)); /* is where it is, and to be closed once more */
+			CHECK(cuIpcOpenMemHandle(&again, h[i], LAZY)); /* the same address, and needs one more close */
 			CLAIM(again == at[i]);
 			CHECK(cuIpcCloseMemHandle(again));
 			CLAIM(word(at[i]) == 77);
@@ -125,7 +125,7 @@ static void memory(void)
 		CHECK(cuMemsetD32(at[i] + sizes[i] - 4, (unsigned)i + 20, 1));
 	}
 	for (int i = 0; i < N; i++)
-		CHECK(cuIpcGetMemHandle(&h[i], at[i] + (i == 2 ? MIB : 0))); /* any address within means all of it */
+		CHECK(cuIpcGetMemHandle(&h[i], at[i] + (i == 2 ? MIB : 0))); /* any address within stands for the whole allocation */
 	tell(h, sizeof h);
 	await();
 	for (int i = 0; i < N; i++) {
@@ -155,7 +155,7 @@ static void survivor(void)
 	CUdeviceptr at;
 	two();
 	begin();
-	if (child) { /* which is the owner */
+	if (child) { /* the child is the owner */
 		CHECK(cuMemAlloc(&at, 3 * MIB));
 		CHECK(cuMemsetD32(at, 5, 3 * MIB / 4));
 		CHECK(cuIpcGetMemHandle(&h, at));
@@ -163,7 +163,7 @@ static void survivor(void)
 		await();
 		end();
 	}
-	size_t before = used(); /* maybe with what the other one has by then */
+	size_t before = used(); /* may include the other one's by then */
 	hear(&h, sizeof h);
 	CHECK(cuIpcOpenMemHandle(&at, h, LAZY));
 	nod();
@@ -172,11 +172,11 @@ static void survivor(void)
 	CHECK(cuMemsetD32(at, 6, 1));
 	CLAIM(word(at) == 6);
 	CHECK(cuIpcCloseMemHandle(at));
-	for (int i = 0; i < 500 && cuIpcOpenMemHandle(&at, h, LAZY) == CUDA_SUCCESS; i++) { /* the host learns of an end a little later */
+	for (int i = 0; i < 500 && cuIpcOpenMemHandle(&at, h, LAZY) == CUDA_SUCCESS; i++) { /* the host detects the end a little later */
 		CHECK(cuIpcCloseMemHandle(at));
 		usleep(10000);
 	}
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, LAZY)); /* there is nothing any more that it means */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, LAZY)); /* its allocation no longer exists */
 	for (int i = 0; i < 500 && used() > before; i++)
 		usleep(10000);
 	CLAIM(used() <= before);
@@ -237,7 +237,7 @@ static void busy(void)
 	pthread_join(t, NULL);
 }
 
-/* A host function that runs meanwhile is waited for, as by any call that waits. */
+/* A host function that runs meanwhile is waited for, as by any blocking call. */
 static void CUDA_CB slowly(void *unused)
 {
 	(void)unused;
@@ -299,7 +299,7 @@ static void events(void)
 	CHECK(cuIpcOpenEventHandle(&mine, back));
 	unsigned want = 1;
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		CHECK(cuLaunchHostFunc(s, slowly, NULL)); /* the kernel comes late */
+		CHECK(cuLaunchHostFunc(s, slowly, NULL)); /* delays the kernel */
 		launch_step(step, s, at, 3, 0);
 		CHECK(cuEventRecord(e, s));
 		nod();
@@ -353,7 +353,7 @@ static void wrong(void)
 		begin();
 		hear(&h, sizeof h);
 		hear(&eh, sizeof eh);
-		for (size_t i = 0; i < sizeof twisted; i++) { /* a handle with any changed byte is refused, but for the number of the process */
+		for (size_t i = 0; i < sizeof twisted; i++) { /* a handle with any changed byte is rejected, except in the number of the process */
 			twisted = h;
 			twisted.reserved[i] ^= 1;
 			if (i < 8 || i >= 16)
@@ -363,12 +363,12 @@ static void wrong(void)
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, twisted, LAZY));
 		memcpy(&eh, &h, sizeof eh);
 		EXPECT(CUDA_ERROR_MAP_FAILED, cuIpcOpenEventHandle(&e, eh));
-		static const unsigned flags[] = {0, 2, 3}; /* there is one that is right */
+		static const unsigned flags[] = {0, 2, 3}; /* all but the valid one */
 		for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
 			EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, flags[i]));
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, h, LAZY));
 		CHECK(cuIpcOpenMemHandle(&at, h, LAZY));
-		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&twisted, at)); /* it isn't ours to pass on */
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&twisted, at)); /* imported memory cannot be exported */
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at + 4));
 		nod();
 		end();
@@ -388,7 +388,7 @@ static void wrong(void)
 	CLAIM(capable(at) && capable(pitched) && !capable(managed) && !capable(pooled));
 	CHECK(cuIpcGetMemHandle(&h, pitched));
 	CHECK(cuIpcGetMemHandle(&h, at));
-	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&none, h, LAZY)); /* one's own */
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&none, h, LAZY)); /* the process's own handle */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&e, CU_EVENT_INTERPROCESS));
 	CHECK(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
@@ -453,7 +453,9 @@ static CUmemoryPool import_pool(int fd)
 	return pool;
 }
 
-/* Allocations of one pool, several of them in a chunk: each is passed on by itself, and kernels of both use it. */
+/*
+ * Allocations of one pool, several of them in a chunk: each is shared by itself, and kernels of both processes use it.
+ */
 static void pools(void)
 {
 	static const size_t sizes[] = {512, 1000, 5 * MIB, 40 * MIB, 4096};
@@ -472,7 +474,7 @@ static void pools(void)
 	if (child) {
 		pool = import_pool(hear_fd());
 		hear(data, sizeof data);
-		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&none, 512, pool, stream)); /* it is another process's */
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&none, 512, pool, stream)); /* the pool belongs to another process */
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, pool));
 		for (int i = 0; i < N; i++) {
 			CHECK(cuMemPoolImportPointer(&at[i], pool, &data[i]));
@@ -481,15 +483,15 @@ static void pools(void)
 			CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at[i]));
 			CLAIM(of == pool && word(at[i]) == (unsigned)i + 10 && word(at[i] + sizes[i] - 4) == (unsigned)i + 20);
 			launch_step(step, stream, at[i] + sizes[i] - 4, 2, 1);
-			CHECK(cuMemPoolImportPointer(&again, pool, &data[i])); /* is where it is, and to be freed once more */
+			CHECK(cuMemPoolImportPointer(&again, pool, &data[i])); /* the same address, and needs one more free */
 			CLAIM(again == at[i]);
-			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[i])); /* it isn't ours to pass on */
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[i])); /* imported memory cannot be exported */
 			EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at[i]));
 		}
 		for (size_t i = 0; i < sizeof wrong; i++) {
 			wrong = data[1];
 			wrong.reserved[i] ^= 1;
-			if (i < 48) /* what names the chunk; a process that has the chunk may use any place in it */
+			if (i < 48) /* the part that names the chunk; a process with access to the chunk may use any location in it */
 				EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &wrong));
 		}
 		CHECK(cuStreamSynchronize(stream));
@@ -527,7 +529,7 @@ static void pools(void)
 		CHECK(cuMemsetD32Async(at[i], (unsigned)i + 10, 1, stream));
 		CHECK(cuMemsetD32Async(at[i] + sizes[i] - 4, (unsigned)i + 20, 1, stream));
 	}
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[0])); /* of a pool that was not exported */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[0])); /* its pool was not exported */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
 	CHECK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	tell_fd(fd);
@@ -551,7 +553,7 @@ static void pools(void)
 	end();
 }
 
-/* Memory that another process has a part in comes back when both have let go of it. */
+/* Memory shared with another process is freed when both have released it. */
 static void poolends(void)
 {
 	CUmemPoolPtrExportData data;
@@ -599,7 +601,7 @@ static void poolends(void)
 	}
 }
 
-/* Where it can't be done that is said: events need nothing of the device. */
+/* Without support it is an error; events need no support by the device. */
 static void refused(void)
 {
 	CUipcMemHandle h;

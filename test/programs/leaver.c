@@ -1,4 +1,4 @@
-/* leaver MIB HOW: fills so much memory and leaves it behind: by "exit", or by "kill". */
+/* leaver MIB HOW: fills MIB of memory and leaves it allocated: by "exit", or by "kill". */
 #include "check.h"
 
 #include <signal.h>

@@ -104,7 +104,7 @@ static void early(void)
 	use(l);
 }
 
-/* A context has a module of its own, with variables of its own, which goes with it. */
+/* A context has a module of its own, with its own variables, which is destroyed with it. */
 static void contexts(void)
 {
 	CUlibrary l = load(whole_ptx);
@@ -137,7 +137,7 @@ static void contexts(void)
 	CHECK(cuKernelGetFunction(&again, k));
 	CLAIM(again != f);
 
-	/* A kernel goes where its stream is, whatever context is current. */
+	/* A kernel runs in its stream's context, whatever context is current. */
 	CUstream s;
 	CHECK(cuCtxSetCurrent(one));
 	CHECK(cuStreamCreate(&s, 0));
@@ -224,7 +224,7 @@ static void images(void)
 	use(load(&packed));
 	struct wrapper w = {0x466243b1, 1, &packed, "whole.cu"};
 	CUlibrary l = load(&w);
-	memset(&packed, 0xff, sizeof packed); /* the library has a copy */
+	memset(&packed, 0xff, sizeof packed); /* the library has copied it */
 	use(l);
 
 	/* The inputs of a linked program, beside the result in machine code. */
@@ -236,7 +236,7 @@ static void images(void)
 	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLibraryLoadData(&l, &w, NULL, NULL, 0, NULL, NULL, 0));
 	w = (struct wrapper){0x466243b1, 2, &code, NULL};
 	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLibraryLoadData(&l, &w, NULL, NULL, 0, NULL, NULL, 0));
-	w = (struct wrapper){0x466243b1, 2, &plain, parts}; /* the whole is better */
+	w = (struct wrapper){0x466243b1, 2, &plain, parts}; /* the whole program is better */
 	use(load(&w));
 
 	/* The linker's output. */
@@ -261,7 +261,7 @@ static void images(void)
 	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, cuLibraryLoadFromFile(&l, name, NULL, NULL, 0, NULL, NULL, 0));
 }
 
-/* Options, and the results that they have. */
+/* Options and their results. */
 static void options(void)
 {
 	static char error[256];
@@ -335,7 +335,7 @@ static void attributes(void)
 	CHECK(cuFuncGetAttribute(&value, dynamic, f));
 	CLAIM(value == 3000);
 
-	/* Where kernels have calls of their own, those for functions don't take them. */
+	/* Calls for functions with a counterpart for kernels don't accept kernels. */
 	CUfunction cast = (CUfunction)k;
 	CUmodule m;
 	const char *name;
@@ -352,7 +352,7 @@ static void attributes(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuParamSetSize(cast, 0));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunch(cast));
 
-	/* Elsewhere a kernel will do in place of a function. */
+	/* Other calls accept a kernel in place of a function. */
 	CHECK(cuFuncIsLoaded(&state, (CUfunction)k));
 	CLAIM(state == CU_FUNCTION_LOADING_STATE_LOADED);
 	CHECK(cuFuncLoad((CUfunction)k));
@@ -393,7 +393,7 @@ static void *launch_on(void *unused)
 	return unused;
 }
 
-/* Libraries are unloaded while others use them. */
+/* Libraries are unloaded while other threads use them. */
 static void threads(void)
 {
 	enum { THREADS = 4 };

@@ -59,7 +59,7 @@ static void plain(void)
 	memcpy(copy, image, size);
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkComplete(s, &again, NULL));
 	CHECK(cuLinkDestroy(s));
-	CLAIM(run(copy) == 141); /* the image is data like any other */
+	CLAIM(run(copy) == 141); /* the image can be copied */
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(s));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkComplete(s, &again, NULL));
 
@@ -85,7 +85,7 @@ static void variables(void)
 	add(s, function_ptx, NULL);
 	CHECK(cuLinkComplete(s, &image, &size));
 	CHECK(cuModuleLoadData(&m, image));
-	CHECK(cuLinkDestroy(s)); /* the module doesn't need it */
+	CHECK(cuLinkDestroy(s)); /* the module is independent of it */
 	CHECK(cuModuleGetGlobal(&at, &size, m, "n"));
 	CLAIM(size == 4);
 	CHECK(cuMemcpyDtoH(&value, at, 4));
@@ -117,7 +117,7 @@ static void errors(void)
 	CLAIM(milliseconds > 0 && milliseconds < 60e3f);
 	CHECK(cuLinkDestroy(s));
 
-	values[2] = (void *)sizeof info; /* where results were put */
+	values[2] = (void *)sizeof info; /* address of a result */
 	values[4] = (void *)sizeof error;
 	CHECK(cuLinkCreate(6, options, values, &s));
 	add(s, function_ptx, "one.ptx");
@@ -126,7 +126,7 @@ static void errors(void)
 	CLAIM(strstr(error, "two.ptx: f is defined twice") && strstr(error, "one.ptx"));
 	CHECK(cuLinkDestroy(s));
 
-	/* An input can have a log of its own. */
+	/* An input may have a log of its own. */
 	static char own[256];
 	CUjit_option two[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
 	void *own_values[] = {own, (void *)sizeof own};
@@ -136,7 +136,7 @@ static void errors(void)
 	CHECK(cuLinkDestroy(s));
 }
 
-/* Data that is neither PTX nor a known image is rejected, whatever its declared type and in all calls. */
+/* Data that is neither PTX nor a supported image is rejected, whatever its declared type and in all calls. */
 static void no_images(void)
 {
 	static const char *const junk[] = {
@@ -184,7 +184,7 @@ static void arguments(void)
 	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddData(s, CU_JIT_INPUT_CUBIN, (void *)elf, sizeof elf, NULL, 0, NULL, NULL));
 	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddData(s, CU_JIT_INPUT_LIBRARY, (void *)elf, sizeof elf, NULL, 0, NULL, NULL));
 	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, cuLinkAddFile(s, CU_JIT_INPUT_PTX, "/nowhere.ptx", 0, NULL, NULL));
-	EXPECT(CUDA_ERROR_UNKNOWN, cuLinkComplete(s, &image, NULL)); /* there is nothing in it */
+	EXPECT(CUDA_ERROR_UNKNOWN, cuLinkComplete(s, &image, NULL)); /* without inputs */
 	CHECK(cuLinkDestroy(s));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkAddData(s, CU_JIT_INPUT_PTX, (void *)kernel_ptx, sizeof kernel_ptx, NULL, 0, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLinkAddFile(NULL, CU_JIT_INPUT_PTX, "x", 0, NULL, NULL));
@@ -207,7 +207,7 @@ static void files(void)
 	CHECK(cuLinkDestroy(s));
 }
 
-/* A link state outlives its context: it takes inputs, but has no device to link them for. */
+/* A link state outlives its context: it accepts inputs, but has no device to link them for. */
 static void afterwards(void)
 {
 	CUlinkState s, none;

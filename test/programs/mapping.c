@@ -79,7 +79,7 @@ static void seam(void)
 	CLAIM(used() == before + 3 * PAGE);
 	CHECK(cuMemMap(at + PAGE, PAGE, PAGE, a, 0)); /* its second half */
 	CHECK(cuMemMap(at + 2 * PAGE, PAGE, 0, b, 0));
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(at + PAGE, 1, 16)); /* nothing may yet */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(at + PAGE, 1, 16)); /* no access is set yet */
 	allow(at + PAGE, 2 * PAGE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	unsigned *host = malloc(2 * PAGE);
 	CHECK(cuMemcpyDtoH(host, at + PAGE, 2 * PAGE));
@@ -94,7 +94,7 @@ static void seam(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host, at + PAGE, 2 * PAGE + 1));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host, at + PAGE - 1, 2));
 
-	/* One piece at two places. */
+	/* One allocation at two addresses. */
 	CHECK(cuMemMap(at + 8 * PAGE, PAGE, 0, b, 0));
 	allow(at + 8 * PAGE, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	CHECK(cuMemcpyDtoH(host, at + 8 * PAGE, 8));
@@ -183,7 +183,7 @@ static void wrong(void)
 	begin(&step);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, PAGE + 1000, 0, 0, 0));
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&at, (size_t)-4096, 0, 0, 0));
-	CHECK(cuMemAddressReserve(&at, PAGE + 4096, 0, 0, 0)); /* whole pages of the host's are enough */
+	CHECK(cuMemAddressReserve(&at, PAGE + 4096, 0, 0, 0)); /* whole pages of the host suffice */
 	CHECK(cuMemAddressReserve(&b, 4096, 0, 0, 0));
 	h = create(2 * PAGE);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(at, 2 * PAGE, 0, h, 0));
@@ -200,7 +200,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&at, (size_t)1 << 50, 0, 0, 0));
 	CHECK(cuMemAddressReserve(&at, 4 * PAGE, 128 * MIB, 0, 0));
 	CLAIM(at % (128 * MIB) == 0);
-	CHECK(cuMemAddressReserve(&b, 64 * MIB, 0, at + 1024 * MIB, 0)); /* a wish, which may be granted */
+	CHECK(cuMemAddressReserve(&b, 64 * MIB, 0, at + 1024 * MIB, 0)); /* a hint, which may be granted */
 	CHECK(cuMemAddressFree(b, 64 * MIB));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(b, 64 * MIB));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(at + PAGE, PAGE));
@@ -232,7 +232,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(at + PAGE));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(at + PAGE, NULL));
 	int fd;
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)); /* nobody asked for that */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)); /* no export was requested */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(&h, (void *)(intptr_t)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	CHECK(cuMemUnmap(at + PAGE, 2 * PAGE));
 	CHECK(cuMemRelease(h));
@@ -247,7 +247,7 @@ static void wrong(void)
 	}
 }
 
-/* Memory of one process, given to another by a descriptor. */
+/* Memory of one process, passed to another by a file descriptor. */
 static void given(void)
 {
 	int pair[2], fd = -1;
@@ -277,7 +277,7 @@ static void given(void)
 		launch_step(step, NULL, at + 3 * PAGE - 4, 1, 1);
 		CHECK(cuCtxSynchronize());
 		CLAIM(write(pair[1], "", 1) == 1);
-		CLAIM(read(pair[1], &byte, 1) == 1); /* the other one has let go */
+		CLAIM(read(pair[1], &byte, 1) == 1); /* the other one has released it */
 		CHECK(cuMemcpyDtoH(&word, at + PAGE, 4));
 		CLAIM(word == 7);
 		_exit(0);
@@ -309,14 +309,17 @@ static void given(void)
 	CLAIM(write(pair[0], "", 1) == 1);
 	int status;
 	CLAIM(waitpid(child, &status, 0) == child && status == 0);
-	for (int i = 0; i < 3000 && used() != before; i++) /* once its worker has ended */
+	for (int i = 0; i < 3000 && used() != before; i++) /* after its worker has ended */
 		usleep(10000);
 	CLAIM(used() == before);
-	/* With its last user it went: the descriptor is good for nothing any more. */
+	/* It was freed with its last user: the descriptor is useless now. */
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 }
 
-/* A program may ask for descriptors of all its memory, and never want one: only so many pieces can be exported. */
+/*
+ * A program may request exportable handles for all its memory without ever exporting: only a limited number of
+ * allocations can be exported.
+ */
 static void many(void)
 {
 	CUfunction step;
@@ -421,7 +424,7 @@ static void asked(void)
 	}
 }
 
-/* --- words --- */
+/* --- memory words --- */
 
 static void words(void)
 {
@@ -442,7 +445,7 @@ static void words(void)
 	CHECK(cuStreamWaitValue32(a, at, 5, CU_STREAM_WAIT_VALUE_GEQ));
 	CHECK(cuStreamWriteValue32(a, at + 4, 1, 0));
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
-	CHECK(cuStreamWriteValue32(b, at, 4, 0)); /* not yet */
+	CHECK(cuStreamWriteValue32(b, at, 4, 0)); /* does not satisfy the wait */
 	CHECK(cuStreamSynchronize(b));
 	usleep(3000);
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
@@ -451,7 +454,7 @@ static void words(void)
 	CHECK(cuMemcpyDtoH(&word, at + 4, 4));
 	CLAIM(word == 1);
 
-	/* Of 64 bits, by the host's processor. */
+	/* 64-bit words, written by the host's processor. */
 	CHECK(cuStreamWaitValue64(a, (CUdeviceptr)(uintptr_t)host, (uint64_t)3 << 40, CU_STREAM_WAIT_VALUE_EQ));
 	CHECK(cuStreamWriteValue64(a, at + 8, (uint64_t)7 << 33, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
@@ -588,7 +591,7 @@ static void batches(void)
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuMemcpyDtoH(to, at + 64, 8));
 	CLAIM(to[0] == 1 && to[1] == 3);
-	/* By way of an array, whose elements extents are in. */
+	/* Through an array, whose extents are in elements. */
 	CUarray array;
 	CUDA_ARRAY_DESCRIPTOR d = {.Width = 4, .Height = 1, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
 	CHECK(cuArrayCreate(&array, &d));
@@ -619,7 +622,7 @@ static void batches(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemDiscardBatchAsync(parts, each, 2, 0, s));
 }
 
-/* Sources that are to have been read when a call returns have been, whatever their stream waits for. */
+/* Sources that must have been read on return have been, whatever their stream waits for. */
 static void ephemeral(void)
 {
 	enum { WORDS = 4096 };
@@ -660,9 +663,9 @@ static void ephemeral(void)
 	CHECK(cuMemcpyDtoH(&word[2], at + 12 * WORDS + 124, 4));
 	CLAIM(word[0] == 7 && word[1] == 7 && word[2] == 7);
 	CHECK(cuMemcpyDtoH(&word[0], at + 4 * WORDS, 4));
-	CLAIM(word[0] == 9); /* that one is in the stream's order */
+	CLAIM(word[0] == 9); /* in stream order */
 
-	/* Of memory that only the device reaches, too. */
+	/* The same for memory that only the device can access. */
 	CUfunction spin;
 	void *args[] = {&steps};
 	CHECK(cuModuleLoadData(&m, step_ptx));
@@ -693,7 +696,7 @@ static void contexts(void)
 	CHECK(cuMemAllocHost((void **)&host, 4096));
 	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	CUstream all[] = {a, b, orderly};
-	for (int i = 0; i < 3; i++) { /* whichever is held, the event is */
+	for (int i = 0; i < 3; i++) { /* whichever stream is blocked, the event is */
 		host[0] = 0;
 		CHECK(cuStreamWaitValue32(all[i], (CUdeviceptr)(uintptr_t)host, 1, CU_STREAM_WAIT_VALUE_EQ));
 		CHECK(cuCtxRecordEvent(c, e));
@@ -751,7 +754,7 @@ static void capturing(void)
 		EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxWaitEvent(c, e));
 		EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(all[i], &g));
 	}
-	CHECK(cuCtxCreate(&d, 0, 0)); /* another context may wait for what isn't captured */
+	CHECK(cuCtxCreate(&d, 0, 0)); /* another context may wait for an event that is not captured */
 	CHECK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
 	CHECK(cuCtxWaitEvent(d, e));
 	CHECK(cuEventRecord(in, a));
@@ -776,7 +779,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
 		if (strcmp(parts[i].name, argv[1]) != 0)
 			continue;
-		alarm(300); /* on a machine that is slow and has other things to do */
+		alarm(300); /* on a slow and busy machine */
 		if (!parts[i].uninitialized)
 			CHECK(cuInit(0));
 		parts[i].run();

@@ -1,4 +1,7 @@
-/* Calls symbols of CUDA 12.5 to 13.2, found by name, with something in the registers behind the arguments of the symbols before. */
+/*
+ * Calls symbols of CUDA 12.5 to 13.2, looked up by name, with garbage in the registers behind the arguments of their
+ * predecessors.
+ */
 #include <dlfcn.h>
 #include <stdint.h>
 

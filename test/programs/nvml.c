@@ -99,7 +99,9 @@ static void refuse(void)
 	CLAIM(!strcmp(text(0), "Success") && !strcmp(text(3), "Not Supported") && !strcmp(text(12345), "Unknown Error"));
 }
 
-/* Shares of processes: how many first, with no room; then each; then nothing that is newer. */
+/*
+ * Utilisation of processes: the number first, with a zero-sized array; then each; then none newer than the last sample.
+ */
 static void shares(unsigned pid)
 {
 	struct use all[8];
@@ -145,7 +147,7 @@ static void use(void)
 	CLAIM(after.used == before.used + (8 << 20));
 	OK(CALL("nvmlDeviceGetMemoryInfo_v2", gpu, &v2));
 	CLAIM(v2.total == after.total && v2.used == after.used);
-	/* The child that has ended is there until its worker has. */
+	/* The child that has ended is listed until its worker has ended. */
 	for (int i = 0; i < 3000 && (n = 0, CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, NULL)) == 7 && n > 1; i++)
 		usleep(10000);
 	n = 0;
@@ -198,7 +200,7 @@ static int watch(void)
 	return 0;
 }
 
-/* Programs ask how many devices there are before they fork: their children begin with CUDA. */
+/* Programs query the number of devices before they fork: their children use CUDA. */
 static void fork_first(void)
 {
 	pid_t child = fork();
@@ -208,7 +210,7 @@ static void fork_first(void)
 	CLAIM(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* What PyTorch and NCCL want to find, whatever it answers: without a name they end, or give up the library. */
+/* Functions that PyTorch and NCCL look up, whatever their result: without the name they end, or give up the library. */
 static void missing(void)
 {
 	unsigned n;

@@ -64,7 +64,7 @@ static void read_functions(void)
 	}
 }
 
-/* All parameters null; then with a device that there is. */
+/* All parameters null; then with a valid device. */
 static void nulls(const struct function *f, enum when when)
 {
 	intptr_t a[PARAMETERS_MOST] = {0};

@@ -1,6 +1,7 @@
-/* order ROUNDS: threads of one process launch into one stream, record and wait
- * for events, and free and reuse each other's memory. The processor keeps the
- * same account in the order in which the calls were made; the results must agree. */
+/*
+ * order ROUNDS: threads of one process launch into one stream, record and wait for events, and free and reuse each
+ * other's memory. The processor computes the same sum in the order of the calls; the results must agree.
+ */
 #include "check.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ static CUcontext context;
 static CUfunction step, move;
 static CUstream main_stream, side_stream;
 static CUevent main_done, side_done;
-static CUdeviceptr cell, copied; /* the shared account, and its copy on the side stream */
+static CUdeviceptr cell, copied; /* the shared sum, and its copy on the side stream */
 static uint32_t expected, expected_copy;
 static long rounds, next_round;
 
@@ -36,8 +37,7 @@ static void compare(const char *what, CUdeviceptr at, uint32_t want, CUstream s)
 	}
 }
 
-/* The account moves to memory of another allocation; the old one is freed at
- * once, with work that uses it still queued. */
+/* Moves the sum to another allocation; the old one is freed at once, with work that uses it still queued. */
 static void move_house(void)
 {
 	CUdeviceptr fresh;
@@ -48,8 +48,7 @@ static void move_house(void)
 	cell = fresh;
 }
 
-/* The side stream copies the account as it is at this place in the order, and
- * the main stream goes on only when it has. */
+/* The side stream copies the sum at this position in the order, and the main stream waits for the copy. */
 static void copy_aside(void)
 {
 	CHECK(cuEventRecord(main_done, main_stream));
@@ -93,14 +92,14 @@ static void *thread(void *arg)
 
 	CHECK(cuCtxSetCurrent(context));
 	CHECK(cuMemAlloc(&own, 4));
-	CHECK(cuMemsetD32Async(own, 0, 1, main_stream)); /* the null stream's would be in no order with it */
+	CHECK(cuMemsetD32Async(own, 0, 1, main_stream)); /* work of the null stream would not be ordered with it */
 	for (bool more = true; more;) {
 		pthread_mutex_lock(&order);
 		more = next_round++ < rounds;
 		if (more)
 			round_in_order(&seed);
 		pthread_mutex_unlock(&order);
-		/* and, outside of the lock, an account of the thread's own in the same stream */
+		/* outside of the lock, a sum of the thread's own in the same stream */
 		unsigned a = random32(&seed) | 1;
 		launch_step(step, main_stream, own, a, 1);
 		mine = mine * a + 1;

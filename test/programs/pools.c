@@ -21,7 +21,7 @@ static void wait_at_gate(void *unused)
 	pthread_mutex_unlock(&gate);
 }
 
-/* Holds a stream until the gate is unlocked. */
+/* Blocks a stream until the gate is unlocked. */
 static void hold(CUstream s)
 {
 	pthread_mutex_lock(&gate);
@@ -86,13 +86,13 @@ static void reuse(void)
 	keep(p, UINT64_MAX);
 
 	hold(one);
-	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, one)); /* all of what the pool takes */
+	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, one)); /* the pool's largest size */
 	CHECK(cuMemsetD32Async(a, 7, 1024, one));
 	CHECK(cuMemFreeAsync(a, one));
 	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, one));
 	CLAIM(a == b);
 	CHECK(cuMemFreeAsync(b, one));
-	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other)); /* nothing says that it comes later */
+	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other)); /* it is not ordered after the free */
 	CLAIM(a != b);
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 4 * MIB);
 	CHECK(cuMemFreeAsync(b, one));
@@ -100,12 +100,12 @@ static void reuse(void)
 	CHECK(cuStreamWaitEvent(other, e, 0));
 	turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 0);
 	turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
-	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, other)); /* now it does */
+	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, other)); /* now it is */
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 4 * MIB);
 	CHECK(cuMemFreeAsync(a, other));
 	turn(p, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 0);
-	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, other)); /* its own */
-	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other)); /* the pool may look at no event */
+	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, other)); /* its own memory */
+	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other)); /* the pool must not use events */
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) > 4 * MIB);
 	CHECK(cuMemFreeAsync(a, one));
 	CHECK(cuMemFreeAsync(b, one));
@@ -113,14 +113,14 @@ static void reuse(void)
 	CHECK(cuCtxSynchronize());
 	turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1);
 	uint64_t reserved = number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-	for (int i = 0; i < 100; i++) { /* all work has ended: sooner or later that is seen */
+	for (int i = 0; i < 100; i++) { /* all work has completed, which is detected sooner or later */
 		CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other));
 		CHECK(cuMemFreeAsync(b, i % 2 ? one : other));
 		CHECK(cuCtxSynchronize());
 	}
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= reserved + 32 * MIB);
 
-	/* Streams that keep order with the legacy stream follow it, and it them. */
+	/* Streams that synchronise with the legacy stream are ordered with it. */
 	CUmemoryPool q = new_pool();
 	CUstream orderly;
 	turn(q, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 0);
@@ -139,7 +139,7 @@ static void reuse(void)
 	let_go();
 }
 
-/* A pool that may have no more lets a stream wait for another; one that may not do that either has no memory. */
+/* A pool at its limit makes a stream wait for another; one that may not do that either has no memory. */
 static void dependencies(void)
 {
 	CUmemoryPool p;
@@ -158,13 +158,13 @@ static void dependencies(void)
 	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, one));
 	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, two));
 	hold(one);
-	CHECK(cuMemsetD32Async(a, 1, 2 * MIB / 4, one)); /* late */
+	CHECK(cuMemsetD32Async(a, 1, 2 * MIB / 4, one)); /* completes late */
 	CHECK(cuMemFreeAsync(a, one));
 	turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&c, MIB, p, other));
 	turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 1);
 	CHECK(cuMemAllocFromPoolAsync(&c, MIB, p, other));
-	CHECK(cuMemsetD32Async(c, 2, MIB / 4, other)); /* later */
+	CHECK(cuMemsetD32Async(c, 2, MIB / 4, other)); /* completes later */
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(other));
 	let_go();
 	CHECK(cuStreamSynchronize(other));
@@ -256,7 +256,7 @@ static void limits(void)
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&c, 3 * MIB, p, NULL));
 	CHECK(cuMemFreeAsync(b, NULL));
 	CHECK(cuStreamSynchronize(NULL));
-	CHECK(cuMemAllocFromPoolAsync(&c, 3 * MIB, p, NULL)); /* which neither of the two pieces has room for */
+	CHECK(cuMemAllocFromPoolAsync(&c, 3 * MIB, p, NULL)); /* more than either of the two pieces */
 	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= 4 * MIB);
 	CHECK(cuMemFreeAsync(c, NULL));
 }
@@ -309,12 +309,12 @@ static void ends(void)
 	CHECK(cuDeviceGetMemPool(&current, 0));
 	CLAIM(own == current);
 	CHECK(cuMemsetD32(a, 5, MIB / 4));
-	CHECK(cuMemFree(a)); /* any way of freeing does */
+	CHECK(cuMemFree(a)); /* any call that frees works */
 	CHECK(cuCtxSynchronize());
 	CHECK(cuMemGetInfo(&free, &total));
 	CLAIM(free == before);
 
-	/* A context takes its part of a pool along. */
+	/* Destroying a context frees its part of a pool. */
 	q = new_pool();
 	CHECK(cuMemAllocFromPoolAsync(&a, MIB, q, NULL));
 	CHECK(cuCtxCreate(&d, 0, 0));
@@ -345,7 +345,7 @@ static void wrong(void)
 	props.location.id = 0;
 	props.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&p, &props));
-	static const unsigned elsewhere[] = {CU_MEM_HANDLE_TYPE_WIN32, CU_MEM_HANDLE_TYPE_WIN32_KMT, 16}; /* the last one nowhere */
+	static const unsigned elsewhere[] = {CU_MEM_HANDLE_TYPE_WIN32, CU_MEM_HANDLE_TYPE_WIN32_KMT, 16}; /* the last one is invalid on all systems */
 	for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
 		props.handleTypes = (CUmemAllocationHandleType)elsewhere[i];
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&p, &props));
@@ -371,7 +371,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&a, (size_t)1 << 50, p, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(4096, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(p, 99, &on));
-	for (unsigned what = CU_MEMPOOL_ATTR_ALLOCATION_TYPE; what <= CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED; what++) { /* of later CUDA */
+	for (unsigned what = CU_MEMPOOL_ATTR_ALLOCATION_TYPE; what <= CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED; what++) { /* of later CUDA versions */
 		cuuint64_t later;
 		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(p, (CUmemPool_attribute)what, &later));
 	}
@@ -428,7 +428,7 @@ static void *crowded_thread(void *argument)
 			CHECK(cuMemAllocFromPoolAsync(&slot[i].at, 4 * slot[i].words, crowd, in));
 			slot[i].value = next(&state);
 			CHECK(cuMemsetD32Async(slot[i].at, slot[i].value, slot[i].words, in));
-			CHECK(cuEventRecord(e, in)); /* whatever stream it is used in next */
+			CHECK(cuEventRecord(e, in)); /* in whatever stream it is used next */
 			for (int k = 0; k < 3; k++)
 				CHECK(cuStreamWaitEvent(s[k], e, 0));
 			continue;
@@ -462,7 +462,7 @@ static void crowded(void)
 	seed = (unsigned long)getpid();
 	ours = begin();
 	crowd = new_pool();
-	for (int round = 0; round < 2; round++) { /* the second keeps what it has */
+	for (int round = 0; round < 2; round++) { /* the second round keeps its memory */
 		for (uintptr_t i = 0; i < Threads; i++)
 			CLAIM(pthread_create(&all[i], NULL, crowded_thread, (void *)i) == 0);
 		for (int i = 0; i < Threads; i++)
@@ -477,7 +477,7 @@ static void crowded(void)
 	CLAIM(number(crowd, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
 }
 
-/* A pool may have so much, however many threads want some at the same time; and all of it can be had. */
+/* A pool has a limit, however many threads allocate at the same time; and all of it can be allocated. */
 enum { Rushing = 8, Rounds = 50 };
 static pthread_barrier_t line;
 static _Atomic int had;
@@ -522,7 +522,7 @@ static void rushed(void)
 
 /* --- two threads at once: a lock that is taken late shows which operations may come before --- */
 
-static _Thread_local int locksLeft; /* until the one that is taken late */
+static _Thread_local int locksLeft; /* locks until the one that is taken late */
 static _Atomic bool late;
 
 int pthread_mutex_lock(pthread_mutex_t *m)
@@ -546,7 +546,7 @@ struct thread {
 	_Atomic bool over;
 };
 
-/* Starts a thread and waits until it is late. */
+/* Starts a thread and waits until it is about to take the late lock. */
 static void run_late(struct thread *t, void *(*run)(void *), int lock)
 {
 	late = t->over = false;
@@ -567,8 +567,8 @@ static void *record_late(void *of)
 }
 
 /*
- * A stream that waits for an event while another thread records it comes after this record or the one before, and gets no memory that
- * was let go of between the two unless it comes after that.
+ * A stream that waits for an event while another thread records it is ordered after this record or the one before, and
+ * gets no memory freed between the two unless it is ordered after that.
  */
 static void raced(void)
 {
@@ -592,7 +592,7 @@ static void raced(void)
 		CHECK(cuStreamWaitEvent(other, t.e, 0));
 		CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other));
 		CHECK(cuMemsetD32Async(b, 2, 1024, other));
-		usleep(100000); /* for what should not happen yet */
+		usleep(100000); /* for an event that must not happen yet */
 		let_go();
 		pthread_join(t.id, NULL);
 		CHECK(cuCtxSynchronize());
@@ -615,7 +615,10 @@ static void *allocate_late(void *of)
 	return NULL;
 }
 
-/* The device's pool may be destroyed while another thread takes memory of it: then that is of this one, or of the one that comes next. */
+/*
+ * The device's current pool may be destroyed while another thread allocates from it: then the memory comes from this
+ * pool, or from its successor.
+ */
 static void replaced(void)
 {
 	struct thread t = {.c = begin()};
@@ -641,7 +644,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
 		if (strcmp(parts[i].name, argv[1]) != 0)
 			continue;
-		alarm(300); /* on a machine that is slow and has other things to do */
+		alarm(300); /* on a slow and busy machine */
 		CHECK(cuInit(0));
 		parts[i].run();
 		return 0;

@@ -45,7 +45,7 @@ static CUfunction kernel(const char *name)
 	return f;
 }
 
-/* Text where kernels can read it. */
+/* Text in memory that kernels can read. */
 static CUdeviceptr text(const char *s)
 {
 	CUdeviceptr p;
@@ -99,7 +99,7 @@ static void points(void)
 			CHECK(cuEventRecord(e, s));
 			CHECK(cuEventSynchronize(e));
 			break;
-		case 3: /* a stream that nobody waited for has printed */
+		case 3: /* a stream without any wait has printed */
 			while (cuStreamQuery(s) == CUDA_ERROR_NOT_READY)
 				;
 			CHECK(cuMemcpyDtoH(&word, t, 8));
@@ -157,7 +157,7 @@ static void oldest(void)
 	printf("end\n");
 }
 
-/* Nothing is kept without room for it. */
+/* Without a buffer no output is kept. */
 static void nothing(void)
 {
 	begin();
@@ -167,7 +167,7 @@ static void nothing(void)
 	printf("end\n");
 }
 
-/* More than one reply, or block of shared memory, holds. */
+/* More output than one reply, or a block of shared memory, holds. */
 static void crowd(void)
 {
 	begin();
@@ -185,7 +185,7 @@ static void assertion(void)
 	void *args[] = {&t, &what, &n};
 	CHECK(cuMemcpyHtoD(what, "tid < n\0.......\0f.cu", 21));
 	CHECK(cuLaunchKernel(kernel("claim"), 1, 1, 1, 4, 1, 1, 0, NULL, args, NULL));
-	usleep(100000); /* so that the error may be known before it is asked for */
+	usleep(100000); /* so that the error may have arrived before the call */
 	EXPECT(CUDA_ERROR_ASSERT, cuCtxSynchronize());
 	EXPECT(CUDA_ERROR_ASSERT, cuCtxSynchronize());
 	printf("end\n");
@@ -204,7 +204,7 @@ static void fault(void)
 	printf("end\n");
 }
 
-/* The program ends by an error, without writing the C library's buffers. */
+/* The program ends on an error, without flushing the C library's buffers. */
 static void quits(void)
 {
 	begin();
@@ -228,7 +228,7 @@ static void *synchronize(void *context)
 	return NULL;
 }
 
-/* While a kernel prints without end, threads that synchronise with other streams go on. */
+/* While a kernel prints without end, threads that synchronise with other streams continue. */
 static void flood(void)
 {
 	CUcontext c = begin();
@@ -238,7 +238,7 @@ static void flood(void)
 	CHECK(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
 	void *args[] = {&t, &stop};
 	CHECK(cuMemsetD32(stop, 0, 1));
-	CHECK(cuCtxSynchronize()); /* what isn't ordered behind the legacy stream may overtake that */
+	CHECK(cuCtxSynchronize()); /* work that isn't ordered after the legacy stream may overtake that */
 	CHECK(cuLaunchKernel(kernel("shout"), 1, 1, 1, 256, 1, 1, 0, loud, args, NULL));
 	pthread_t threads[4];
 	for (int i = 0; i < 4; i++)
@@ -257,7 +257,10 @@ static void *destroy(void *context)
 	return NULL;
 }
 
-/* A context that goes first lets its work end: threads go on that have to do with others, and that the work may wait for. */
+/*
+ * Destroying a context first waits for its work: threads continue that use other contexts, and on which the work may
+ * depend.
+ */
 static void patience(void)
 {
 	CUcontext loud = begin(), other, third;
@@ -309,7 +312,7 @@ int main(int argc, char **argv)
 {
 	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
 		if (strcmp(parts[i].name, argv[1]) == 0) {
-			alarm(300); /* on a machine that is slow and has other things to do */
+			alarm(300); /* on a slow and busy machine */
 			CHECK(cuInit(0));
 			parts[i].run();
 			return 0;

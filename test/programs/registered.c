@@ -1,4 +1,4 @@
-/* Host memory that programs register, and have kernels use where it lies: registered PART. */
+/* Host memory that programs register, and that kernels access in place: registered PART. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static uint64_t pointer_attribute(CUpointer_attribute what, CUdeviceptr at)
 	return value;
 }
 
-/* A kernel and the program see each other's writes, without any copy. */
+/* A kernel and the program see each other's writes without copies. */
 static void use(volatile uint32_t *p, CUdeviceptr d)
 {
 	for (uint32_t i = 1; i < 4; i++) {
@@ -111,7 +111,7 @@ static void mapped(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost((void *)(uintptr_t)d));
 	EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(p + PAGE, PAGE, 0));
 
-	/* Copies come in their turn, whichever address they are given. */
+	/* Copies are in stream order, by whichever address. */
 	CUdeviceptr cell;
 	uint32_t *words = (uint32_t *)p, *others = malloc(64 * 4);
 	CHECK(cuMemAlloc(&cell, 4096));
@@ -135,7 +135,7 @@ static void mapped(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&d, p, 0));
 	EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(p));
 
-	/* Also memory that was registered for no kernel, when it is asked for; and again and again. */
+	/* Also memory that was registered without the flag, when its device address is requested; and repeatedly. */
 	for (int i = 0; i < 20; i++) {
 		memset(p, i, 64);
 		CHECK(cuMemHostRegister(p, bytes, 0));
@@ -149,7 +149,7 @@ static void mapped(void)
 	CLAIM(munmap(p, bytes) == 0);
 }
 
-/* Other threads change the memory while it is moved, and allocate beside it. */
+/* Other threads change the memory while it is moved, and allocate next to it. */
 static _Atomic bool stop;
 
 static void *count(void *word)
@@ -208,7 +208,7 @@ static void written(void)
 		pthread_join(threads[i], NULL);
 	printf("moved %d of 300\n", moved);
 
-	/* A large allocation of malloc's has its pages alone. */
+	/* A large allocation of malloc has pages of its own. */
 	bool checked = dlsym(RTLD_DEFAULT, "__asan_init") != NULL; /* then malloc is another */
 	for (size_t bytes = MIB; bytes < 40 * MIB && !checked; bytes *= 3) {
 		uint32_t *m = malloc(bytes), *aligned = NULL;
@@ -278,7 +278,7 @@ static void refused(void)
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemHostGetDevicePointer(&d, small, 0));
 	CHECK(cuMemHostUnregister(small));
 
-	/* Memory that only can be read: with the flag for that. */
+	/* Memory that can only be read: with the flag for that. */
 	uint32_t *fixed = own_pages(PAGE), result;
 	CUdeviceptr cell;
 	CHECK(cuMemAlloc(&cell, 4));
@@ -291,10 +291,10 @@ static void refused(void)
 	CHECK(cuMemcpyDtoH(&result, cell, 4));
 	CLAIM(result == 77 && fixed[7] == 77);
 	CHECK(cuMemHostUnregister(fixed));
-	CHECK(cuMemHostRegister(same, PAGE, CU_MEMHOSTREGISTER_READ_ONLY)); /* a file of weights, as programs map it */
+	CHECK(cuMemHostRegister(same, PAGE, CU_MEMHOSTREGISTER_READ_ONLY)); /* a mapped file of weights */
 	CHECK(cuMemHostUnregister(same));
 
-	/* More than there is for it. */
+	/* More than the arena holds. */
 	size_t much = 1024 * MIB;
 	uint8_t *large = pages(much, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemHostRegister(large, much, CU_MEMHOSTREGISTER_DEVICEMAP));
@@ -313,11 +313,14 @@ static void refused(void)
 	CHECK(cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
 	CLAIM(p[3] == 34);
 	use(p, device_of(p));
-	CLAIM(munmap(p, PAGE) == 0); /* which a program should not, but may */
+	CLAIM(munmap(p, PAGE) == 0); /* programs should not do this, but may */
 	CHECK(cuMemHostUnregister(p));
 }
 
-/* A child has the bytes of the moment of the fork, and the access that its parent had, whatever the parent does next. */
+/*
+ * A child has the contents at the time of the fork, and the access permissions of its parent, whatever the parent does
+ * next.
+ */
 static void snapshot(void)
 {
 	size_t bytes = 32 * MIB;
@@ -342,7 +345,7 @@ static void snapshot(void)
 		p[0] = p[bytes - 1] = 2;
 		CLAIM(waitpid(child, &status, 0) == child && status == 0);
 	}
-	/* So it is with the rest where the program has unmapped some. */
+	/* The same for the rest where the program has unmapped a part. */
 	CLAIM(munmap(p + 4 * PAGE, PAGE) == 0);
 	pid_t child = fork();
 	CLAIM(child >= 0);
@@ -352,13 +355,13 @@ static void snapshot(void)
 		_exit(p[0] == 3 && p[bytes - 1] == 3 ? 0 : 1);
 	}
 	CLAIM(waitpid(child, &status, 0) == child && status == 0 && p[0] == 2 && p[bytes - 1] == 2);
-	CHECK(cuMemHostUnregister(p)); /* also what the program has no access to moves */
+	CHECK(cuMemHostUnregister(p)); /* memory without access permissions moves, too */
 	CLAIM(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
 	CLAIM(p[PAGE] == 1 && p[2 * PAGE] == 1 && p[0] == 2);
 	CLAIM(munmap(p, bytes) == 0);
 }
 
-/* Handlers of forks take locks that other threads hold round copies. */
+/* Fork handlers take locks that other threads hold around copies. */
 static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
 static CUdeviceptr target;
 
@@ -377,7 +380,7 @@ static void *copy_with_lock(void *unused)
 	return unused;
 }
 
-/* A thread that ends in the middle of the call keeps no lock. */
+/* A thread that is cancelled during the call keeps no lock. */
 static void *be_cancelled(void *p)
 {
 	CHECK(cuCtxSetCurrent(context));
@@ -427,7 +430,7 @@ static void *stay(void *unused)
 	return unused;
 }
 
-/* Pages that can't be moved back, and whose addresses the program has for other pages then. */
+/* Pages that can't be moved back, and whose addresses the program then uses for other pages. */
 static void left(void)
 {
 	uint32_t *p = own_pages(MIB), got = 0;
@@ -455,7 +458,7 @@ static void left(void)
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister(q, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
 	stop = true;
 	pthread_join(thread, NULL);
-	/* Whatever was left of the arena is there again. */
+	/* All of the arena is free again. */
 	for (int i = 0; i < 3; i++) {
 		CHECK(cuMemHostRegister(q, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
 		CLAIM(q[0] == 9);
@@ -465,7 +468,7 @@ static void left(void)
 	}
 }
 
-/* Memory is registered until the call that unregisters it returns. */
+/* Memory counts as registered until the call that unregisters it returns. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void wait_at_gate(void *unused)
@@ -497,8 +500,8 @@ static void leaving(void)
 			usleep(1000);
 		EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(p + MIB, MIB, flags[i]));
 		EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(p + 2 * MIB - PAGE, 2 * PAGE, flags[i]));
-		CHECK(cuMemHostRegister(p + 2 * MIB, MIB, flags[i])); /* beside it */
-		EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(p + MIB)); /* the other thread does */
+		CHECK(cuMemHostRegister(p + 2 * MIB, MIB, flags[i])); /* adjacent memory */
+		EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(p + MIB)); /* the other thread is unregistering it */
 		pthread_mutex_unlock(&gate);
 		pthread_join(thread, NULL);
 		CHECK(cuMemHostUnregister(p + 2 * MIB));
@@ -508,14 +511,14 @@ static void leaving(void)
 	}
 }
 
-/* Where a process has as many mappings as it may have, memory is mapped for kernels, or the call returns an error. */
+/* Where a process has reached its limit of mappings, memory is mapped for kernels, or the call returns an error. */
 static void crowded(void)
 {
 	enum { Most = 70000 };
 	int fd = memfd_create("short", 0);
 	CLAIM(fd >= 0 && ftruncate(fd, (off_t)PAGE) == 0);
 	void *behind = pages(2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(behind, 2 * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP)); /* the second has no file */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(behind, 2 * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP)); /* the second page is beyond the file's end */
 	if (dlsym(RTLD_DEFAULT, "__asan_init"))
 		return;
 	uint8_t *many = pages(Most * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
@@ -539,7 +542,7 @@ static void crowded(void)
 	use(p, device_of(p));
 }
 
-/* Where devices reach no host memory, they say so, and memory can be registered all the same. */
+/* Where devices cannot access host memory, the attributes report this, and memory can be registered all the same. */
 static void absent(void)
 {
 	uint32_t *p = own_pages(PAGE);

@@ -22,12 +22,12 @@ enum { BEFORE_INIT = 40, ATTRIBUTES = 144, MOST = 2000 };
 static void *driver;
 static int version;
 static int lookups, found, failures;
-static bool wanted; /* tables */
-static bool known; /* a key */
+static bool wanted; /* expects the tables */
+static bool known; /* with a key */
 
 typedef CUresult (*get_v1)(const char *, void **, int, cuuint64_t);
 typedef CUresult (*get_v2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-static void *get; /* of the ABI that this runtime asked for */
+static void *get; /* of the ABI that this runtime requested */
 
 /* The functions found, by name and flags. */
 static struct entry {
@@ -40,7 +40,7 @@ static void *look_up(const char *name, int at, int flags)
 {
 	void *pfn = NULL;
 	CUdriverProcAddressQueryResult status;
-	bool quiet = lookups % 2; /* the status may be left out */
+	bool quiet = lookups % 2; /* the status is optional */
 	CUresult r = version < 12000 ? ((get_v1)get)(name, &pfn, at, (cuuint64_t)flags)
 		: ((get_v2)get)(name, &pfn, at, (cuuint64_t)flags, quiet ? NULL : &status);
 	bool absent = version < 12000 ? r == CUDA_ERROR_NOT_FOUND : r == CUDA_SUCCESS && !pfn;
@@ -118,7 +118,7 @@ static void no_tables(void)
 	unknown_table();
 }
 
-/* Those that it looks for before it has devices. */
+/* The tables that it requests before it has devices. */
 static void tables(void)
 {
 	EXPECT(CUDA_ERROR_NOT_FOUND, ask_table(PROBE));
@@ -186,7 +186,7 @@ static struct {
 static CUlibrary library;
 static CUmodule module;
 
-/* The function to launch: a kernel of no context, where there are such. */
+/* Returns the function to launch: a kernel without a context, where kernels exist. */
 static CUfunction load(void)
 {
 	CUfunction f = NULL;

@@ -94,7 +94,7 @@ static void primary_again(void)
 		if (i % 2)
 			CHECK(cuDevicePrimaryCtxReset(0));
 		CHECK(cuDevicePrimaryCtxRelease(0));
-		/* Until then it can be current, but there is no more to it than its device. */
+		/* Until then it can be current, but only its device can be queried. */
 		device = -1;
 		CHECK(cuCtxGetDevice(&device));
 		CLAIM(device == 0);
@@ -124,8 +124,8 @@ static void primary_again(void)
 static void CUDA_CB increment(void *number) { ++*(unsigned *)number; }
 
 /*
- * A stream carries its context: NVIDIA's driver (580, on an H200) launches a context's function in a stream of the same context
- * while another one is current, or none is. A function and a stream of two contexts are refused.
+ * A stream determines its context: NVIDIA's driver (580, on an H200) launches a context's function in a stream of the
+ * same context while another context is current, or none is. A function and a stream of two contexts are rejected.
  */
 static void elsewhere(void)
 {
@@ -182,7 +182,7 @@ static void elsewhere(void)
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
 }
 
-/* A context's work goes on while the current one, which it has nothing of, has failed. */
+/* A context's work continues while the current one, an unrelated context, has failed. */
 static void healthy(void)
 {
 	CUfunction step, other;
@@ -206,7 +206,7 @@ static void healthy(void)
 	CLAIM(value == 5);
 }
 
-/* One context's failure is not another's. */
+/* A failure is confined to its context. */
 static void neighbours(void)
 {
 	CUfunction step;
@@ -226,7 +226,7 @@ static void neighbours(void)
 	CHECK(cuMemFreeHost(pinned));
 }
 
-/* A kernel that fails is known to have failed as soon as the event behind it is complete. */
+/* The failure of a kernel is visible as soon as the event behind it is complete. */
 static void failed_event(void)
 {
 	for (int i = 0; i < 150; i++) {
@@ -235,7 +235,7 @@ static void failed_event(void)
 		CUevent e;
 		CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 		launch_fault(step);
-		CUresult r = cuEventRecord(e, NULL); /* which may be too late already */
+		CUresult r = cuEventRecord(e, NULL); /* the context may have failed already */
 		while (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY) {
 			r = cuEventQuery(e);
 			CLAIM(r != CUDA_SUCCESS);
@@ -268,7 +268,7 @@ static void CUDA_CB calls_back(void *stream)
 	inside[3] = cuGetErrorName(CUDA_SUCCESS, &(const char *){NULL});
 }
 
-/* A callback that waits for its own stream would do so for ever. */
+/* A callback that waited for its own stream would deadlock. */
 static void permission(void)
 {
 	CUfunction step;
@@ -293,7 +293,7 @@ static void CUDA_CB count(CUstream s, CUresult r, void *unused)
 	status = r;
 }
 
-/* Callbacks of a context that ends run all the same, or their memory would never be freed. */
+/* Callbacks of a destroyed context run all the same, or their memory would never be freed. */
 static void farewell(void)
 {
 	CUfunction step;
@@ -355,7 +355,7 @@ static void CUDA_CB count_one(void *unused)
 	counted++;
 }
 
-/* Keeps the gate shut as long as more goes in. */
+/* Keeps the gate closed while more callbacks fit. */
 static void *hold_gate(void *unused)
 {
 	int before = -1;
@@ -389,7 +389,7 @@ static void throng(void)
 	CLAIM(pthread_join(other, NULL) == 0);
 }
 
-/* Only the stream waits for an event of another context, not its caller. */
+/* Waiting for an event of another context blocks only the stream, not its caller. */
 static void across(void)
 {
 	CUfunction step, other;
@@ -417,7 +417,7 @@ static void across(void)
 	CHECK(cuCtxDestroy(a));
 }
 
-/* A program that has pinned all there is can still load modules and copy. */
+/* A program that has pinned all of the arena can still load modules and copy. */
 static void crowded(void)
 {
 	static char pageable[3 << 20];
@@ -631,7 +631,7 @@ static void reborn(void)
 	CHECK(cuEventSynchronize(e));
 }
 
-/* An elapsed time can be read as soon as its end event is known to be complete. */
+/* An elapsed time can be read as soon as a query finds its end event complete. */
 static void stopwatch(void)
 {
 	CUcontext c;
@@ -646,7 +646,7 @@ static void stopwatch(void)
 	CHECK(cuEventCreate(&end, 0));
 	for (int64_t until = now() + 1000000000; now() < until;) {
 		CHECK(cuEventRecord(begin, NULL));
-		launch_spin(spin, 1u << 12); /* long enough for the executor, whom we race */
+		launch_spin(spin, 1u << 12); /* long enough for the race with the executor */
 		CHECK(cuEventRecord(end, NULL));
 		CHECK(cuEventSynchronize(end));
 		CHECK(cuEventElapsedTime(&took, begin, end));
@@ -1075,7 +1075,7 @@ static void left_out(void)
 	CHECK(cuMemGetAddressRange(&base, NULL, at + 7));
 	CHECK(cuMemGetAddressRange(NULL, &size, at + 7));
 	CLAIM(base == at && size == 5000);
-	CHECK(cuMemGetAddressRange(NULL, NULL, 12345)); /* nothing is asked */
+	CHECK(cuMemGetAddressRange(NULL, NULL, 12345)); /* no output requested */
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, NULL, 12345));
 
 	CHECK(cuModuleLoadData(&m, offered_ptx));
@@ -1140,7 +1140,7 @@ static void left_out(void)
 	CHECK(cuModuleLoadData(&m, p));
 	CHECK(cuLinkDestroy(link));
 
-	/* Memory is mapped and not portable, unless that was asked for. */
+	/* Memory is mapped, and portable only on request. */
 	CHECK(cuMemAllocHost(&p, 4096));
 	CHECK(cuMemHostGetFlags(&flags, p));
 	CHECK(cuMemFreeHost(p));

@@ -37,7 +37,7 @@ static void expect_all(CUdeviceptr at, size_t bytes, unsigned want)
 	free(got);
 }
 
-/* Fills through one address and looks through another; a kernel writes the last word. */
+/* Fills through one address and checks through another; a kernel writes the last word. */
 static void fill(CUmodule module, int id, CUdeviceptr at, size_t bytes, unsigned value)
 {
 	CUdeviceptr again, base;
@@ -128,7 +128,7 @@ static void wrong(int most)
 	CLAIM(info.bytes >= 100 && info.attached == 1 && info.key == CU_SHM_PRIVATE);
 	CHECK(cuShmCtl(id, CU_SHM_REMOVE, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmCtl(id, CU_SHM_STAT, &info));
-	CHECK(cuMemsetD32(at, 5, 25)); /* stays until it is detached */
+	CHECK(cuMemsetD32(at, 5, 25)); /* lives until it is detached */
 	for (int i = 0; i < most - 1; i++)
 		CHECK(cuShmGet(&other, 100 + i, 4096, 0));
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&other, 99, 4096, 0));

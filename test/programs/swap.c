@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 				want[i][k] = want[i][k] * 3 + k;
 		}
 		CHECK(cuCtxSynchronize());
-		/* Copies and fills find the memory wherever it is by then. */
+		/* Copies and fills find the memory wherever it is at the time. */
 		CHECK(cuMemsetD32(at[piece], seed + r, n[piece] / 2));
 		for (unsigned k = 0; k < n[piece] / 2; k++)
 			want[piece][k] = seed + r;

@@ -61,7 +61,7 @@ static uint8_t *pages, *registered;
 static uint64_t scratch[512], outputOf[3][512], zeros[8], count[1], policy[8] = {CU_SYNC_POLICY_YIELD};
 static CUstreamCaptureMode exchanged;
 static void *outputs[1] = {outputOf[0]};
-static size_t sizes[8] = {64}, sizes4[1] = {4}; /* behind the first of several is what can't be done */
+static size_t sizes[8] = {64}, sizes4[1] = {4}; /* the entries behind the first of several are invalid */
 static CUdeviceptr memoryOf[8], moreOf[8], managedOf[8];
 static CUpointer_attribute attributes[1] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
 static CUmem_range_attribute rangeAttributes[1] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY};
@@ -126,7 +126,7 @@ static void make_memory(void)
 	exported = (uint64_t)fd;
 }
 
-/* A pool with an allocation, exported, and imported into the same process, but for the allocation. */
+/* A pool with an allocation, both exported; the pool is imported into the same process. */
 static void make_shared_pool(void)
 {
 	CUmemPoolProps passed = poolProps;
@@ -344,7 +344,7 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Right calls that don't succeed: structures by value are zeros here, and there are no such tables, peers and views. */
+/* Valid calls that fail: structures by value are zeros here, and there are no such tables, peers and views. */
 static const struct {
 	const char *symbol;
 	CUresult want;
@@ -404,7 +404,7 @@ static size_t base(const char *symbol)
 	return n;
 }
 
-/* Nothing is left out: each function that is implemented has a row. */
+/* Checks completeness: each implemented function has a row. */
 static void whole(void)
 {
 	for (int i = 0; i < CALLS; i++) {
@@ -459,7 +459,7 @@ static const struct situation {
 static struct {
 	CUresult result;
 	bool invalid;
-	CUresult again; /* of the same call once more, if the first one has made the capture invalid */
+	CUresult again; /* result of a second call, if the first one has invalidated the capture */
 } wanted;
 
 static void want(const struct row *r, const struct situation *how, bool own)
@@ -580,7 +580,10 @@ static bool also_unsafe(const struct row *r)
 	return false;
 }
 
-/* The variants for the per-thread default stream have the same rules, but that stream, which doesn't capture, in place of the legacy one. */
+/*
+ * The variants for the per-thread default stream follow the same rules, but with that stream, which doesn't capture, in
+ * place of the legacy one.
+ */
 static void variants(const struct row *r, const struct situation *how)
 {
 	if (r->under == LEGACY && also_unsafe(r))
@@ -604,7 +607,7 @@ static void each_captured(void)
 			one_captured(r, named(r->symbol), &situations[i], false);
 		variants(r, &situations[0]);
 	}
-	for (int i = 0; i < CALLS; i++) { /* calls that the library doesn't implement disturb no capture */
+	for (int i = 0; i < CALLS; i++) { /* unimplemented calls disturb no capture */
 		uint64_t a[PARAMETERS] = {0};
 		CUgraph g;
 		if (calls[i].implemented || only)
@@ -677,7 +680,7 @@ static const struct kind_of_fault {
 };
 
 static CUevent behind; /* recorded in the stream of the kernel, behind it */
-static CUresult told;  /* to a callback behind it */
+static CUresult told;  /* status passed to a callback behind it */
 
 static void hear(CUstream stream, CUresult status, void *unused)
 {
@@ -738,7 +741,10 @@ static const struct reporter {
 };
 enum { REPORTERS = sizeof reporters / sizeof *reporters };
 
-/* The kernel's stream keeps order with the legacy one. The first call that waits for it returns the error, no copy succeeds, and every later call returns the error. */
+/*
+ * The kernel's stream synchronises with the legacy one. The first call that waits for it returns the error, no copy
+ * succeeds, and every later call returns the error.
+ */
 static void late(const struct kind_of_fault *kind, const struct reporter *first, bool inGraph)
 {
 	CUmodule m;
@@ -762,7 +768,7 @@ static void late(const struct kind_of_fault *kind, const struct reporter *first,
 		CHECK(cuGraphLaunch(x, s));
 	} else
 		CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, at, NULL));
-	got = cuEventRecord(behind, s); /* which may be too late already */
+	got = cuEventRecord(behind, s); /* the context may have failed already */
 	if (got == CUDA_SUCCESS)
 		got = cuStreamAddCallback(s, hear, NULL, 0);
 	if (got == CUDA_SUCCESS)
@@ -787,7 +793,7 @@ static void late(const struct kind_of_fault *kind, const struct reporter *first,
 		cuGraphDestroy(g);
 	}
 	unmake();
-	if (told != kind->result && told != CUDA_ERROR_CONTEXT_IS_DESTROYED && told != CUDA_SUCCESS) { /* the end of the context may run it */
+	if (told != kind->result && told != CUDA_ERROR_CONTEXT_IS_DESTROYED && told != CUDA_SUCCESS) { /* destroying the context may run it */
 		failures++;
 		printf("late: %s, %s: a callback was told %d\n", kind->kernel, first->name, told);
 	}
@@ -801,9 +807,9 @@ static void each_late(void)
 				late(&faults[k], &reporters[i], false), late(&faults[k], &reporters[i], true);
 }
 
-/* --- with one argument that makes no sense --- */
+/* --- with one invalid argument --- */
 
-enum { NO = -1 }; /* not tried: pointers lead somewhere; a count is of what a pointer leads to */
+enum { NO = -1 }; /* not tried: pointers must be valid; a count must match its memory */
 
 static const struct extreme {
 	const char *symbol;
@@ -835,7 +841,7 @@ static CUresult with_extreme(const struct row *r, const struct call *c, int i, b
 	r->fill(a);
 	a[i] = ones ? ~0ull : 0;
 	CUresult got = c->call(a);
-	if (!strncmp(c->name, "cuStreamWaitValue", 17)) /* what it waits for comes */
+	if (!strncmp(c->name, "cuStreamWaitValue", 17)) /* the value that it waits for is written */
 		CHECK(cuMemsetD8Async(memory, 0xff, 64, t));
 	unmake();
 	return got;
@@ -859,7 +865,7 @@ static void extreme(const struct row *r, const struct call *c, const struct extr
 	}
 }
 
-/* Whether no row before it has its symbol. */
+/* Reports whether no earlier row has its symbol. */
 static bool first(const struct row *r)
 {
 	for (const struct row *q = rows; q < r; q++)

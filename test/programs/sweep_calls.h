@@ -94,7 +94,7 @@ ROW(cuCoredumpSetAttributeGlobal, FREE, LIVES, CU_COREDUMP_LIGHTWEIGHT, A(scratc
 ROW(cuProfilerStart, FREE, LIVES)
 ROW(cuProfilerStop, FREE, LIVES)
 
-/* Modules and functions. An unloaded module may have a captured kernel; loading is allowed since CUDA 12.3. */
+/* Modules and functions. An unloaded module may have a captured kernel; loading is permitted since CUDA 12.3. */
 ROW(cuModuleLoad, FREE, FAILS, OUT, A(ptxFile))
 ROW(cuModuleLoadData, FREE, FAILS, OUT, A(ptx))
 ROW(cuModuleLoadDataEx, FREE, FAILS, OUT, A(ptx), 0, 0, 0)
@@ -222,7 +222,7 @@ ROW(cuMemPoolImportFromShareableHandle, UNSAFE, LIVES, OUT, exportedPool, CU_MEM
 ROW(cuMemPoolExportPointer, UNSAFE, FAILS, OUT, sharedPooled)
 ROW(cuMemPoolImportPointer, UNSAFE, FAILS, OUT, A(importedPool), A(&exportedPointer))
 
-/* Memory that is mapped. */
+/* Mapped memory. */
 ROW(cuMemAddressReserve, UNSAFE, LIVES, OUT, PAGE, 0, 0, 0)
 ROW(cuMemAddressFree, UNSAFE, LIVES, reserved, PAGE)
 ROW(cuMemCreate, UNSAFE, LIVES, OUT, PAGE, A(&property), 0)

@@ -212,7 +212,7 @@ static CUcontext primary_context(void)
 
 typedef CUresult (*with_more)(const void *, const void *, void *, void *, unsigned);
 
-/* By each of the slots that load; the last one stays. */
+/* Through each of the slots that load; the last module stays. */
 static CUmodule load_module(const void *wrapper, const void *fat)
 {
 	CUmodule m = NULL;

@@ -121,7 +121,7 @@ static void linear(void)
 	CLAIM(address == memory);
 	CLAIM(read_at("line_at", 0, 3, 0, 0, 0) == 1.5f);
 	CLAIM(read_at("line_at", 0, 255, 0, 0, 0) == 127.5f);
-	CLAIM(read_at("line_at", 0, 256, 0, 0, 0) == 0); /* beyond linear memory there is nothing */
+	CLAIM(read_at("line_at", 0, 256, 0, 0, 0) == 0); /* reads beyond linear memory give 0 */
 	CLAIM(read_at("line_at", 0, (uint32_t)-1, 0, 0, 0) == 0);
 	CHECK(cuTexRefSetAddress(&offset, r, memory + 64, 128));
 	CLAIM(offset == 64);
@@ -129,7 +129,7 @@ static void linear(void)
 	CLAIM(read_at("line_at", 0, 64 / 4 + 32, 0, 0, 0) == 0);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddress(NULL, r, memory + 64, 128));
 
-	/* As bytes from 0 to 1. */
+	/* As bytes normalised to 0 to 1. */
 	CHECK(cuMemsetD8(memory, 51, 16));
 	CHECK(cuTexRefSetFormat(r, CU_AD_FORMAT_UNSIGNED_INT8, 1));
 	CHECK(cuTexRefSetAddress(&offset, r, memory, 16));
@@ -160,7 +160,7 @@ static void array(void)
 	CHECK(cuTexRefGetFilterMode(&filter, r));
 	CHECK(cuTexRefGetAddressMode(&mode, r, 1));
 	CLAIM(flags == CU_TRSF_NORMALIZED_COORDINATES && filter == CU_TR_FILTER_MODE_LINEAR && mode == CU_TR_ADDRESS_MODE_CLAMP);
-	/* Properties may be set after the array has gone, and before there is another. */
+	/* Properties may be set after the array was destroyed, and before another one is set. */
 	CHECK(cuArrayDestroy(a));
 	CHECK(cuTexRefSetFlags(r, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetArray(&got, r));
@@ -246,7 +246,7 @@ static void names(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexRefSetFlags(t, 0));
 }
 
-/* A reference that stands for nothing is a fault. */
+/* An unbound reference causes a fault. */
 static void unbound(void)
 {
 	float answer;

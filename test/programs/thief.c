@@ -55,7 +55,7 @@ static CUfunction function_of(CUmodule m, const char *name)
 	return f;
 }
 
-/* A kernel without branches: 256 threads carry out so many reductions of 48 KiB. */
+/* A kernel without branches: 256 threads execute so many reductions of 48 KiB. */
 static void launch_block(int instructions)
 {
 	size_t room = 4096 + (size_t)instructions * 128;
@@ -84,7 +84,7 @@ static void ghost(int instructions, double hold)
 static void outrun(int instructions)
 {
 	launch_block(instructions);
-	cuCtxSynchronize(); /* either result will do */
+	cuCtxSynchronize(); /* either result is permitted */
 	_exit(0);
 }
 
@@ -97,7 +97,7 @@ static void quit(unsigned steps)
 	CHECK(cuCtxDestroy(context));
 }
 
-/* Each kernel takes its number of steps from memory, so the launches differ in nothing that a forecast can go by. */
+/* Each kernel reads its number of steps from memory, so the launches have no difference that a prediction can use. */
 static void pile(unsigned steps, int kernels)
 {
 	size_t room = 4096 + (size_t)kernels * 512;

@@ -92,8 +92,10 @@ static void launch(uint32_t round)
 	CHECK(cuEventRecord(f->done, streams[which]));
 }
 
-/* Waits for a round, and looks at some of its numbers, others each time: to turn one here takes as
- * long as there. None can be zero, since a turn leads from zero to zero only. */
+/*
+ * Waits for a round, and checks some of its numbers, different ones each time, since the transformation takes as long
+ * here as on the device. None can be zero: only zero is transformed to zero.
+ */
 static void land(const char *name, uint32_t round)
 {
 	struct flight *f = &flights[round % Queue];

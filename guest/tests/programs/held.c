@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(busy));
 		OK(cuStreamQuery(idle)); /* as found earlier */
 		OK(cuStreamQuery(NULL));
-		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* not known yet */
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* not found out yet */
 		OK(cuStreamSynchronize(unused)); /* there is nothing to wait for */
 		OK(cuStreamSynchronize(done));
 	}
