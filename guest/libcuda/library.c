@@ -87,7 +87,7 @@ static CUresult inspect(struct library *l, struct jit *jit)
 	return CUDA_SUCCESS;
 }
 
-/* As the lookup, and inspects the library; it stays locked on success. */
+/* Looks up a library and inspects it; on success it stays locked. */
 static CUresult lock_inspected(CUlibrary handle, struct library **l)
 {
 	struct jit silent = {0};

@@ -1,6 +1,7 @@
-/* A kernel that lasts as long as it is told to: each thread takes so many steps
- * of a xorshift generator, which compilers can't shorten, and leaves where it
- * got to. */
+/*
+ * A kernel of adjustable duration: each thread runs a number of steps of a xorshift generator, which compilers cannot
+ * shorten, and stores its final state.
+ */
 #include "device.h"
 
 extern "C" __global__ void busy(unsigned *out, unsigned steps)

@@ -1,11 +1,13 @@
-/* Compresses a picture of three planes to DXT1: for each 4 x 4 pixels two colours of
- * 16 bits, and for each pixel which of these or of the two between them it is. One
- * thread for each 4 x 4 pixels. Values are cut off to whole ones from 0 to 255. */
+/*
+ * Compresses a picture of three planes to DXT1: for each 4 x 4 pixels two colours of 16 bits, and for each pixel the
+ * index of one of these or of the two colours between them. One thread for each 4 x 4 pixels. Values are truncated to
+ * integers from 0 to 255.
+ */
 #include "device.h"
 
 static __device__ inline int whole(float v) { return v < 0 ? 0 : v > 255 ? 255 : (int)v; }
 
-/* A colour with 5, 6 and 5 bits, and as wide as it was. */
+/* Packs a colour into 5, 6 and 5 bits, and unpacks it to full width. */
 static __device__ inline unsigned pack(const int *c) { return (unsigned)(c[0] >> 3 << 11 | c[1] >> 2 << 5 | c[2] >> 3); }
 
 static __device__ inline void unpack(unsigned packed, int *c)

@@ -1,13 +1,15 @@
-/* Follows points in a film by what surrounds them: each is looked for at all
- * places near where it was, and is where its template differs least. One block
- * for each point, one thread for each of the places in turn. */
+/*
+ * Tracks points in a film by their surroundings: each template is compared at all places near its previous one, and
+ * moves to the place of the least difference. One block for each point, one thread for each of the places in turn.
+ */
 #include "device.h"
 
 enum { Side = 16, Reach = 10, Across = 2 * Reach + 1, Places = Across * Across, Threads = 128 };
 
-/* points has x and y of each template's corner in the first picture, and moved how
- * far each went from there: the first of the best places, row by row. Nothing
- * within reach of a point is outside of the picture. */
+/*
+ * points has x and y of each template's corner in the first picture, and moved its displacement from there: the first
+ * of the best places, row by row. All pixels within reach of a point are inside the picture.
+ */
 extern "C" __global__ void heartwall(const unsigned char *first, const unsigned char *picture, unsigned width,
 	const unsigned *points, int *moved, unsigned *difference)
 {

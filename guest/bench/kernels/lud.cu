@@ -1,12 +1,13 @@
-/* A matrix into L and U in its place, without pivoting; L has ones on its
- * diagonal. Tile by tile: the one on the diagonal, those right of it and below
- * it, and then all the rest, for each tile of the diagonal. The sides are whole
- * tiles. */
+/*
+ * Factorises a matrix into L and U in place, without pivoting; L has ones on its diagonal. Tile by tile: for each tile
+ * of the diagonal the tile itself, then those right of it and below it, then all the rest. The dimensions are whole
+ * tiles.
+ */
 #include "device.h"
 
 enum { Tile = 16 };
 
-/* The tile on the diagonal: one block of as many threads as it has rows. */
+/* The tile on the diagonal: one block of as many threads as the tile has rows. */
 extern "C" __global__ void ludDiagonal(float *A, unsigned n, unsigned at)
 {
 	__shared__ float t[Tile][Tile];
@@ -28,8 +29,10 @@ extern "C" __global__ void ludDiagonal(float *A, unsigned n, unsigned at)
 		A[(at + i) * n + at + me] = t[i][me];
 }
 
-/* The tiles right of it become U and those below it L: a block for one of each,
- * of twice as many threads as a tile has rows. */
+/*
+ * The tiles right of it become U and those below it L: a block for one of each, with twice as many threads as a tile
+ * has rows.
+ */
 extern "C" __global__ void ludPerimeter(float *A, unsigned n, unsigned at)
 {
 	__shared__ float t[Tile][Tile], row[Tile][Tile], column[Tile][Tile];
@@ -63,8 +66,7 @@ extern "C" __global__ void ludPerimeter(float *A, unsigned n, unsigned at)
 			A[(next + i) * n + at + me] = column[i][me];
 }
 
-/* What is right of and below those: a block for each tile, a thread for each
- * element. */
+/* The tiles right of and below those: a block for each tile, a thread for each element. */
 extern "C" __global__ void ludInternal(float *A, unsigned n, unsigned at)
 {
 	__shared__ float l[Tile][Tile], u[Tile][Tile];

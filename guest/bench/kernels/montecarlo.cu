@@ -1,10 +1,12 @@
-/* The price of call options as the mean over many random paths: one block for each
- * option, whose threads take every path of it in turn. */
+/*
+ * The price of call options as the mean over many random paths: one block for each option, whose threads compute its
+ * paths in turn.
+ */
 #include "device.h"
 
 enum { Threads = 128 };
 
-/* A number that depends on seed as if by chance. */
+/* A pseudo-random number that depends on seed. */
 static __device__ inline unsigned chance(unsigned seed)
 {
 	seed ^= seed >> 16;

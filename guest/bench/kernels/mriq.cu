@@ -1,5 +1,7 @@
-/* The matrix Q of a magnetic resonance picture that is taken along any path: for
- * each place the sum over the samples of a wave each. */
+/*
+ * The matrix Q of a magnetic resonance picture that was sampled along any path: for each place the sum over the samples
+ * of one wave each.
+ */
 #include "device.h"
 
 struct __attribute__((aligned(16))) Sample {

@@ -22,7 +22,7 @@ extern "C" __global__ void nbody(const Body *from, Body *to, Body *velocity, flo
 		for (unsigned i = 0; i < Tile; i++) {
 			const Body o = tile[i];
 			const float dx = o.x - b.x, dy = o.y - b.y, dz = o.z - b.z;
-			/* So that a body doesn't attract itself, and close ones not without bound. */
+			/* Softening: a body doesn't attract itself, and the attraction of close bodies is bounded. */
 			const float square = dx * dx + dy * dy + dz * dz + 1e-3f;
 			const float inverse = inverseRoot(square);
 			const float pull = o.mass * inverse * inverse * inverse;

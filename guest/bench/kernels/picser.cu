@@ -1,5 +1,7 @@
-/* Sharpens a grey picture: five times each pixel less its four neighbours. Pixels
- * beyond the border are those at it. */
+/*
+ * Sharpens a grey picture: five times each pixel minus its four neighbours. Pixels beyond the border equal the nearest
+ * one.
+ */
 #include "device.h"
 
 extern "C" __global__ void sharpen(const unsigned char *from, unsigned char *to, unsigned side)

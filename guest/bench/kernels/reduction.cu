@@ -1,5 +1,7 @@
-/* Sums: each block leaves the sum of its share of the elements in sums. Run a
- * second time with one block over the sums, it gives the total. */
+/*
+ * Sums: each block stores the sum of its share of the elements in sums. A second run with one block over the sums gives
+ * the total.
+ */
 #include "device.h"
 
 enum { Threads = 256 };

@@ -5,7 +5,7 @@
 
 enum { PerPair = 9 };
 
-/* The product of two Gaussians: again one, with this exponent and weight, here. */
+/* The product of two Gaussians is a Gaussian, with this exponent, weight and centre. */
 struct Product {
 	float exponent, weight, x, y, z;
 };

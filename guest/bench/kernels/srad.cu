@@ -1,6 +1,7 @@
-/* Takes speckles out of a picture by diffusion that stops at edges (SRAD): the
- * coefficients of all pixels, then one step with them. Pixels beyond the border
- * are those at it. */
+/*
+ * Removes speckles from a picture by diffusion that stops at edges (SRAD): the coefficients of all pixels, then one
+ * step with them. Pixels beyond the border equal the nearest one.
+ */
 #include "device.h"
 
 static __device__ inline float limited(float v) { return v < 0 ? 0 : v > 1 ? 1 : v; }

@@ -1,6 +1,8 @@
-/* How many pairs of points on a sphere are how far apart, by the cosine of the angle
- * between them: bins[b] counts those with a cosine of at least edges[b], and below
- * the edge before. Edges fall, the last is below -1. bins must be zero before. */
+/*
+ * Histogram of the distances between pairs of points on a sphere, by the cosine of the angle between them: bins[b]
+ * counts those with a cosine of at least edges[b], and below the previous edge. Edges decrease, and the last is below
+ * -1. bins must be zero before.
+ */
 #include "device.h"
 
 enum { Bins = 20 };

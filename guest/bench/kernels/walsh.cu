@@ -5,7 +5,7 @@
 
 enum { Section = 2048 };
 
-/* Two stages at once, on elements that are quarter apart: out may be in. */
+/* Two stages at once, on elements at a distance of quarter: out may equal in. */
 extern "C" __global__ void walshGlobal(const float *in, float *out, unsigned quarter, unsigned n)
 {
 	for (unsigned i = firstElement(); i < n / 4; i += elementStride()) {
