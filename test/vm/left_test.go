@@ -106,13 +106,16 @@ func (p process) descriptors() (targets []string) {
 	return targets
 }
 
-var digits = regexp.MustCompile(`[0-9]+`)
+var (
+	digits = regexp.MustCompile(`[0-9]+`)
+	spares = regexp.MustCompile(`/pegasus(-[0-9a-f]+)?\.spare/`)
+)
 
 // plain is a name without what differs from one run to the next.
 func (s *stage) plain(name string) string {
 	name = strings.NewReplacer(s.h.regions, "REGIONS", s.h.dir, "DIR").Replace(name)
-	name = digits.ReplaceAllString(name, "N")
-	return strings.Replace(name, "/pegasus-N.spare/", "/", 1) // Go's runtime opens a group's files before the worker is put there, or after
+	name = spares.ReplaceAllString(name, "/") // Go's runtime opens a group's files before the worker is put there, or after
+	return digits.ReplaceAllString(name, "N")
 }
 
 // inventory is what there is now.
