@@ -11,11 +11,11 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// deed is what can happen: to a machine, or to the host. It returns when it has happened.
+// deed is an event that a script can cause, in a machine or on the host. do returns when the event is over.
 type deed struct {
 	onHost bool // to the host
 	virsh  bool // libvirtd has to be there
-	lonely bool // nobody may be away meanwhile
+	lonely bool // not while daemon or libvirtd is away
 	do     func(s *stage, name string)
 }
 
@@ -25,7 +25,7 @@ func onHost(do func(s *stage)) deed {
 	return deed{onHost: true, do: func(s *stage, _ string) { do(s) }}
 }
 
-// deeds are all that a script knows.
+// deeds are the events that a script can have, by name.
 var deeds = map[string]deed{
 	"destroy, start": byVirsh((*stage).startAnew),
 	"shutdown, start": byVirsh(func(s *stage, name string) {
@@ -125,14 +125,14 @@ var deeds = map[string]deed{
 	"kill pegasus-libvirt": onHost(func(s *stage) { s.kill("pegasus-libvirt") }),
 }
 
-// What can happen to a machine can happen while somebody else is away, who was killed just before and
-// comes back just after.
+// An event of a machine can happen while another component is away, which was killed just before the event and
+// comes back just after it.
 const (
 	withoutDaemon   = " without daemon"
 	withoutLibvirtd = " without libvirtd"
 )
 
-// away takes an event apart into what happens and who is away meanwhile.
+// away splits an event's name into the event and the component that is away meanwhile.
 func away(what string) (plain, who string) {
 	for _, who := range []string{withoutDaemon, withoutLibvirtd} {
 		if plain, ok := strings.CutSuffix(what, who); ok {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Demonstrate boots two machines of a libvirt of their own, which want all of one
-// accelerator, and shows that they get it in proportion to their credits. An error says
-// why that couldn't be shown, or that it isn't so.
+// Demonstrate boots two machines of a libvirt of their own, which each demand a whole
+// accelerator, and shows that their shares are in proportion to their credits. It returns an
+// error if it can't measure the shares, or if they are off.
 func Demonstrate(ctx context.Context, out io.Writer) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("only root can start a libvirt of its own")
@@ -34,7 +34,7 @@ func Demonstrate(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// show is a tester whose test somebody watches.
+// show is the tester of a demonstration: it prints its progress to out.
 type show struct {
 	ctx      context.Context
 	out      io.Writer
@@ -49,7 +49,7 @@ var errStopped = errors.New("stopped")
 func (s *show) Helper()          {}
 func (s *show) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-// Failed has logs printed, for which nobody asks who interrupts.
+// Failed reports whether logs are to be printed: after an error, but not after an interrupt.
 func (s *show) Failed() bool { return len(s.errs) > 0 && s.ctx.Err() == nil }
 
 func (s *show) Logf(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
@@ -65,7 +65,7 @@ func (s *show) Fatalf(format string, args ...any) {
 
 func (s *show) Fatal(args ...any) { s.Fatalf("%s", fmt.Sprint(args...)) }
 
-// say tells the onlooker what happens.
+// say prints a line of progress, with the time since the beginning.
 func (s *show) say(format string, args ...any) {
 	fmt.Fprintf(s.out, "%5.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -16,8 +16,8 @@ func between(text, from, to string) string {
 	return text
 }
 
-// examine has the doctor of a machine say something under a name. The agent prints where we do, also
-// between two lines, so each is marked.
+// examine has a machine's doctor print its findings under a name. The agent prints to the same output, also
+// between two of the doctor's lines, so each line has a mark.
 const examine = `
 examine() {
 	pegasus-guest doctor --json >/tmp/doctor
@@ -26,7 +26,7 @@ examine() {
 }
 `
 
-// findings are what it said then, by name, with an exit status.
+// findings returns the checks that the doctor printed under a name, by their names, and checks its exit status.
 func findings(t *testing.T, out, name string, status int) map[string]control.Check {
 	t.Helper()
 	var text strings.Builder
@@ -46,8 +46,8 @@ func findings(t *testing.T, out, name string, status int) map[string]control.Che
 	return byName
 }
 
-// A machine that isn't attached: the agent serves nobody, programs fail with the reason,
-// and the doctor says what is to be done.
+// In a machine that isn't attached the agent serves no process, programs fail with the reason,
+// and the doctor prints the remedy.
 func TestUnattached(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)
@@ -70,8 +70,8 @@ true
 	}
 }
 
-// What the doctor says in a machine whose programs find an accelerator, and what when
-// something was taken away from it. What was installed can be removed.
+// The doctor's findings in a machine whose programs find an accelerator, and its findings when
+// a part is missing. The installation can be removed.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)

@@ -18,17 +18,17 @@ import (
 // descriptors of ours. Numbers in names don't count.
 type inventory map[string]int
 
-// stageMark is a variable of the environment by which a stage knows its processes.
+// stageMark is the environment variable that marks a stage's processes.
 const stageMark = "PEGASUS_STAGE"
 
-// process is one of the stage's.
+// process is a process of the stage.
 type process struct {
 	pid     int
-	program string // of its file; of a dead one that nobody has waited for: empty
+	program string // the base name of its file; empty: a zombie
 	command string
 }
 
-// processes are those that the stage has started, whoever did.
+// processes returns the processes that the stage started, directly or through other processes, and their zombies.
 func (s *stage) processes() (all []process) {
 	mark := []byte(stageMark + "=" + os.Getenv(stageMark))
 	parents, dead := map[int]bool{}, map[int]int{}
@@ -82,7 +82,7 @@ func (p process) name() string {
 	return p.program
 }
 
-// ours says whether a process is of what is tested.
+// ours reports whether a process belongs to the product.
 func (p process) ours() bool { return p.program == "pegasusd" || p.program == "pegasus-libvirt" }
 
 // descriptors are what a process has open. How many it has of a process that lives depends on
@@ -133,7 +133,7 @@ func (s *stage) inventory() inventory {
 	for line := range strings.Lines(string(sockets)) {
 		f := strings.Fields(line)
 		path := f[len(f)-1]
-		listens := len(f) > 3 && f[3] == "00010000" // what is connected is somebody's descriptor
+		listens := len(f) > 3 && f[3] == "00010000" // a connected socket is counted as a descriptor of its process
 		if listens && (strings.HasPrefix(path, s.h.dir) || strings.HasPrefix(path, s.h.regions)) {
 			found["socket "+s.plain(path)]++
 		}
@@ -155,7 +155,7 @@ func (s *stage) inventory() inventory {
 	return found
 }
 
-// beside says what differs between what there is and what there was.
+// beside returns the differences between the present inventory and the usual one.
 func (now inventory) beside(usual inventory) string {
 	var b strings.Builder
 	all := maps.Clone(now)
@@ -168,7 +168,7 @@ func (now inventory) beside(usual inventory) string {
 	return b.String()
 }
 
-// settle takes what there is, once that stays the same, for what is usual.
+// settle makes the present inventory the usual one, once it stays the same.
 func (s *stage) settle() {
 	s.Helper()
 	before := inventory{}
@@ -183,13 +183,13 @@ func (s *stage) settle() {
 	s.usual, s.memory = before, s.resident()
 }
 
-// leftTime is how long what is left of an event may take to go.
+// leftTime bounds the time until an event's leftovers are gone.
 const leftTime = soon
 
 // moreMemory is how many KiB each of ours may grow by, all in all.
 const moreMemory = 16 << 10
 
-// checkLeft looks whether there is what is usual.
+// checkLeft checks that the inventory is the usual one again.
 func (s *stage) checkLeft() {
 	s.Helper()
 	began := time.Now()
@@ -210,7 +210,7 @@ func (s *stage) checkLeft() {
 	}
 }
 
-// resident is the memory of daemon, hubs and pegasus-libvirt in KiB, without what they share.
+// resident returns the memory of daemon, hubs and pegasus-libvirt in KiB, without shared memory.
 func (s *stage) resident() map[string]int {
 	all := map[string]int{}
 	for _, p := range s.processes() {

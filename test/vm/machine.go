@@ -17,7 +17,7 @@ import (
 	"pegasus/test/image"
 )
 
-// Machine says what to boot.
+// Machine describes a virtual machine to boot.
 type Machine struct {
 	Image   *Image
 	Kind    Variant
@@ -28,9 +28,9 @@ type Machine struct {
 	NoPort  bool              // it is to have none
 	Echo    string            // a socket that QEMU makes, of another port; empty: it has none
 	Disk    string            // a squashfs that it finds at /mnt; empty: none
-	Job     string            // a shell script: what it does before it switches itself off
+	Job     string            // a shell script that it runs before it switches itself off
 	Files   map[string]string // of the host, by their names in the machine, beside the image's
-	Monitor bool              // QEMU can be told things
+	Monitor bool              // QEMU has a monitor
 	Reboot  bool              // a reboot begins it again, instead of ending it
 }
 
@@ -40,8 +40,8 @@ type Running struct {
 	dir string
 }
 
-// Start boots a machine. What its job prints is in Output, what kernel and agent
-// say in Messages.
+// Start boots a machine. The job's output is in Output, that of kernel and agent
+// in Messages.
 func (m Machine) Start() (*Running, error) {
 	initrd := filepath.Join(m.Dir, "initrd")
 	if err := m.writeInitrd(initrd); err != nil {
@@ -131,7 +131,7 @@ func (r *Running) path(name string) string { return filepath.Join(r.dir, name) }
 // Output is what the job has printed so far.
 func (r *Running) Output() string { return r.read("output") }
 
-// Messages are what everybody else has said.
+// Messages returns the output of QEMU, of the kernel and of the agent.
 func (r *Running) Messages() string { return r.read("qemu") + r.read("messages") }
 
 func (r *Running) read(name string) string {
@@ -148,8 +148,8 @@ func (r *Running) Kill() { r.cmd.Process.Kill() }
 // PID is QEMU's.
 func (r *Running) PID() int { return r.cmd.Process.Pid }
 
-// Definition is the same machine as libvirt wants it, without its region: who attaches
-// it puts that in.
+// Definition returns the machine's libvirt definition, without its region, which
+// attaching adds.
 func (m Machine) Definition(name string) (string, error) {
 	initrd := filepath.Join(m.Dir, "initrd")
 	if err := m.writeInitrd(initrd); err != nil {

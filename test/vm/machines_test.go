@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tell has the daemon ask this libvirtd, which it finds by the mounts that it has of its own.
+// tell restarts the daemon with this libvirtd in its configuration, by way of the libvirtd's own mount namespace.
 func (l *libvirt) tell() {
 	h := l.h
 	h.t.Helper()
@@ -61,7 +61,7 @@ func (l *libvirt) again() {
 	eventually(l.h.t, soon, "libvirtd answers again", func() bool { return l.command("virsh", "list").Run() == nil })
 }
 
-// checkDoctor wants the doctor to find a machine as it is, and what it needs.
+// checkDoctor checks that the doctor reports a machine's state and requirements.
 func (l *libvirt) checkDoctor(finding string) {
 	l.h.t.Helper()
 	out, _ := l.command(built(l.h.t, "bin/pegasus"), "doctor", "--runtime-dir", l.h.dir).CombinedOutput()
@@ -72,7 +72,7 @@ func (l *libvirt) checkDoctor(finding string) {
 	}
 }
 
-// state is a machine's, as the daemon knows it.
+// state returns a machine's state in the daemon's record.
 func (h *host) state(name string) string {
 	if m := h.domain(name).Machine; m != nil {
 		return m.State
@@ -80,7 +80,7 @@ func (h *host) state(name string) string {
 	return ""
 }
 
-// computes says whether a domain gets accelerator time.
+// computes reports whether a domain gets accelerator time.
 func (h *host) computes(name string) bool {
 	was := h.domain(name).GPU
 	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -91,8 +91,8 @@ func (h *host) computes(name string) bool {
 	return false
 }
 
-// drained waits until a domain that is paused has used what it had submitted, and returns how much
-// accelerator time it has had.
+// drained blocks until the submitted work of a paused domain has ended, and returns the accelerator
+// time that the domain has used.
 func (h *host) drained(name string) (used int64) {
 	h.t.Helper()
 	same := 0
@@ -108,9 +108,9 @@ func (h *host) drained(name string) (used int64) {
 	return used
 }
 
-// The daemon follows what libvirt does with a machine: what is paused gives its share to
-// others and goes on afterwards, what begins anew loses its workers at once, and neither
-// the death of libvirtd nor that of the daemon is noticed by the machine's programs.
+// The daemon follows libvirt's changes of a machine. A paused machine's share goes to the
+// others until it resumes, a restarted machine loses its workers at once, and neither
+// the death of libvirtd nor that of the daemon affects the machine's programs.
 func TestMachines(t *testing.T) {
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
@@ -194,7 +194,7 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// A machine that ends while nobody sees it leaves nothing behind once libvirt is back.
+// A machine that ends while libvirtd is away leaves nothing behind once libvirtd is back.
 func TestEndsUnseen(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)

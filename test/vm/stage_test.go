@@ -15,8 +15,8 @@ import (
 	"pegasus/test/image"
 )
 
-// A stage is where a script is played: machines of libvirt's, in each of which a program
-// computes all the time and checks what comes back.
+// A stage plays a script on libvirt machines. In each machine a program computes all the time
+// and checks its results.
 type stage struct {
 	*scene
 	h        *host
@@ -27,10 +27,10 @@ type stage struct {
 	within   time.Duration // of what happens twice just now
 	usual    inventory     // what there is when nothing happens
 	memory   map[string]int
-	insides  map[string]string // what is usual in each machine
+	insides  map[string]string // the usual state inside each machine
 }
 
-// A scene is a test whose failures say what had just happened.
+// A scene is a test whose failures name the latest event.
 type scene struct {
 	*testing.T
 	now string
@@ -67,8 +67,8 @@ arena = "16MiB"
 
 const stageTick = 30 * time.Millisecond
 
-// witnessing is a machine's job. What it does besides it is told by a port of its own: a line
-// is a number and a command. Who knocks its power button switches it off.
+// witnessing is a machine's job. The job also executes commands from a port of its own, whose lines
+// each have a number and a command. A press of the power button switches the machine off.
 const witnessing = `
 boot=$(cut -c -8 /proc/sys/kernel/random/boot_id)
 printf '\nboot %s\n' $boot
@@ -90,7 +90,7 @@ while :; do
 done
 `
 
-// testPort is the port by which a machine is told what to do.
+// testPort is the virtio port through which a machine receives commands.
 const testPort = `<channel type='unix'><source mode='bind' path='%s/orders'/><target type='virtio' name='org.pegasus.test'/></channel>
   </devices>`
 
@@ -136,8 +136,8 @@ func set(t *testing.T, sc events.Script) *stage {
 	return s
 }
 
-// tell has a machine carry out a command of its shell. What it is told by its port may get lost
-// as long as nobody listens: it is told again.
+// tell sends a shell command to a machine, and blocks until the machine has executed it. The port can lose
+// a command before the job reads from it, so tell sends the command again every second.
 func (s *stage) tell(name, command string) {
 	s.Helper()
 	s.orders++
@@ -162,7 +162,7 @@ func (s *stage) tell(name, command string) {
 	s.Fatalf("%s doesn't hear", name)
 }
 
-// ask has a machine carry out a command, and returns what that prints: one line.
+// ask runs a command in a machine and returns the line that the command prints.
 func (s *stage) ask(name, command string) (answer string) {
 	s.Helper()
 	s.tell(name, "echo answer "+fmt.Sprint(s.orders+1)+" $("+command+")")
@@ -177,19 +177,19 @@ func (s *stage) ask(name, command string) (answer string) {
 	return answer
 }
 
-// said is what a machine's witnesses have said since its output had some length.
+// said returns the report of a machine's witnesses from its output behind the first since bytes.
 func (s *stage) said(name string, since int) events.Report {
 	out := s.machines[name].Output()
 	return events.ParseReport(out[min(since, len(out)):])
 }
 
-// awaits waits until what a machine's witnesses have said is as wanted.
+// awaits blocks until ok accepts the report of a machine's witnesses.
 func (s *stage) awaits(name, what string, ok func(events.Report) bool) {
 	s.Helper()
 	eventually(s, bootTime, name+": "+what, func() bool { return ok(s.said(name, 0)) })
 }
 
-// computes says whether a machine's witness goes on.
+// computes reports whether a machine's witness goes on.
 func (s *stage) computes(name string) bool {
 	before := s.said(name, 0)
 	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

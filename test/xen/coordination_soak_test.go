@@ -16,13 +16,13 @@ import (
 // TestSoakXenCoordination: domUs that compute share one CPU with one that spins. Under policies that go by Xen's
 // schedule the accelerator goes to those whose vCPUs run, as Xen's trace has it; under others as chance has it.
 //
-// An emulated CPU that its host stops for some ten milliseconds knows nothing of it. So slices and ticks are longer
-// than Xen's, and all else is in proportion.
+// A host can stop an emulated CPU for some ten milliseconds, and Xen can't observe that. So slices and ticks are longer
+// than Xen's, and all other times are in proportion.
 func TestSoakXenCoordination(t *testing.T) {
 	h := crowd(t, queues)
 	h.Run("xl sched-credit -p one -s -t 200")
-	// Ticks that slices are no multiple of; and such as fall into step with them, of which nothing is asked. A slice of the others isn't too long
-	// to be passed over for. AugC is first, for it is fair to whom those before it weren't.
+	// Slices are no multiple of most of these ticks. Ticks that can fall into step with the slices have no bounds here. max_skip lets a policy pass
+	// a domain over for a slice of the others. AugC is first because it compensates domains for the policies before it.
 	for _, c := range []struct{ policy, tick string }{{"augc", "70ms"}, {"cosched", "70ms"}, {"cosched", "200ms"}, {"xc", "70ms"}, {"slaf", "70ms"}} {
 		plan(h, fmt.Sprintf("policy = %q\ntick = %q\nmax_skip = 16", c.policy, c.tick))
 		h.Run("pegasus trace --cpus --seconds " + cmp.Or(os.Getenv("PEGASUS_SECONDS"), "20") + " --out /tmp/trace")
@@ -39,7 +39,7 @@ func TestSoakXenCoordination(t *testing.T) {
 		if v.Decisions < 15 {
 			t.Errorf("%s: %d decisions", c.policy, v.Decisions)
 		}
-		// Whom the policy boosts has a vCPU that runs; and of the others' that is hardly ever so.
+		// A boosted domain has a running vCPU; the other domains hardly ever do.
 		if boosts := c.policy == "cosched" || c.policy == "augc"; boosts && c.tick == "70ms" && (v.Preferred.Times < 15 || v.Preferred.Ran < 2*v.Others.Ran) {
 			t.Errorf("%s: of %d that it boosts a vCPU ran in %.2f, and of the %d others in %.2f", c.policy, v.Preferred.Times, v.Preferred.Ran, v.Others.Times, v.Others.Ran)
 		}
@@ -50,8 +50,8 @@ func TestSoakXenCoordination(t *testing.T) {
 	}
 }
 
-// clearly checks that vCPUs of those who were chosen ran for more than by chance: by one part in so many of what is
-// possible. Windows may go on into the next slice, which nobody knows for sure.
+// clearly checks that the chosen domains' vCPUs ran more often than by chance, by at least 1/parts of the possible
+// gain. Windows may extend into the next slice, whose domain can't be predicted reliably.
 func clearly(t *testing.T, when string, p coordination.Part, parts float64) {
 	t.Helper()
 	if p.Chosen < p.Chance+(p.Best-p.Chance)/parts {

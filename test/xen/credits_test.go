@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// agreement is how well what the daemon knows of domUs' credits agrees with what Xen says.
+// agreement is the result of a comparison of the daemon's model of domUs' credits with the hypervisor's credits.
 type agreement struct {
 	n, agree, off       float64 // off is in credits of 100 µs
-	told, wrong         float64 // parts of a coming period that were foretold, and by how much they were wrong
-	vcpus, signs, us    float64 // of vCPUs as they were when it was printed, and by how many µs all were off
-	asked, right, asNow float64 // CPUs of which it was foretold who runs, and it was right, or would have been as now
+	told, wrong         float64 // parts of a coming period that were predicted, and the sum of their errors
+	vcpus, signs, us    float64 // vCPUs at the time of the print, those whose sign agrees, and the sum of the errors in µs
+	asked, right, asNow float64 // CPUs whose next vCPU was predicted, right predictions, and CPUs whose vCPU stayed the same
 	cost                float64 // percent of a CPU
 }
 
@@ -40,7 +40,7 @@ func (h *Host) compare(how string, times int, domains string) (s agreement) {
 			if n, _ := fmt.Sscan(line, &what, &at, &three, &one, &two); n != 5 {
 				h.t.Fatalf("%q", line)
 			}
-			if at < 5 { // what was before isn't known yet
+			if at < 5 { // the model has too little history yet
 				continue
 			}
 			if what == "ran" {
@@ -64,8 +64,8 @@ func (h *Host) compare(how string, times int, domains string) (s agreement) {
 	return s
 }
 
-// testCredits: what the daemon knows of domUs' credits is what Xen says. How well is for a soak test, on
-// a calm host.
+// testCredits: the daemon's model of domUs' credits agrees with the hypervisor's credits. A soak test measures
+// how well, on a calm host.
 func testCredits(t *testing.T, h *Host, domains string) {
 	t.Helper()
 	s := h.credits(25, domains)

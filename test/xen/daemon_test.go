@@ -20,8 +20,8 @@ memory = "64MiB"
 kernel_timeout = "2m"
 `
 
-// seen is how long it may take until something is known that nobody asked for, with the emulated machine
-// as busy as it may be.
+// seen bounds the time until the daemon reports a change that it observes on its own, with the emulated machine
+// at its busiest.
 const seen = 3 * time.Minute
 
 // startDaemon starts one in Dom0, and ends it with the test.
@@ -30,7 +30,7 @@ func startDaemon(t *testing.T, h *Host, config string) {
 	h.Write("/tmp/pegasus.toml", config)
 	h.Run("pegasusd --config /tmp/pegasus.toml >>/tmp/pegasusd.log 2>&1 & echo $! >/tmp/pegasusd.pid")
 	t.Cleanup(func() {
-		if t.Failed() { // what it does now is in what it says
+		if t.Failed() { // a failed test's log has the daemon's goroutines
 			h.Try("kill -QUIT $(cat /tmp/pegasusd.pid); sleep 1")
 		}
 		h.Try("kill $(cat /tmp/pegasusd.pid); wait $(cat /tmp/pegasusd.pid)") // the next one isn't to find it
@@ -45,7 +45,7 @@ func startDaemon(t *testing.T, h *Host, config string) {
 	})
 }
 
-// domainOf is what the daemon says of a domain, if it knows it.
+// domainOf returns the daemon's record of a domain, if it has one.
 func domainOf(h *Host, name string) (d control.Domain, ok bool) {
 	h.t.Helper()
 	out := h.Run("pegasus domains --json")
@@ -61,7 +61,7 @@ func domainOf(h *Host, name string) (d control.Domain, ok bool) {
 	return d, false
 }
 
-// machineState is what the daemon says of a domain's machine: "" if it has none.
+// machineState returns the state of a domain's machine in the daemon's record: "" if it has none.
 func machineState(h *Host, name string) string {
 	h.t.Helper()
 	d, _ := domainOf(h, name)
@@ -84,7 +84,7 @@ func awaitState(h *Host, name, want string) {
 	h.t.Logf("%s is seen to be %q after %v", name, want, time.Since(began).Round(10*time.Millisecond))
 }
 
-// testDaemon: a daemon in Dom0 knows its domUs, by their names, and what they do; and sets their weights.
+// testDaemon: a daemon in Dom0 lists its domUs by name, with their states, and sets their weights.
 func testDaemon(t *testing.T, h *Host) {
 	startDaemon(t, h, daemonConfig)
 	if out := h.Run("pegasus attach web --credits 512"); !strings.Contains(out, "There is none now") {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// deed is what can happen: to a domU, or to the host. It returns when it has happened.
+// deed is an event that a script can cause, in a domU or on the host. do returns when the event is over.
 type deed struct {
 	onHost bool // to the host
 	xl     bool // Xen's tools do it, which need XenStore
@@ -36,7 +36,7 @@ func byXL(commands string) deed {
 
 const killHub = `kill -9 $(ours "hub .*--domain NAME ")`
 
-// deeds are all that a script knows.
+// deeds are the events that a script can have, by name.
 var deeds = map[string]deed{
 	"kill program": inside("kill -9 $(pidof witness)"),
 	"kill agent":   inside("kill -9 $(agent)"),
@@ -84,14 +84,14 @@ var deeds = map[string]deed{
 	"stop XenStore, kill daemon": onHost("xenstored STOP; kill_daemon; start_daemon; sleep 8; xenstored CONT"),
 }
 
-// What can happen to a domU can happen while somebody else is away, who comes back some seconds after.
+// An event of a domU can happen while another component is away, which comes back some seconds after the event.
 const (
 	withoutDaemon   = " without daemon"
 	withoutXenStore = " without XenStore"
 )
 
-// unwatched says whether a domU has stopped and nobody does anything about it: the xl that has started it
-// ends when it is saved, also if it goes on then.
+// unwatched reports whether a domU has stopped while no xl handles that: the xl that has started the domU
+// ends when the domU is saved, also if the domU goes on then.
 func (s *stage) unwatched(name string) bool {
 	_, status := s.Try("xl list " + name + " 2>/dev/null | grep -q -E ' [-rb]{2}[-p][sc]' && tail -n 1 /var/log/xen/xl-" + name + ".log | grep -q 'Exiting now'")
 	return status == 0

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// bootTime bounds how long Dom0 may take to be there, commandTime what it is told to do, and jobTime what a
-// domU is to do after its start: of an emulated machine, on a host that is slow and has other things to do.
+// bootTime bounds the boot of Dom0, commandTime one of its commands, and jobTime a step of a domU's job
+// after the domU's start. The bounds are for an emulated machine on a slow and busy host.
 const (
 	bootTime    = 10 * time.Minute
 	commandTime = 5 * time.Minute
 	jobTime     = 5 * time.Minute
 )
 
-// Host is a machine with Xen, whose Dom0 does what it is told.
+// Host is a machine with Xen, whose Dom0 executes the test's commands.
 type Host struct {
 	t       testing.TB
 	dir     string
@@ -77,8 +77,8 @@ func (h *Host) of(t testing.TB) *Host {
 	return &part
 }
 
-// greeting is said to Dom0's shell until it answers. What is said before the shell is there is lost, up to anywhere in a greeting: so
-// there is nothing in it that a shell could take for the beginning of something, as one quote of two.
+// greeting is sent to Dom0's shell until the shell answers. Input that arrives before the shell starts is lost, and the loss can end
+// anywhere in a greeting. So no part of a greeting opens a construct of the shell, such as the first of two quotes.
 const (
 	greeting = "\necho dom0-is\\-there\n"
 	greeted  = "dom0-is-there"
@@ -86,8 +86,8 @@ const (
 
 const nobody = 65534
 
-// openForAll opens a file so that whoever it is passed on to can open it by its number, which is asked anew: what root
-// has made may be for root alone, by its umask.
+// openForAll opens a file so that a process that inherits the descriptor can open it again through /proc/self/fd. The kernel
+// checks the file's mode again at that open, and root's umask may have made the file readable to root alone.
 func openForAll(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err == nil && os.Getuid() == 0 {
@@ -113,8 +113,8 @@ func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
 func (h *Host) boot(img *Image) {
 	h.t.Helper()
 	began := time.Now()
-	// All is opened here, for whom the emulator is to be can't go to where it lies if that is below
-	// somebody's home. It finds them after its standard files.
+	// All files are opened here because the emulator's user can't reach files below another user's
+	// home. The emulator inherits them behind its standard files.
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
@@ -152,7 +152,7 @@ func (h *Host) boot(img *Image) {
 	defer said.Close()
 	h.qemu.Stdout, h.qemu.Stderr = said, said
 	h.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves no machine
-	if os.Getuid() == 0 {                                                 // an emulator that is told much by guests is nobody
+	if os.Getuid() == 0 {                                                 // the emulator has no rights, since guests control it
 		if err := console.Chown(nobody, nobody); err != nil {
 			h.t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func (h *Host) stop() {
 	os.RemoveAll(h.dir)
 }
 
-// Try has Dom0 run a shell command, and returns what it prints and its status.
+// Try has Dom0 run a shell command, and returns its output and its status.
 func (h *Host) Try(command string) (out string, status int) {
 	h.t.Helper()
 	*h.command++
@@ -267,7 +267,7 @@ func (h *Host) Console(name string) string {
 	return strings.ReplaceAll(out, "\r", "")
 }
 
-// Said is how many lines of that have a text in them. It is much less to be sent by a serial port.
+// Said returns the number of lines of that output that contain a text: much less to send by a serial port.
 func (h *Host) Said(name, what string) int {
 	h.t.Helper()
 	out, _ := h.Try("cat /var/log/xen/console/guest-" + name + ".log | grep -c -F '" + what + "'")

@@ -13,8 +13,8 @@ import (
 	"pegasus/test/events"
 )
 
-// A stage is where a script is played: domUs in each of which a program computes all the time and checks
-// what comes back.
+// A stage plays a script on domUs. In each domU a program computes all the time and checks its
+// results.
 type stage struct {
 	*Host
 	script events.Script
@@ -33,11 +33,11 @@ const (
 	leftTime  = 120 * time.Second
 )
 
-// unkept is a domU in which nobody keeps an agent's files for the next one.
+// unkept is a domU without a process that keeps an agent's files for the next agent.
 const unkept = "unkept"
 
-// witnessing is a domU's job, which begins with how its agent is kept. What it does besides it is told on its
-// console: a line is a number and a command.
+// witnessing is a domU's job. Its parameter is the command that starts the agent. The job also executes commands
+// from the domU's console, whose lines each have a number and a command.
 const witnessing = `
 exec </dev/hvc0
 stty -echo
@@ -64,7 +64,7 @@ const (
 	unkeptAgent = "(while :; do pegasus-guest agent; sleep 0.1; done)"
 )
 
-// inDom0 is what Dom0's shell is to know.
+// inDom0 defines the functions of Dom0's shell that the tests call.
 const inDom0 = `
 start_daemon() { pegasusd --config /tmp/pegasus.toml >>/tmp/pegasusd.log 2>&1 & echo $! >/tmp/pegasusd.pid; }
 kill_daemon() { kill -9 $(cat /tmp/pegasusd.pid); }
@@ -106,7 +106,7 @@ func set(t *testing.T, sc events.Script) *stage {
 
 func consoleOf(name string) string { return "/var/log/xen/console/guest-" + name + ".log" }
 
-// said is what a domU's witnesses have said behind so many bytes of its output.
+// said returns the report of a domU's witnesses from its output behind the first since bytes.
 func (s *stage) said(name string, since int) events.Report {
 	s.t.Helper()
 	return events.ParseReport(s.Run(fmt.Sprintf("tail -c +%d %s | tr -d '\\r'", since+1, consoleOf(name))) + "\n")
@@ -127,7 +127,8 @@ func (s *stage) tail(name string) string {
 	return out
 }
 
-// tell has a domU carry out a command of its shell. While its console isn't read that may get lost: it is told again.
+// tell sends a shell command to a domU, and blocks until the domU has executed it. The console can lose a command
+// while the job isn't reading it, so tell repeats the command.
 func (s *stage) tell(name, command string) {
 	s.t.Helper()
 	s.orders++
@@ -144,7 +145,7 @@ func (s *stage) tell(name, command string) {
 	})
 }
 
-// findConsole takes down where a domU's console is: XenStore may be away when it is to be told something.
+// findConsole stores the path of a domU's console, because XenStore may be away when a command is to be sent.
 func (s *stage) findConsole(name string) {
 	s.t.Helper()
 	s.Run("xenstore-read /local/domain/$(xl domid " + name + ")/console/tty >/tmp/" + name + "/tty")
@@ -210,7 +211,7 @@ func (s *stage) play(e events.Event) {
 	s.t.Logf("%-71s happened within %4.1f s, was taken within %4.1f s", e, done.Seconds(), taken.Seconds())
 }
 
-// checkLeft looks whether there is what is usual.
+// checkLeft checks that the inventory is the usual one again.
 func (s *stage) checkLeft(e events.Event) {
 	s.t.Helper()
 	var left string

@@ -14,7 +14,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// agent is a control area of our own, which Dom0 has been told of as an agent would.
+// agent is a control area of the foe's own, which it publishes to Dom0 as an agent does.
 type agent struct {
 	store   *xenstore.Client
 	grant   *grant.Grant
@@ -49,14 +49,14 @@ func newAgent() (*agent, error) {
 	return a, a.publish(strconv.Itoa(int(a.grant.Refs[0])), strconv.Itoa(int(a.channel.Port())), region.StoreReady)
 }
 
-// begin asks for a session.
+// begin requests a session.
 func (a *agent) begin() {
 	var b [8]byte
 	rand.Read(b[:])
 	a.guest.Begin(binary.LittleEndian.Uint64(b[:]) | 1)
 }
 
-// publish tells Dom0 anything.
+// publish writes an agent's nodes into XenStore, with any values.
 func (a *agent) publish(control, port, state string) error {
 	ctx, done := context.WithTimeout(context.Background(), 20*time.Second)
 	defer done()
@@ -96,7 +96,7 @@ func (a *agent) receive(d time.Duration) (m region.Message, ok bool) {
 	return m, false
 }
 
-// session waits for the hub to answer, and asks anew if it has dropped us.
+// session blocks until the hub answers, and requests a new session if the hub has ended the last one.
 func (a *agent) session(end time.Time) error {
 	for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if a.guest.Answered() && !a.guest.Over() {
@@ -113,7 +113,7 @@ func (a *agent) session(end time.Time) error {
 	return fmt.Errorf("the hub answers no more")
 }
 
-// ask has the hub want a segment, and says for which process.
+// ask announces a process, and returns the process and the size of the hub's request for a segment.
 func (a *agent) ask() (process uint32, bytes uint64, ok bool) {
 	a.last++
 	hello := callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureBell, MostBytes: 1 << 20}
@@ -129,7 +129,7 @@ func (a *agent) ask() (process uint32, bytes uint64, ok bool) {
 	return m.Process, bytes, err == nil
 }
 
-// answer lends what a table says, whatever that is.
+// answer grants the segment of a table, without a check of the table.
 func (a *agent) answer(process, table uint32) {
 	a.guest.Send(region.Message{Kind: region.Grant, Process: process, Body: region.GrantBody(table)})
 	a.ring()
