@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// A Report is what the witnesses of a machine have said in a part of its output. A witness's name begins with
-// the name of the boot that it is of.
+// A Report is the content of the witnesses' lines in a part of a machine's output. A witness's name begins with
+// the name of its boot.
 type Report struct {
 	Text    string
-	Boot    string   // the last one that began
-	Program string   // the last one that computed
-	Right   int      // how many of its rounds were
-	Ended   []string // statuses of programs, of the last boot
-	Wrong   string   // what one of them saw that isn't right
+	Boot    string   // the last boot that began
+	Program string   // the last witness that computed
+	Right   int      // the number of its correct rounds
+	Ended   []string // the exit statuses of programs of the last boot
+	Wrong   string   // a witness's line about a wrong result
 }
 
 var testimony = regexp.MustCompile(`(?m)^(?:boot (\w{8})|(\w{8}-\d+) right (\d+)|ended (\d+)|(.* wrong: .*))$`)
 
-// ParseReport reads one, without the last line if that isn't whole.
+// ParseReport parses a machine's output, without the last line if that is incomplete.
 func ParseReport(text string) (r Report) {
 	r.Text = text
 	for _, m := range testimony.FindAllStringSubmatch(text[:strings.LastIndexByte(text, '\n')+1], -1) {
@@ -40,8 +40,9 @@ func ParseReport(text string) (r Report) {
 	return r
 }
 
-// Taken says whether a machine's program has taken an event as it should. Before it was said what before has, since
-// the event began what r has, and of that atFirst when the event was over. An error says that it never will.
+// Taken reports whether a machine's program has taken an event as the script requires. before is the report up to the
+// event, r the report since the event's beginning, and atFirst the part of r up to the event's end. Taken returns an
+// error if the program can't take the event so any more.
 func Taken(then string, before, atFirst, r Report) (bool, error) {
 	boot, _, _ := strings.Cut(before.Program, "-")
 	switch failed, fails := strings.CutPrefix(then, FailsWith); {

@@ -1,7 +1,7 @@
-// Package events is scripts of what happens to virtual machines in which a program computes all the
-// time, and how that program takes it: by what it says itself (test/programs/witness.c).
+// Package events parses scripts of events in virtual machines, and checks the effect of each event on a program that
+// computes in the machine all the time, by that program's output (test/programs/witness.c).
 //
-// Who calls it: tests that play scripts, with machines under QEMU (test/vm) and under Xen (test/xen).
+// Callers: tests that play scripts, with machines under QEMU (test/vm) and under Xen (test/xen).
 package events
 
 import (
@@ -23,7 +23,7 @@ type Script struct {
 type Machine struct {
 	Name    string
 	Credits int
-	More    string // what is unusual about it
+	More    string // its deviation from the usual machine
 }
 
 // An Event is any other line: "WHAT  WHOM  THEN".
@@ -34,7 +34,7 @@ type Event struct {
 	Then string // how the machine's program takes it
 }
 
-// ToHost is whom an event happens to that is no machine's.
+// ToHost is the Whom of an event that happens to the host.
 const ToHost = "-"
 
 // How a program takes an event.
@@ -45,7 +45,7 @@ const (
 	FailsWith  = "fails "      // it gets an error of CUDA's, or "this or that" one, and the next one computes
 )
 
-// Known says whether an event can happen, and whether to the host.
+// Known reports whether an event can happen, and whether it happens to the host.
 type Known func(what string) (onHost, ok bool)
 
 func (e Event) String() string { return fmt.Sprintf("%-30s  %-5s  %s", e.What, e.Whom, e.Then) }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// What credit domUs have left, as the daemon knows it, beside what Xen's debugging key says a moment
-// later: of two that spin in a pool of one CPU, with weights of 256 and 512, and of ones that spin,
+// The remaining credits of domUs in the daemon's model beside the print of Xen's debugging key a moment
+// later: for two domUs that spin in a pool of one CPU, with weights of 256 and 512, and for domUs that spin,
 // rest and wake often, beside Dom0 on two CPUs. On a calm host 95 % of the mixed ones' signs agree;
-// the bounds are for one that isn't always.
+// the bounds are for a host that isn't always calm.
 func TestSoakXenCredits(t *testing.T) {
 	for _, scheduler := range []string{"credit", "credit2"} {
 		for _, crowd := range []struct {

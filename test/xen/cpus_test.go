@@ -55,7 +55,7 @@ func testLook(t *testing.T, h *Host, spins, rests string) {
 	}
 }
 
-// testRaise: a weight that was raised when its daemon was killed is put back by who guards it.
+// testRaise: when a daemon is killed that has raised a weight, the guard restores the weight.
 func testRaise(t *testing.T, h *Host, id string) {
 	weight := func() string {
 		m := regexp.MustCompile(`(?m)^domain ` + id + ` weight (\d+) `).FindStringSubmatch(h.Run("probe sched"))

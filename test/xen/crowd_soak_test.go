@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// crowded is a job that wants all of a vCPU, and all of an accelerator by a program: when that sleeps, something
-// else runs that never rests.
+// crowded is a job that could use a whole vCPU, and by a program a whole accelerator: while that program sleeps, a loop
+// runs that never rests.
 const crowded = withAgent + `
 while :; do :; done &
 renice -n 19 -p $!
@@ -20,7 +20,7 @@ while :; do
 done
 `
 
-// queues is what such a program is told: to have always kernels queued, as many as it takes until its vCPU has its next turn.
+// queues are such a program's arguments: it always has kernels queued, enough to last until its vCPU's next turn.
 const queues = "--steps 60 --queue 64"
 
 // crowd is a Dom0 on a CPU of its own, with a daemon that is never kept waiting by the accelerator that it has;

@@ -29,13 +29,13 @@ func readScript(t *testing.T, path string) events.Script {
 const theScript = "testdata/events.txt"
 
 // DomUs compute while one thing after another happens to them, to what serves them, and to XenStore: each
-// event hits what it hits and nothing else, and leaves nothing behind, neither in Dom0 nor for Xen. What happens
-// is in testdata/events.txt, or in a file that PEGASUS_TEST_SCRIPT names.
+// event affects its target and nothing else, and leaves nothing behind, neither in Dom0 nor for Xen. The script
+// is testdata/events.txt, or the file that PEGASUS_TEST_SCRIPT names.
 func TestSoakXenEvents(t *testing.T) {
 	set(t, readScript(t, cmp.Or(os.Getenv("PEGASUS_TEST_SCRIPT"), theScript))).playAll()
 }
 
-// The same by chance: as many events as PEGASUS_TEST_EVENTS says, of those that the script has, to any domU that can
+// The same with random events: PEGASUS_TEST_EVENTS of them, drawn from the script, to any domU that can
 // take them so. The seed is printed, and can be given as PEGASUS_TEST_SEED.
 func TestSoakXenChance(t *testing.T) {
 	seed := seeds.Fresh(t)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// weights are those that Xen has for two domUs, as often as it is asked, at once.
+// weights returns Xen's weights of two domUs, read so many times in one command of Dom0.
 func weights(h *Host, times int) (all []int) {
 	h.t.Helper()
 	out := h.Run(fmt.Sprintf("one=$(xl domid one) two=$(xl domid two); for i in $(seq %d); do probe sched | grep -E \"^domain ($one|$two) weight\"; done", times))

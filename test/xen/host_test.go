@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Wherever in a greeting a shell begins to hear, it answers the next one.
+// A shell that begins to read anywhere in a greeting answers the next one.
 func TestGreeting(t *testing.T) {
 	for i := range greeting {
 		shell := exec.Command("/bin/busybox", "sh")
@@ -21,12 +21,12 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// Whom an image is passed on to can open it, though it was made for root alone.
+// A process of another user that inherits an image's descriptor can open the image, though only root may read its path.
 func TestOpenForAll(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one opens a file as another user")
 	}
-	path := filepath.Join(t.TempDir(), "image") // where nobody else can go
+	path := filepath.Join(t.TempDir(), "image") // no other user can enter the directory
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,9 @@ func used(h *Host, pid string) (cpu time.Duration, kib int) {
 	return time.Duration(user+system) * time.Second / 100, kib
 }
 
-// The root of a domU does what it can to Dom0 by all that the two share, also while it is attached and detached. Only
-// that domU suffers: another computes what is right, with its share, and daemon and hub keep small and mostly idle, and
-// alive. When it has gone nothing is left.
+// The root of a domU attacks Dom0 through everything that the two share, also while the domU is attached and detached. Only
+// that domU suffers: another domU gets correct results, with its share, and daemon and hub stay small, mostly idle and
+// alive. Nothing of the domU is left after its end.
 func TestSoakHostile(t *testing.T) {
 	h := Start(t, "conring_size=1M")
 	const each = 10 * time.Second

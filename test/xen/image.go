@@ -60,8 +60,8 @@ var (
 // programs are the benchmarks that domUs run.
 var programs = []string{"vectoradd", "blackscholes", "reduction", "busy"}
 
-// Build makes the image of what is in build, which is the directory that `make build`
-// fills, or finds the one that was made of the same files before.
+// Build makes the image from the files in build, the directory that `make build`
+// fills, or returns the image that was made from the same files before.
 func Build(build string, r Release) (*Image, error) {
 	dir := filepath.Join(build, "vm")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -200,7 +200,7 @@ func dom0(build, root string, r Release, k *image.Kernel) (*image.Contents, erro
 	if err := c.AddNeeds(); err != nil {
 		return nil, err
 	}
-	const atExit = "libgcc_s.so.1" // which a library asks for when a thread is ended
+	const atExit = "libgcc_s.so.1" // glibc loads it when a thread is cancelled
 	c.Add("/lib/x86_64-linux-gnu/"+atExit, "/lib/x86_64-linux-gnu/"+atExit)
 	c.Texts["/etc/xen/xl.conf"] = ""
 	return c, addInit(c, k, dom0Init, dom0Modules)
@@ -266,7 +266,7 @@ LOAD MODULES
 ip link set lo up
 `
 
-// Dom0 starts the tool stack, and then does what it is told on the second serial port.
+// dom0Init starts the tool stack, and then executes commands from the second serial port.
 const dom0Init = begin + `
 exec </dev/null >/dev/hvc0 2>&1
 mount -t xenfs xenfs /proc/xen
@@ -280,7 +280,7 @@ stty -F /dev/ttyS1 115200 raw -echo
 sh </dev/ttyS1 2>&1 | cat >/dev/ttyS1 # whose output is no terminal doesn't prompt
 `
 
-// A domU does its job, which is put behind its file system, and says so on its console.
+// domUInit runs the domU's job, which is appended to its file system, and prints the job's status on the console.
 const domUInit = begin + `
 exec </dev/null >/dev/hvc0 2>&1
 sh /job

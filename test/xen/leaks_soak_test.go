@@ -12,7 +12,7 @@ import (
 )
 
 // Nothing adds up: after many programs, agents, hubs, attachments and domUs there are as many processes, files, mappings,
-// pages that Xen knows to be in use, and event channels as before.
+// pages in use by Xen's count, and event channels as before.
 func TestSoakXenLeaks(t *testing.T) {
 	s := set(t, events.Script{Machines: []events.Machine{{Name: "one", Credits: 256}, {Name: "two", Credits: 256, More: unkept}}})
 	for _, act := range []struct {
@@ -45,7 +45,7 @@ func TestSoakXenLeaks(t *testing.T) {
 	}
 }
 
-// checkUsual waits until all compute and there is what is usual.
+// checkUsual blocks until all domUs compute and the inventory is the usual one.
 func (s *stage) checkUsual(after string) {
 	s.t.Helper()
 	began := time.Now()

@@ -11,15 +11,15 @@ import (
 
 var foretold = regexp.MustCompile(`it was foretold who runs .* times=(\d+) right=(\d+)`)
 
-// TestSoakXenOthers: what others do with what the daemon needs of Xen takes nothing away from it. Its own picture of the
-// CPUs that was begun before a policy looked at them leaves their trace on when it ends; who switches Xen's tracing
-// off for all does so for two seconds; and a XenStore that is started anew, and knows no domU, ends nobody's programs.
+// TestSoakXenOthers: other users of Xen's interfaces don't disable the daemon. A picture of the CPUs that began before
+// a policy sampled them leaves tracing on when it ends; another tool that switches Xen's tracing off stops it
+// for two seconds only; and a restarted XenStore, which has no domUs, ends no program.
 func TestSoakXenOthers(t *testing.T) {
 	h := crowd(t, queues)
 	h.Run("xl sched-credit -p one -s -t 200")
 	before := 0
-	// forecasts is how often it was foretold who runs, and is known whether that was right, while something happens and
-	// then for a while.
+	// forecasts returns the number of predictions of the next vCPU that the trace has confirmed or refuted, while a
+	// command runs and for 8 s after it.
 	forecasts := func(happens string) int {
 		t.Helper()
 		plan(h, "policy = \"cosched\"\ntick = \"70ms\"")

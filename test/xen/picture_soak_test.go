@@ -9,7 +9,7 @@ import (
 )
 
 // TestSoakXenPicture: the picture that `pegasus trace --perfetto` draws has the vCPUs of domUs, also of one in which
-// nobody computes, and no two at once on one CPU.
+// no program computes, and no two at once on one CPU.
 func TestSoakXenPicture(t *testing.T) {
 	h := crowd(t, queues)
 	h.Run("pegasus trace --perfetto /tmp/picture --seconds 4")

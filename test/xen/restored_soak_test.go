@@ -9,8 +9,8 @@ import (
 
 func TestSoakXenRestored(t *testing.T) { try(t, Start(t), []part{{"Restored", testRestored}}) }
 
-// testRestored: the agent of a domU that was saved and restored tells the new domain's Dom0 of itself, its programs compute,
-// and Linux survives the agent's end afterwards.
+// testRestored: the agent of a saved and restored domU publishes itself to Dom0 for the new domain, the domU's programs compute,
+// and its Linux survives the agent's end afterwards.
 func testRestored(t *testing.T, h *Host) {
 	startDaemon(t, h, daemonConfig+"[[domain]]\nname = \"restored\"\narena = \"8MiB\"\n")
 	h.Create("restored", withAgent+`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// testSchedule: what the hypervisor tells us is what it tells its own tools.
+// testSchedule: the hypervisor's answers to the project's calls are those to its own tools.
 func testSchedule(t *testing.T, h *Host) {
 	const spin = "echo there it spins\nwhile :; do :; done"
 	h.Create("spins", spin, "cpus=\"1\"")
@@ -16,7 +16,7 @@ func testSchedule(t *testing.T, h *Host) {
 	h.Run("xl sched-credit -d spins -w 512 -c 80")
 	id := h.Run("xl domid rests")
 	h.Run("probe weigh " + id + " 333")
-	// What runs goes on between two commands: xl says a time between ours before and behind it.
+	// A vCPU goes on running between two commands: xl prints a time between those of the probes before and behind it.
 	both := h.Run("probe sched; echo; xl vcpu-list; echo; xl sched-credit; echo; probe sched")
 	parts := strings.Split(both, "\n\n")
 	if len(parts) != 4 || !strings.Contains(parts[0], " credit slice 30ms least 1ms\n") {

@@ -10,8 +10,8 @@ import (
 // sharing is a Dom0 whose policy goes by what Xen's scheduler has for each domain.
 const sharing = daemonConfig + "policy = \"xc\"\n[default_domain]\narena = \"8MiB\"\n"
 
-// backlogged is a job that looks whether what is computed is right, and then wants all of an accelerator, by
-// kernels of which there are always many queued; and again if its program fails.
+// backlogged is a job that checks a computation's results, and then keeps many kernels queued, so that it could use
+// a whole accelerator. It starts its program again if that fails.
 const backlogged = withAgent + `
 echo 1 >/proc/sys/kernel/sysrq
 /bench/blackscholes --size 16384 --iterations 2 --quiet --json
@@ -22,9 +22,9 @@ while :; do
 done
 `
 
-// Shares are measured over all the time from when they are looked at, which is at least shareTime and up to shareLimit until they
-// are right: emulated domUs share two processors with the accelerator, so that one may now and then have
-// nothing queued, which more time makes good. What is off all the time is still off then.
+// Shares are measured from the beginning of the check, for at least shareTime, and for up to shareLimit until they
+// are right: emulated domUs share two processors with the accelerator, so that a domU may now and then have
+// nothing queued, which a longer time evens out. A share that is off all the time is still off then.
 const (
 	shareTime      = 10 * time.Second
 	shareLimit     = 120 * time.Second
@@ -71,8 +71,8 @@ func ours(h *Host) (processes, mapped string) {
 	return h.Run("pidof pegasusd | wc -w"), h.Run("cat $(for p in $(pidof pegasusd); do echo /proc/$p/maps; done) | grep -c /dev/xen/gntdev; true")
 }
 
-// testShares: what two domUs that are attached get of the accelerator is what Xen's weights say, whatever
-// happens to the daemon and to them; and when they have gone nothing is left.
+// testShares: two attached domUs get shares of the accelerator in proportion to Xen's weights, whatever
+// happens to the daemon and to them; and nothing of them is left after their end.
 func testShares(t *testing.T, h *Host) {
 	startDaemon(t, h, sharing)
 	h.Run("pegasus attach one; pegasus attach two")
@@ -88,7 +88,7 @@ func testShares(t *testing.T, h *Host) {
 	awaitState(h, "one", "running")
 	awaitState(h, "two", "running")
 	h.Run("pegasus set one weight=256; pegasus set two weight=512")
-	for _, name := range []string{"one", "two"} { // while it looks what is right it doesn't want all
+	for _, name := range []string{"one", "two"} { // its share is too small while it checks results
 		h.Await(jobTime, name+" has computed what is right", func() bool { return h.Said(name, `"right"`) > 0 })
 	}
 	computing(h, "one")

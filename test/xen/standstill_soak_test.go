@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Programs that come and go outlive that their domU stands still: paused while one of them was just coming, for longer than
-// anybody has patience, though its clock goes on; and saved to where there is no room, so that it isn't.
+// Programs that start and end survive a standstill of their domU: a pause while one of them is just starting, which lasts longer
+// than any timeout while the domU's clock goes on; and a save that fails because the target has no room.
 func TestSoakXenStandstill(t *testing.T) {
 	h := Start(t)
 	h.Run(inDom0)

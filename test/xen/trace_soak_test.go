@@ -13,8 +13,8 @@ import (
 )
 
 // TestSoakTraceRecord records what domUs do under each scheduler, to the folder PEGASUS_RECORD:
-// mixed ones on two CPUs, one of them with a cap, and two that spin in a CPU pool of one. What is in
-// hypervisor/xen/schedule/testdata was made by it.
+// mixed ones on two CPUs, one of them with a cap, and two that spin in a CPU pool of one. It made the files
+// in hypervisor/xen/schedule/testdata.
 func TestSoakTraceRecord(t *testing.T) {
 	dir := os.Getenv("PEGASUS_RECORD")
 	if dir == "" {
@@ -51,8 +51,8 @@ func pair(h *Host, scheduler string) {
 	}
 }
 
-// quick has Xen print to its memory alone: a serial port takes a tenth of a second for what it prints
-// of its schedulers, and all stands still meanwhile.
+// quick has Xen print to its memory alone: a serial port takes a tenth of a second for a print of the
+// schedulers, and all domains stand still meanwhile.
 const quick = "console=none"
 
 // record records for some seconds, while the named domUs do something.

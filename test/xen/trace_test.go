@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// testTrace: how long a domU that spins and one that rests ran by the hypervisor's trace, beside one that naps, is how long
-// they did by its count, and what the daemon makes of it, which is what credits they have, is what Xen says.
+// testTrace: for a domU that spins and one that rests, beside one that naps, the running times by the hypervisor's trace are
+// those by its counters, and the credits that the daemon derives from the trace are the hypervisor's credits.
 func testTrace(t *testing.T, h *Host) {
 	h.Run("xl sched-credit -d spins -c 0")
 	h.Await(jobTime, "it works", func() bool { return h.Said("naps", "at work") > 0 })
 	compare(t, h, h.Run("probe agree 3"))
-	// The buffers are there for good; who comes later uses them, too.
+	// The trace buffers stay allocated; a later reader uses them, too.
 	compare(t, h, h.Run("probe agree 1"))
 	testCredits(t, h, "spins naps")
 }
 
-// compare wants what `probe agree` says to agree.
+// compare checks that the two measurements in the output of `probe agree` agree.
 func compare(t *testing.T, h *Host, said string) {
 	t.Helper()
 	t.Log(said)

@@ -34,7 +34,7 @@ func TestSoakXenStore(t *testing.T) {
 	agreed(t, "a domU", said, "ok device: ")
 }
 
-// agreed wants no case to have failed, and some to have been tried each way.
+// agreed checks that no case has failed, and that each way was tried in some cases.
 func agreed(t *testing.T, who, said string, ways ...string) {
 	for _, line := range strings.Split(said, "\n") {
 		if strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "end: ") {

@@ -43,7 +43,7 @@ func scribble(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// absurd says in the XenStore what can't be.
+// absurd writes impossible values into the XenStore.
 func absurd(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {
@@ -157,7 +157,7 @@ func tables(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// revoke lends what it should, and gives it up while it is mapped, in front of the host's eyes.
+// revoke lends correct segments, and revokes their grants while the host has them mapped.
 func revoke(end time.Time) (n int, err error) {
 	for time.Now().Before(end) {
 		a, err := newAgent()

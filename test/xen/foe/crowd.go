@@ -10,7 +10,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// crowd announces as many processes as a hub takes, with anything for a hello, and more; and takes no notice of what it is told.
+// crowd announces as many processes as a hub accepts, and more, with random hellos, and ignores the hub's answers.
 func crowd(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {
@@ -30,7 +30,7 @@ func crowd(end time.Time) (n int, err error) {
 				continue
 			}
 			n++
-			if i++; i > region.MaxProcesses/2 && i%2 == 0 { // and what was announced has gone
+			if i++; i > region.MaxProcesses/2 && i%2 == 0 { // some of the announced processes end
 				a.guest.Send(region.Message{Kind: region.Close, Process: a.last})
 			}
 			if i%3 == 0 {
@@ -41,7 +41,7 @@ func crowd(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// chatter has processes served, and says without end what their workers are to be told.
+// chatter gets workers for its processes, and sends messages for these workers without end.
 func chatter(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {

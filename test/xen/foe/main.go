@@ -1,16 +1,16 @@
-// Foe means harm: as root of a domU it does to Dom0 whatever it can by what the two share. It
+// Foe attacks Dom0, as root of a domU, through everything that the two share. It
 // is no part of the product.
 //
-//	foe all SECONDS      each of these in turn, for so long
-//	foe scribble SECONDS writes anything into a control area, all the time
-//	foe absurd SECONDS   says in the XenStore what can't be
+//	foe all SECONDS      runs each of these in turn, for so long
+//	foe scribble SECONDS writes random data into a control area, all the time
+//	foe absurd SECONDS   writes impossible values into the XenStore
 //	foe write SECONDS    writes into the XenStore as fast as it can
 //	foe tables SECONDS   lends segments by tables that lie
 //	foe revoke SECONDS   gives up what the host maps
-//	foe foreign SECONDS  lends what Dom0 may only read, or what is another domain's to have
-//	foe swap SECONDS     changes which control area it tells of, and what stands there, all the time
+//	foe foreign SECONDS  lends pages that Dom0 may only read, or that are granted to another domain
+//	foe swap SECONDS     changes the published control area, and its contents, all the time
 //	foe crowd SECONDS    announces more processes than there may be
-//	foe chatter SECONDS  says without end what workers are to be told
+//	foe chatter SECONDS  sends messages for workers without end
 //	foe ports SECONDS    offers channels that aren't Dom0's, and rings without end
 //	foe tree SECONDS     does to its nodes in the XenStore what a domU may
 package main

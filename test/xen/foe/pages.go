@@ -103,7 +103,7 @@ func foreign(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// swap has two control areas, and changes which of them it tells of, and what stands in their first pages, all the time.
+// swap has two control areas. All the time it publishes the one or the other, and changes the contents of their first pages.
 func swap(end time.Time) (n int, err error) {
 	var both [2]*agent
 	for i := range both {
@@ -115,7 +115,7 @@ func swap(end time.Time) (n int, err error) {
 	done := make(chan struct{})
 	defer close(done)
 	for _, a := range both {
-		go func() { // what is read twice is read differently
+		go func() { // two reads of a word return different values
 			good := append([]byte(nil), a.mem[region.ControlTable:grant.PageBytes]...)
 			for i := 0; ; i++ {
 				select {

@@ -13,7 +13,7 @@ import (
 )
 
 // tree does to its part of the XenStore what a domU may: nodes up to its quota, deep ones and ones with long values, where values should be
-// and below them; permissions that let nobody read; transactions that aren't ended; and it all goes at once.
+// and below them; permissions that let no domain read; transactions that aren't ended; and it all goes at once.
 func tree(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Prepare makes the image that tests with a real Xen boot, unless it is there; `make xen-image`
-// runs it. Only what it was made of before and changed since is made again.
+// Prepare makes the image that tests with a real Xen boot, unless the image exists; `make xen-image`
+// runs it. It makes only those parts again whose inputs have changed.
 package main
 
 import (

@@ -15,8 +15,8 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// agree prints of each domU's vCPU how long it ran in some seconds by the hypervisor's trace,
-// and by what the hypervisor counts; and what it costs to read the trace.
+// agree prints the time that each domU's vCPU ran in some seconds, by the hypervisor's trace
+// and by the hypervisor's counters, and the cost of reading the trace.
 func agree(seconds string) error {
 	n, err := strconv.Atoi(seconds)
 	if err != nil {
@@ -50,7 +50,7 @@ func agree(seconds string) error {
 			r.Look(of, func(run hypervisor.Run) { told = append(told, run) })
 		}
 	}
-	watch(300 * time.Millisecond) // who runs all the time is known at its next slice
+	watch(300 * time.Millisecond) // a vCPU that runs all the time appears in the trace at its next slice
 	from, began, err := count(both[0], all)
 	if err != nil {
 		return err

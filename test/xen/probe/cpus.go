@@ -19,10 +19,10 @@ import (
 	"pegasus/vcpu"
 )
 
-// cpuSide does to domUs' CPU side what the daemon does: `look TIMES EVERY ID…` looks and prints what
-// it saw; `credits TIMES ID…` prints what credit it thinks they have beside what the hypervisor
-// says, and `accounts` without its trace; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME` puts that
-// back when it doesn't.
+// cpuSide handles domUs' CPUs and weights as the daemon does: `look TIMES EVERY ID…` prints samples of
+// the CPUs; `credits TIMES ID…` prints the modelled credits of domUs beside the hypervisor's credits,
+// and `accounts` does so without the trace; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME`
+// restores the weight when that process has died.
 func cpuSide(args []string) error {
 	calls, err := privcmd.Open()
 	if err != nil {

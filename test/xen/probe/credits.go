@@ -29,10 +29,10 @@ func traceSource(events uint32) func() (trace.Source, error) {
 	}
 }
 
-// compareCredits looks every 30 ms as the daemon does, and now and then prints beside what it saw
-// what the hypervisor prints of each domain: the most that one of its vCPUs has, in credits of 100 µs.
-// Of each look but those it prints how much of the time since the last one a domain's first vCPU was
-// to run, and how much it ran, in ‰; at the end, how often it was foretold who runs, and what all cost.
+// compareCredits samples the CPUs every 30 ms as the daemon does. Behind every sixth sample it prints each domain's
+// credits in the sample beside the hypervisor's own print: the most of the domain's vCPUs, in units of 100 µs.
+// For each other sample it prints a domain's first vCPU's predicted part and its measured part of the time since
+// the sample before, in ‰; at the end, the number of predictions of the next vCPU, and the cost of sampling.
 func compareCredits(x *control.Xen, c *cpus.CPUs, times int, of []hypervisor.Guests) error {
 	const period, often = 30 * time.Millisecond, 6
 	printer := dump.NewPrinter(x)
@@ -66,7 +66,7 @@ func compareCredits(x *control.Xen, c *cpus.CPUs, times int, of []hypervisor.Gue
 		if err != nil {
 			return err
 		}
-		// What was before isn't known yet; and when in a long time something was printed isn't known either.
+		// The first samples have too little history, and a print that took long can't be dated well enough.
 		if n > 4 && took < 5*time.Millisecond {
 			c.Compare(d, middle)
 		}
@@ -86,7 +86,7 @@ func compareCredits(x *control.Xen, c *cpus.CPUs, times int, of []hypervisor.Gue
 	return nil
 }
 
-// remaining is what the hypervisor printed of a domain: the most of its vCPUs'.
+// remaining returns a domain's credits in the hypervisor's print: the most of its vCPUs', in units of 100 µs.
 func remaining(d *dump.Dump, domain uint16) (most int64, ok bool) {
 	for _, v := range d.VCPUs {
 		if v.ID.Domain == domain && (!ok || v.Credit > most) {

@@ -52,7 +52,7 @@ func hand(args []string) error {
 	return nil
 }
 
-// take maps what it was handed, in two parts at addresses of its own choice.
+// take maps the pages of the descriptor that it has inherited, in two parts at addresses of its own choice.
 func take(args []string) error {
 	var at [2]uint64
 	var pages uint64

@@ -14,8 +14,8 @@ import (
 	"pegasus/hypervisor/xen/privcmd"
 )
 
-// left counts what there is in Dom0 of us: processes, what they have open and map, and, by what the
-// hypervisor says, pages that domUs grant and others use, and event channels. Numbers in names don't count.
+// left counts the product's resources in Dom0: processes, their descriptors and mappings, and, from the
+// hypervisor's prints, granted pages that other domains use, and event channels. It ignores numbers in names.
 func left() error {
 	found := map[string]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -69,7 +69,7 @@ func openBy(dir string) (all []string) {
 	return all
 }
 
-// roleOf says what a pegasusd is.
+// roleOf returns the role of a pegasusd process: hub, worker or daemon.
 func roleOf(args []string) string {
 	switch {
 	case len(args) > 1 && args[1] == "hub":
@@ -138,10 +138,10 @@ func press(x *control.Xen, key string) (text string, err error) {
 	return text, err
 }
 
-// An active entry: its number, who uses it, the page and how often it is used.
+// activeGrant matches an active entry: its number, the domain that uses it, the page and the number of uses.
 var activeGrant = regexp.MustCompile(`\(XEN\) +\[0x[0-9a-f]+\] +([0-9]+) 0x[0-9a-f]+ 0x([0-9a-f]+) `)
 
-// countGrants counts pages that others use.
+// countGrants counts pages that other domains use.
 func countGrants(found map[string]int, text string) {
 	for _, m := range activeGrant.FindAllStringSubmatch(text, -1) {
 		found["granted page in use by domain "+m[1]]++

@@ -1,11 +1,11 @@
-// Probe tries from inside what Xen's devices do: in a domU `probe grant` shares memory and
-// an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` and
+// Probe exercises Xen's devices from inside a domain: in a domU `probe grant` shares memory and
+// an event channel with Dom0 and prints their numbers; in Dom0 `probe map DOMAIN PORT REF…` and
 // `probe hand` use them,
 // `probe keep COMMAND…` has the files kept that a command leaves;
-// `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight,
-// `probe cpus` does what the daemon does with vCPUs and weights, `probe record` writes
-// down what the hypervisor notes of its scheduling, and `probe agree` compares that with
-// what it counts; `probe silence` has it note nothing; `probe left` counts what there is of us.
+// `probe sched` prints the hypervisor's state of vCPUs, `probe weigh` sets a weight,
+// `probe cpus` handles vCPUs and weights as the daemon does, `probe record` records
+// the hypervisor's scheduling trace, and `probe agree` compares that trace with the
+// hypervisor's counters; `probe silence` switches tracing off; `probe left` counts the product's resources.
 package main
 
 import (

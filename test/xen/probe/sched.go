@@ -7,7 +7,7 @@ import (
 	"pegasus/hypervisor/xen/privcmd"
 )
 
-// sched prints what the hypervisor says of all vCPUs, and how each domain is scheduled.
+// sched prints the hypervisor's state of all vCPUs, and each domain's scheduling parameters.
 func sched() error {
 	calls, err := privcmd.Open()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// record writes what the hypervisor notes of its scheduling for some seconds to a directory:
-// `trace`, as xentrace would, and `dumps`, what it prints of it now and then. A dump has the
-// times before and behind it, by the trace's clock. Then it prints what that cost.
+// record writes the hypervisor's scheduling records of some seconds to a directory:
+// `trace` in xentrace's format, and `dumps`, the hypervisor's own prints now and then. Each dump has the
+// times before and behind it, by the trace's clock. Then record prints the cost of recording.
 func record(dir, seconds string) error {
 	n, err := strconv.ParseFloat(seconds, 64)
 	if err != nil {
@@ -82,8 +82,8 @@ func record(dir, seconds string) error {
 	return out.Flush()
 }
 
-// known are those of the records that somebody here makes something of, which keeps what is
-// recorded small.
+// known returns the records of the kinds that the project evaluates, which keeps the recording
+// small.
 func known(cpu int, records []byte) (b []byte) {
 	trace.Decode(cpu, 0, records, func(r *trace.Record) {
 		switch r.Kind() {
@@ -96,7 +96,7 @@ func known(cpu int, records []byte) (b []byte) {
 	return b
 }
 
-// silence has the hypervisor note nothing any more, as whoever has read its trace does in the end.
+// silence switches the hypervisor's tracing off, as a reader of the trace does at its end.
 func silence() error {
 	calls, err := privcmd.Open()
 	if err != nil {
