@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Contents is what goes into an image or onto a disk: the host's files by their name in
-// it, and others.
+// Contents lists the files of an image or a disk: files of the host, by their name in
+// the image, and texts.
 type Contents struct {
 	names []string
 	from  map[string]string
@@ -114,7 +114,7 @@ func (c *Contents) Archive(dirs ...string) ([]byte, error) {
 	return a.Bytes(), nil
 }
 
-// Sum tells contents apart.
+// Sum returns a hash of the contents.
 func (c *Contents) Sum() string {
 	h := sha256.New()
 	fmt.Fprintln(h, c.Texts)

@@ -58,7 +58,7 @@ func (c *Contents) makeFrame(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// pseudoFiles says to mksquashfs where the host's files are, so that they needn't be
+// pseudoFiles returns mksquashfs's list of the host's files, so that they needn't be
 // copied together before.
 func (c *Contents) pseudoFiles() string {
 	var b strings.Builder

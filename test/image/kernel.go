@@ -69,7 +69,7 @@ func kernelNow(metapackage string) ([]string, error) {
 	return nil, fmt.Errorf("apt knows of no %s", metapackage)
 }
 
-// InOrder are the files of modules and of all that they need, each behind what it needs.
+// InOrder returns the files of modules and of their dependencies, each behind its own dependencies.
 func (k *Kernel) InOrder(names ...string) (paths []string, err error) {
 	seen := map[string]bool{}
 	var add func(name string) error
@@ -106,7 +106,7 @@ func (k *Kernel) InOrder(names ...string) (paths []string, err error) {
 	return paths, nil
 }
 
-// dependsOf reads what a module says of itself.
+// dependsOf returns the dependencies in a module's own metadata.
 func dependsOf(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

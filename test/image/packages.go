@@ -48,7 +48,7 @@ func fetch(suite, dir string, packages func() ([]string, error)) error {
 		return err
 	}
 	err = download(dir, options, packages)
-	if err != nil { // what apt knows may be old, or nothing
+	if err != nil { // apt's lists may be old, or empty
 		if out, err := exec.Command("apt-get", append(options, "-q", "update")...).CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get update: %w: %s", err, out)
 		}
@@ -69,7 +69,7 @@ func fetch(suite, dir string, packages func() ([]string, error)) error {
 	return nil
 }
 
-// mirror is where this machine's packages come from, its release's own: not what was added to that.
+// mirror returns the URI of the archive of this machine's release, not that of an additional source.
 func mirror() (string, error) {
 	out, err := exec.Command("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
@@ -84,7 +84,8 @@ func mirror() (string, error) {
 	return "", fmt.Errorf("apt knows no packages of a release of Debian: %q", out)
 }
 
-// aptOptions have apt know of another release of Debian alone, under a directory; none for ours.
+// aptOptions returns the options that make apt use another release of Debian alone, with its state under a directory; none for
+// this machine's release.
 func aptOptions(suite, dir string) ([]string, error) {
 	if suite == "" {
 		return nil, nil

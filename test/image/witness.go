@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Witness compiles the program that computes in machines all the time, and says so (test/programs/witness.c). build
-// is what `make build` fills.
+// Witness compiles the program that computes in machines all the time, and prints its progress (test/programs/witness.c).
+// build is the directory that `make build` fills.
 func Witness(build string) (path string, err error) {
 	if build, err = filepath.Abs(build); err != nil {
 		return "", err

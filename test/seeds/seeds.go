@@ -18,7 +18,7 @@ func Fixed(t testing.TB) uint64 {
 	return named(t, func() uint64 { return 1 })
 }
 
-// Fresh is for tests that look for what nobody has tried yet.
+// Fresh returns a new seed for a test that searches for untried cases, unless the environment names one.
 func Fresh(t testing.TB) uint64 {
 	t.Helper()
 	return named(t, fresh)

@@ -99,7 +99,7 @@ static inline void begin(void)
 	MUST(cuCtxCreate_v2, &context, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, device);
 }
 
-/* spin takes so many steps in each thread, and keeps what it came to; nothing does nothing. */
+/* spin computes so many steps in each thread, and stores the results; nothing is an empty kernel. */
 static const char kernels[] =
 	".version 6.0\n.target sm_50\n.address_size 64\n"
 	".visible .entry spin(.param .u64 at, .param .u32 steps)\n{\n"

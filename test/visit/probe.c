@@ -1,5 +1,5 @@
-/* Asks a driver what only NVIDIA's, with a device, can answer: probe NAME. Its answers are no test's: cmd/visit keeps them.
- * What could end the process is asked in a child. */
+/* probe NAME measures behaviour of a driver that only NVIDIA's driver with a device has. No test checks the answers: cmd/visit
+ * keeps them. Calls that could end the process run in a child. */
 #define _GNU_SOURCE
 #define PEGASUS_CUDA_ALL
 #include "driver.h"
@@ -197,7 +197,7 @@ static void registering(void)
 		}
 }
 
-/* --- addresses that were asked for --- */
+/* --- requested addresses --- */
 
 static void reserving(void)
 {
@@ -424,7 +424,7 @@ static void misuse(void)
 		answer(misuses[i].name, in_child(misuses[i].call));
 }
 
-/* --- times by events, and what they cost --- */
+/* --- times by events, and the cost of events --- */
 
 static void events(void)
 {

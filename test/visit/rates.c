@@ -1,4 +1,4 @@
-/* Measures what a program feels of a driver: rates. What is measured is the same with and without Pegasus. */
+/* Measures a driver's rates as a program observes them. The measurements are the same with and without Pegasus. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -9,7 +9,7 @@
 
 static CUstream s;
 
-/* For so long, or so often at most, is measured. */
+/* A measurement's bounds: so many repetitions, and so many ns. */
 static int often(void) { return visiting() ? 4000 : 200; }
 static double long_enough(void) { return visiting() ? 1e9 : 1e8; }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The machine's agent is killed, and another comes. Programs that compute don't notice, not even
-// while there is none; those that come meanwhile, or are just coming, are served by the next; of
-// those that end meanwhile nothing is left. An agent that isn't alone says so.
+// The machine's agent is killed, and another one starts. Running programs continue, also
+// while there is no agent; the next agent serves the programs that start meanwhile, or are just starting; of
+// those that end meanwhile nothing is left. A second agent exits with an error.
 func TestAgentDies(t *testing.T) {
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
@@ -67,7 +67,7 @@ echo left: $(stays)
 	})
 }
 
-// Agent and hub die together: programs get an error, though nobody is there to tell them, and
+// Agent and hub die together: programs get an error, though neither is there to report it, and
 // the next agent begins a session with the next hub.
 func TestAgentAndHubDie(t *testing.T) {
 	h := startHost(t, twoMachines)

@@ -78,7 +78,7 @@ func TestAttachedDefinitions(t *testing.T) {
 			}
 			l.run("virsh", "define", file)
 			os.WriteFile(file, []byte(l.dump(name)), 0o644)
-			l.run("virsh", "define", file) // libvirt puts some in another order when it reads what it wrote
+			l.run("virsh", "define", file) // libvirt reorders some definitions when it reads its own output
 			defer l.command("virsh", "undefine", "--keep-nvram", name).Run()
 			before := l.dump(name)
 			l.attach(name, "is attached", "--credits", "300")
@@ -129,7 +129,7 @@ func (l *libvirt) dump(name string) string {
 	return string(out)
 }
 
-// attach attaches a machine, and wants a word of the answer.
+// attach attaches a machine, and checks that the answer contains want.
 func (l *libvirt) attach(name, want string, args ...string) {
 	l.h.t.Helper()
 	args = append([]string{built(l.h.t, "bin/pegasus"), "attach", name, "--regions", l.h.regions}, args...)

@@ -23,15 +23,15 @@ import (
 	"pegasus/sim"
 )
 
-// What policies do with two machines whose vCPUs are tied to one CPU, and whose guests
-// always have something to compute: work, beside what the simulator foretells of V1 with
+// Policies with two machines whose vCPUs are tied to one CPU, and whose guests
+// always have something to compute: the work done, beside the simulator's prediction for V1 with
 // the times that launches take here. Each round has every plan once.
 //
 //	PEGASUS_ROUNDS=4 go test -tags soak -run TestSoakCoordination -count=1 -v ./test/vm
 //
 // Several such runs are put together, by a file that each adds its rounds to:
-// build/coordination.jsonl, or PEGASUS_COORDINATION. With no rounds what it has is shown.
-// A round counts if nothing else took the machines' CPU: they always want all of it.
+// build/coordination.jsonl, or PEGASUS_COORDINATION. With no rounds the test shows that file's rounds.
+// A round counts if nothing else used the machines' CPU: they always demand all of it.
 func TestSoakCoordination(t *testing.T) {
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("PEGASUS_ROUNDS"), "1"))
 	if err != nil {
@@ -267,7 +267,7 @@ func (b *bench) ran(m *control.Machine) (ns int64) {
 	return ns
 }
 
-// trial runs a program of the host, which is told to be brief, and returns its domain.
+// trial runs a program on the host, with terse JSON output, and returns its domain and that output.
 func (b *bench) trial(args ...string) (control.Domain, []byte) {
 	b.h.t.Helper()
 	run := append([]string{"run", "--runtime-dir", b.h.dir, "--domain", "trial", "--", built(b.h.t, "bench/"+args[0]), "--json", "--quiet", "--no-check"}, args[1:]...)
@@ -278,7 +278,7 @@ func (b *bench) trial(args ...string) (control.Domain, []byte) {
 	return b.h.domain("trial"), out
 }
 
-// steps are those of a kernel that takes as long here as the scenario says.
+// steps returns the number of steps with which a kernel takes the scenario's time on this host.
 func (b *bench) steps() string {
 	b.h.t.Helper()
 	_, out := b.trial("busy", "--iterations", "50", "--kernel-ms", fmt.Sprint(float64(b.sc.Workloads["coupled"].Kernel)/1e6))

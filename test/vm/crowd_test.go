@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// One user's programs are many more than a hub serves, and come while nobody serves them: the
-// daemon is away. Another user's program goes on, and programs are served as soon as the crowd is gone.
+// One user's programs are many more than a hub serves, and start while the daemon is away, so that no
+// worker serves them. Another user's program goes on, and programs are served as soon as the crowd is gone.
 func TestCrowd(t *testing.T) {
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Files: h.foe(), Monitor: true, Job: waitForAgent + withButton + `

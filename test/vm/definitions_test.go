@@ -14,7 +14,7 @@ import (
 	report "pegasus/hypervisor/libvirt"
 )
 
-// refusal is what the first line of a definition says of it that isn't attached.
+// refusal matches the first line of a definition that can't be attached: the kinds of device, and the reason.
 var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
 
 // unsupported are the definitions that libvirt refuses on some hosts: without swtpm, without cells by default, and with an emulator
@@ -51,7 +51,7 @@ func TestDefinitions(t *testing.T) {
 			}
 			defer l.command("virsh", "undefine", "--nvram", name).Run()
 			os.WriteFile(file, []byte(l.dump(name)), 0o644)
-			l.run("virsh", "define", file) // libvirt puts some in another order when it reads what it wrote
+			l.run("virsh", "define", file) // libvirt reorders some definitions when it reads its own output
 			before := l.dump(name)
 			starts := (i%startEvery == 0 || os.Getenv("SOAKTIME") != "") && l.starts(name) == nil
 			for _, device := range []string{"nvdimm", "ivshmem"} {

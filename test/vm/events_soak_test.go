@@ -15,9 +15,9 @@ import (
 	"pegasus/test/seeds"
 )
 
-// Four machines, two of which have their region as a PCI device, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
-// testdata, to any machine, and now and then while the daemon or libvirtd is away. The seed
-// is printed, and can be given as PEGASUS_TEST_SEED. What had happened up to a failure is printed as
+// Four machines, two of which have their region as a PCI device, take PEGASUS_TEST_EVENTS random events: those of
+// testdata, in any machine, and now and then while the daemon or libvirtd is away. The seed
+// is printed, and can be given as PEGASUS_TEST_SEED. The events up to a failure are printed as
 // a script, which TestEvents plays again.
 func TestSoakEvents(t *testing.T) {
 	seed := seeds.Fresh(t)
@@ -32,7 +32,7 @@ func TestSoakEvents(t *testing.T) {
 	set(t, sc).playAll()
 }
 
-// draw makes events of what can happen, each kind as often as any.
+// draw returns n random events of the kinds in from, each kind with the same probability.
 func draw(from []events.Event, names []string, n int, r *rand.Rand) (all []events.Event) {
 	var kinds []events.Event
 	seen := map[string]bool{}
@@ -60,7 +60,7 @@ func draw(from []events.Event, names []string, n int, r *rand.Rand) (all []event
 	return all
 }
 
-// without is the event while somebody is away, if it can be.
+// without returns the event with a component away meanwhile, if there is such an event.
 func without(e events.Event, who string) events.Event {
 	if _, ok := findDeed(e.What + who); ok {
 		e.What += who

@@ -23,9 +23,9 @@ func afterPauses(t *testing.T, measure func(t *testing.T, arguments ...string)) 
 	}
 }
 
-// How long a first call takes after everybody has fallen asleep, and what of it is the machine's: an
-// echo in the machine is two wake-ups of it, and one over a port is the way to the host and back with
-// nothing of ours on it. It is for people to read.
+// The duration of a first call when guest, worker and daemon are asleep, and the machine's part of it: an
+// echo in the machine is two wake-ups of it, and an echo over a port is the way to the host and back with
+// no component of Pegasus on it. It is for people to read.
 func TestSoakFirstCall(t *testing.T) {
 	afterPauses(t, func(t *testing.T, arguments ...string) {
 		h := startHost(t, twoMachines)
@@ -51,7 +51,8 @@ func TestSoakFirstCallOfProcess(t *testing.T) {
 	})
 }
 
-// echo sends back what comes from a socket that somebody is about to make, until that is gone.
+// echo returns all data that arrives from a socket to that socket, until the socket is gone. QEMU may create the
+// socket after the call.
 func echo(socket string) {
 	for range 100 {
 		if c, err := net.Dial("unix", socket); err == nil {
@@ -62,7 +63,7 @@ func echo(socket string) {
 	}
 }
 
-// logTimes logs what there is to know of lines of microseconds that first has printed.
+// logTimes logs the percentiles of the lines of microseconds that first has printed.
 func logTimes(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {

@@ -57,9 +57,9 @@ func (s shares) get() int {
 	return n
 }
 
-// The vCPUs of machines are known to policies, by their threads, and weigh what libvirt
-// set, although their groups' weights follow the accelerator. When the daemon dies they
-// have again what was set, within a second, and what an operator sets stays.
+// Policies see the vCPUs of machines, by their threads, with the weights that libvirt
+// set, although their groups' weights follow the accelerator. When the daemon dies the groups
+// have the set weights again within a second, and a weight that an operator sets stays.
 func TestCPUsOfMachines(t *testing.T) {
 	h := startHost(t, following)
 	l := startLibvirtWith(h, `"cpu", "cpuacct"`)

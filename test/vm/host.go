@@ -23,7 +23,7 @@ const (
 	soon     = time.Minute
 )
 
-// A tester is who runs machines: a test, or a demonstration.
+// A tester is a caller that runs machines: a test, or a demonstration.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -245,7 +245,7 @@ func (h *host) launch(name string, kind Machine) *machine {
 	return h.watch(&machine{r, h, name})
 }
 
-// watch sees to a machine's end, and to what it said when the test fails.
+// watch ends a machine with the test, and logs the machine's output if the test fails.
 func (h *host) watch(m *machine) *machine {
 	h.t.Cleanup(func() {
 		m.Kill()

@@ -24,8 +24,8 @@ func (h *host) foe() map[string]string {
 	return map[string]string{"/bin/foe": path}
 }
 
-// A process of one user gets neither at another user's process nor at its memory on the
-// region, whatever it tries with what is its own.
+// A process of one user can reach neither another user's process nor that process's memory on the
+// region, whatever it tries with its own descriptors and memory.
 func TestPry(t *testing.T) {
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + `
@@ -50,12 +50,12 @@ wait $!
 	t.Log(out)
 }
 
-// The root of a machine writes what it likes into the memory that is shared with the host. Only
-// that machine suffers: another computes what is right, with its share; daemon and hub
-// keep small and mostly idle, and nothing is left when the machine is off.
+// The root of a machine writes arbitrary data into the memory that is shared with the host. Only
+// that machine suffers: another machine gets correct results, with its share; daemon and hub
+// stay small and mostly idle, and nothing is left when the machine is off.
 func TestScribble(t *testing.T) { scribble(t, 6*time.Second, Machine{}) }
 
-// Nor is it of use that the region is a PCI device.
+// The same with a PCI device as the region.
 func TestScribbleShared(t *testing.T) { scribble(t, 6*time.Second, Machine{Shared: true}) }
 
 func scribble(t *testing.T, d time.Duration, kind Machine) {
@@ -162,7 +162,7 @@ func (h *host) processorTime() (sum time.Duration) {
 	return sum
 }
 
-// residentKiB is the memory of the largest of them, without what it shares with a machine.
+// residentKiB returns the memory of the largest of daemon and hubs, without the memory that it shares with a machine.
 func (h *host) residentKiB() (most int) {
 	for _, pid := range append(h.hubs(), h.daemon.Process.Pid) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -37,7 +37,7 @@ func cpuTime(t tester, pid int) time.Duration {
 // ticks are the units of /proc's times in a second.
 const ticks = 100
 
-// processes are those of the host whose command lines hold all of what is given.
+// processes returns the host's processes whose command lines contain all parts.
 func processes(t tester, parts ...string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -88,8 +88,8 @@ func TestSoakIdle(t *testing.T) {
 	}
 }
 
-// watchIdle waits until the machine's job says that it watches, and does the same here. It
-// returns what daemon, hub, worker and agent have used together.
+// watchIdle blocks until the machine's job prints that it watches, and then watches the host for idleTime. It
+// returns the CPU time that daemon, hub, worker and agent have used together.
 func (h *host) watchIdle(m *machine, what string) (sum float64) {
 	t := h.t
 	t.Helper()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// pausingJob computes again and again after everybody has fallen asleep, and goes on doing so
-// while the hub is away and after another has come.
+// pausingJob computes again and again after pauses in which all components fall asleep, and goes on doing so
+// while the hub is away and with the next hub.
 const pausingJob = `
 pegasus-guest doctor
 for i in 1 2; do sleep 2; /bench/vectoradd --quiet --json; done

@@ -26,8 +26,8 @@ var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "sra
 // building is held while a file in the build directory is looked for or made: tests run in parallel.
 var building sync.Mutex
 
-// Build makes the image, with a kernel of Debian's, of what is in build, which is the
-// directory that `make build` fills, or finds the one that was made of the same files before.
+// Build makes the image, with a kernel of Debian's, from the files in build, the
+// directory that `make build` fills, or returns the image that was made from the same files before.
 func Build(build, kernelPackage string) (*Image, error) {
 	building.Lock()
 	defer building.Unlock()
@@ -61,7 +61,7 @@ func Build(build, kernelPackage string) (*Image, error) {
 	return &Image{k.Image, base}, os.Rename(making, base)
 }
 
-// collect lists what an image needs, and says what of it is missing.
+// collect lists the files of an image. It returns an error if one of them is missing.
 func collect(build string, k *image.Kernel) (*image.Contents, error) {
 	c := image.NewContents()
 	c.Add("/bin/busybox", "/bin/busybox")

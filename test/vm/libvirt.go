@@ -10,13 +10,13 @@ import (
 )
 
 // libvirt is a libvirtd of the test's own, beside any other: it has mounts of its own
-// where libvirtd keeps what it knows.
+// in place of libvirtd's state directories.
 type libvirt struct {
 	h      *host
 	cmd    *exec.Cmd
 	mounts int                 // a process that has its mounts
 	edit   func(string) string // of the definitions of its machines
-	device string              // what they have their regions as; empty: the default
+	device string              // the kind of device of their regions; empty: the default
 }
 
 const privateLibvirt = `
@@ -123,7 +123,7 @@ func (l *libvirt) machineOf(name string, kind Machine) *Running {
 	return l.running(name)
 }
 
-// running is a machine that is defined, with what it says.
+// running returns the handle of a defined machine, with its output.
 func (l *libvirt) running(name string) *Running {
 	h := l.h
 	r := &Running{dir: h.path("machine-" + name)}

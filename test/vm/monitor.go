@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A monitor is how QEMU is told what to do with a machine that runs.
+// A monitor is a QMP connection to the QEMU of a running machine.
 type monitor struct {
 	conn net.Conn
 	in   *json.Decoder

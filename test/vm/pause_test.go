@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A machine may stand still for longer than anybody waits for a sign of life: its programs go
+// A machine may stand still for longer than any timeout for a sign of life: its programs go
 // on afterwards.
 func TestPause(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// whichBoot is how a job that a machine does at each boot begins: it is told how many there
-// were before, by a file on the region, whose memory stays.
+// whichBoot is the beginning of a job that a machine runs at each boot: it reads the number of earlier
+// boots from a file on the region, whose memory survives a reboot.
 const whichBoot = `
 set -e
 boot=0

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A machine is put back to what it was, while its hub and its workers run. Their words in its memory
-// aren't theirs any more: programs from then get an error, new ones are served.
+// A machine is reverted to a snapshot, while its hub and its workers run. The memory that they share with the machine
+// doesn't match their state any more: programs from the snapshot get an error, new ones are served.
 func TestRevert(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)

@@ -20,7 +20,7 @@ func known(what string) (onHost, ok bool) {
 	return d.onHost, ok
 }
 
-// What can happen while somebody is away, and what can happen twice.
+// findDeed accepts an event while a component is away, and an event twice, only where that can happen.
 func TestDeeds(t *testing.T) {
 	for what, want := range map[string]bool{
 		"reset without daemon":   true,

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// CUDA programs compute in a machine whose region is a PCI device, with pinned memory at one address on
-// both sides, whoever runs them; several at once; and nothing is left of them afterwards.
+// CUDA programs of any user compute in a machine whose region is a PCI device, with pinned memory at one address
+// on both sides; several at once; and nothing is left of them afterwards.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Variant{{Machine: "q35"}, {Machine: "pc", Kernel: fullKernel}} {
@@ -53,7 +53,7 @@ echo left: $(stays)
 func TestSaveShared(t *testing.T) { t.Parallel(); save(t, "ivshmem") }
 
 // Programs of such a machine go on while its agent and the daemon are away, and when the hub dies they get an error;
-// the next agent and the next hub serve, and what was given is known still.
+// the next agent and the next hub serve new ones, and still account for the memory that was handed out before.
 func TestSharedDeaths(t *testing.T) {
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Shared: true, Job: waitForShared + `
@@ -129,8 +129,8 @@ func TestResetShared(t *testing.T) {
 	}
 }
 
-// A machine of libvirt's that runs and has no place for the device is told so, and has it from its next start on, as
-// large as it is if nothing is said.
+// Attaching a running libvirt machine that has no slot for the device fails with that reason, and the machine has the
+// device from its next start on, in the default size.
 func TestSharedAtNextStart(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// backlogged is a job that wants all of an accelerator: BlackScholes in kernels of some
+// backlogged is a job that could use a whole accelerator: BlackScholes in kernels of some
 // 10 ms, of which there are always many queued. So a machine that has to wait for a
 // processor of the host still has work.
 const backlogged = "/bench/blackscholes --size 1048576 --queue 32 --seconds 3600 --no-check --quiet\n"
 
-// portion is what of an accelerator's time went to a domain.
+// portion is a domain's part of an accelerator's time.
 type portion struct {
 	domain   string
 	credits  int
@@ -19,7 +19,7 @@ type portion struct {
 	measured float64 // and by time
 }
 
-// off is how far the portion is from what it should be, in points.
+// off returns the difference between the measured portion and the entitled one, in points.
 func (p portion) off() float64 { return p.measured - p.entitled }
 
 func (p portion) String() string { return fmt.Sprintf("%s %.1f %%", p.domain, p.measured) }
@@ -28,7 +28,7 @@ func (p portion) String() string { return fmt.Sprintf("%s %.1f %%", p.domain, p.
 // no longer only starting.
 const begun = 300 * time.Millisecond
 
-// portions measures for a while what each of some domains uses, and tells of it now and then.
+// portions measures for a while the portion of each of some domains, and passes the portions so far to tell every second.
 func (h *host) portions(over time.Duration, tell func([]portion), domains ...string) []portion {
 	h.t.Helper()
 	before := h.use(domains)
@@ -47,7 +47,7 @@ func (h *host) portions(over time.Duration, tell func([]portion), domains ...str
 	}
 }
 
-// use is what domains have used so far.
+// use returns the accelerator time that domains have used so far.
 func (h *host) use(domains []string) (all []portion) {
 	for _, name := range domains {
 		d := h.domain(name)

@@ -8,9 +8,9 @@ import (
 	"pegasus/test/image"
 )
 
-// systemdDisk makes a disk with the host's systemd. Its init puts that over what is in the
-// machine's memory, installs us, as one would before the next boot, and begins. The job is
-// the last thing that is started.
+// systemdDisk makes a disk with the host's systemd. Its init lays that over the files in the
+// machine's memory, installs Pegasus, as an operator does before the next boot, and starts systemd. The job
+// starts last.
 func systemdDisk(build string) (string, error) {
 	const dir = "/lib/systemd"
 	c := image.NewContents()
@@ -41,8 +41,8 @@ ExecStart=/bin/sh -c 'sh /job >/dev/ttyS0 2>&1; echo "job ended: $?" >/dev/ttyS0
 	return c.Disk(filepath.Join(build, "vm"), "systemd")
 }
 
-// In a machine of systemd's, what is installed works from the boot on: programs find
-// the agent's socket, and a new agent when one dies. It can all be removed while it runs.
+// In a machine with systemd, the installation works from the boot on: programs find
+// the agent's socket, and a new agent when one dies. All of it can be removed while it runs.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	disk, err := systemdDisk(buildDir(t))

@@ -8,7 +8,7 @@ const (
 	fullKernel  = "linux-image-amd64"
 )
 
-// Variant is the kind of a machine. What is left empty is the first of each.
+// Variant is the kind of a machine. An empty field stands for the first value in its comment.
 type Variant struct {
 	Kernel   string // cloudKernel, fullKernel
 	Machine  string // QEMU's: q35, pc

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// CUDA programs in a virtual machine compute on the host's accelerator, whoever runs
-// them; several at once, with memory that both sides see at one address, and nothing
+// CUDA programs of any user in a virtual machine compute on the host's accelerator;
+// several at once, with memory that both sides see at one address, and nothing
 // of them is left afterwards.
 func TestPrograms(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // crowdSize is many more processes than a hub serves.
 const crowdSize = 2000
 
-// crowd pretends to be a great many programs, which come at once and want nothing more.
+// crowd acts as crowdSize programs that connect at once and then stay idle.
 func crowd(seconds int) error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// flood takes the agent's place, which has been killed, and opens and closes processes as
-// fast as the hub hears of them.
+// flood takes the place of the agent, which has been killed, and opens and closes processes as
+// fast as the hub receives the messages.
 func flood(seconds int) error {
 	control := mapFile(region + "/control")
 	if control == nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// moveExtents asks the file system to exchange the memory of two of our files: what one worker
-// on the host has mapped would then be another's. The kernel reads the structure only during the call.
+// moveExtents requests the file system to exchange the memory of two of the foe's files: the pages that one worker
+// on the host has mapped would then be another worker's. The kernel reads the structure only during the call.
 func moveExtents(fd, donor int) error {
 	const move = 0xc028660f // EXT4_IOC_MOVE_EXT
 	args := struct {

@@ -304,7 +304,7 @@ func refused(c *net.UnixConn) error {
 	return err
 }
 
-// onAgent are attacks by what the agent is told.
+// onAgent returns the attacks by messages to the agent.
 func onAgent(g *guest) map[string]func() error {
 	answered := func(features uint64) func() error {
 		return func() error {
@@ -319,7 +319,7 @@ func onAgent(g *guest) map[string]func() error {
 	return map[string]func() error{
 		"another's worker": answered(callbuf.HelloBack),
 		"messages of another number": func() error {
-			for number := range byte(8) { // as if what we say went into the ring as it is
+			for number := range byte(8) { // as if the agent copied messages into the ring unchecked
 				for _, kind := range []byte{6, 3, 1, 7} {
 					g.worker.Write([]byte{kind, 0, 0, 0, number, 0, 0, 0})
 				}

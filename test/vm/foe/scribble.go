@@ -15,9 +15,9 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// scribble spoils the region for some seconds, as the machine's root, by turns, so that there
-// is always something left to spoil: the segments of running programs, the rings of agent and hub, and
-// where these are said to be; with numbers that almost make sense. At last it spoils the file
+// scribble corrupts the region for some seconds, as the machine's root, by turns, so that there
+// is always something left to corrupt: the segments of running programs, the rings of agent and hub, and
+// the pointer to these; with numbers that almost make sense. At last it corrupts the file
 // system under them.
 func scribble(seconds int) error {
 	seed := uint64(time.Now().UnixNano())
@@ -115,7 +115,7 @@ func mapFile(name string) []byte {
 	return mem
 }
 
-// number is one that somebody may stumble over.
+// number returns a number that a careless check may accept.
 func (s *scribbler) number() uint64 {
 	switch s.rng.IntN(4) {
 	case 0:
@@ -168,7 +168,7 @@ func (s *scribbler) control() {
 	}
 }
 
-// pointer tells the host of another control area, or of none.
+// pointer overwrites the pointer to the control area with that of another area, or with an invalid one.
 func (s *scribbler) pointer(size, at int64) {
 	p := wire.Pointer{Offset: s.number() &^ 4095, Boot: s.number()}
 	if s.rng.IntN(2) == 0 {
