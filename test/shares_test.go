@@ -123,7 +123,7 @@ func (h *host) over(d time.Duration) func() map[string]float64 {
 	return func() map[string]float64 { return h.measure(d) }
 }
 
-// checkShares measures the parts and compares them with want.
+// checkShares measures the parts and compares them with the expected parts.
 func checkShares(t *testing.T, measure func() map[string]float64, want map[string]float64, tolerance float64) {
 	t.Helper()
 	steadily(t, func() error { return beside(t, measure(), want, tolerance) })

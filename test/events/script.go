@@ -34,7 +34,7 @@ type Event struct {
 	Then string // how the machine's program takes it
 }
 
-// ToHost is the Whom of an event that happens to the host.
+// ToHost is the target of an event that happens to the host.
 const ToHost = "-"
 
 // How a program takes an event.

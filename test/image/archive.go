@@ -1,5 +1,5 @@
-// Package image makes what machines of tests boot: archives of files that a kernel unpacks
-// into memory, and the kernels and programs of Debian's packages.
+// Package image makes the boot images of test machines: archives of files that a kernel unpacks
+// into memory, and kernels and programs from Debian's packages.
 package image
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// An Archive is files in the form in which a kernel unpacks its first file
-// system: cpio "newc". Several, one behind the other, are one file system.
+// An Archive is a set of files in cpio's "newc" format, from which a kernel unpacks its initial
+// file system. Several concatenated archives make one file system.
 type Archive struct {
 	out   bytes.Buffer
 	dirs  []string
@@ -40,7 +40,7 @@ func (a *Archive) pad() {
 	}
 }
 
-// Dir makes a directory, and those above it.
+// Dir adds a directory and its parents.
 func (a *Archive) Dir(name string) {
 	name = strings.Trim(name, "/")
 	if name == "" || name == "." || slices.Contains(a.dirs, name) {
@@ -51,14 +51,14 @@ func (a *Archive) Dir(name string) {
 	a.entry(name, typeDir|0o755, nil)
 }
 
-// Data makes a file.
+// Data adds a file with these contents.
 func (a *Archive) Data(name string, mode uint32, data []byte) {
 	name = strings.TrimPrefix(name, "/")
 	a.Dir(path.Dir(name))
 	a.entry(name, typeFile|mode, data)
 }
 
-// File makes a file of one of the host's.
+// File adds a copy of a file of the host.
 func (a *Archive) File(name, from string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *Archive) File(name, from string) error {
 	return nil
 }
 
-// Bytes ends the archive.
+// Bytes ends the archive and returns it.
 func (a *Archive) Bytes() []byte {
 	a.entry("TRAILER!!!", 0, nil)
 	for a.out.Len()%512 != 0 {

@@ -17,15 +17,15 @@ type Contents struct {
 	names []string
 	from  map[string]string
 	Texts map[string]string // other files, by their name
-	Dirs  []string          // of the host, where libraries are looked for first
+	Dirs  []string          // the host's directories that are searched for libraries first
 }
 
-// NewContents are none yet.
+// NewContents returns empty contents.
 func NewContents() *Contents {
 	return &Contents{from: map[string]string{}, Texts: map[string]string{}}
 }
 
-// Add adds a file of the host's.
+// Add adds a file of the host.
 func (c *Contents) Add(name, from string) {
 	if _, ok := c.from[name]; !ok {
 		c.names = append(c.names, name)
@@ -38,7 +38,7 @@ const libraryDir = "/lib/x86_64-linux-gnu"
 // AddNeeds adds the libraries that the programs and libraries among the contents are
 // linked with, all to one directory.
 func (c *Contents) AddNeeds() error {
-	for i := 0; i < len(c.names); i++ { // grows by what each needs
+	for i := 0; i < len(c.names); i++ { // grows by each file's needs
 		if err := c.needsOf(c.from[c.names[i]]); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func findLibrary(name string, dirs []string) (path string, err error) {
 	return "", err
 }
 
-// Archive is the contents in the form in which a kernel unpacks them, with empty
+// Archive returns the contents as an archive for a kernel, with additional empty
 // directories.
 func (c *Contents) Archive(dirs ...string) ([]byte, error) {
 	var a Archive

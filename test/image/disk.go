@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Disk makes a file system of the contents, by Debian's squashfs-tools, unless one was
-// made of the same.
+// Disk makes a squashfs of the contents with Debian's squashfs-tools, unless dir has one of the same
+// contents, and returns its path.
 func (c *Contents) Disk(dir, name string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

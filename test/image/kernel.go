@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Kernel is an unpacked kernel package. It isn't installed: that would make it one
-// that the machine itself may boot.
+// Kernel is an unpacked kernel package. The package isn't installed, so that this machine
+// can't boot that kernel itself.
 type Kernel struct {
 	Image   string
-	modules map[string]string // name to path; of those that are built in, empty
+	modules map[string]string // name to path; "": built in
 }
 
-// FindKernel unpacks a kernel of Debian's under dir, unless it is there.
+// FindKernel unpacks a kernel of Debian's under dir, unless dir has it, and returns it.
 func FindKernel(dir, name string) (*Kernel, error) {
 	root := filepath.Join(dir, name)
 	if err := unpack(root, func() ([]string, error) { return kernelNow(name) }); err != nil {
@@ -49,12 +49,12 @@ func (k *Kernel) addBuiltin(list string) error {
 	return err
 }
 
-// moduleName is what others call the module of a file.
+// moduleName returns the name by which other modules depend on the module in a file.
 func moduleName(path string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
 }
 
-// kernelNow is the package that the one with the lasting name depends on now.
+// kernelNow returns the kernel package that a metapackage depends on at present.
 func kernelNow(metapackage string) ([]string, error) {
 	out, err := exec.Command("apt-cache", "depends", metapackage).CombinedOutput()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Unpack unpacks Debian's packages into a directory, unless that is there. Nothing is
-// installed.
+// Unpack unpacks Debian's packages into a directory, unless that exists. It installs
+// nothing.
 func Unpack(root string, packages ...string) error {
 	return unpack(root, func() ([]string, error) { return packages, nil })
 }
 
-// UnpackOf is Unpack for another release of Debian than this one, such as trixie, from where this
-// one's packages come.
+// UnpackOf is Unpack for another release of Debian than this machine's, such as trixie, from the archive of
+// this machine's packages.
 func UnpackOf(suite, root string, packages ...string) error {
 	return unpackBy(suite, root, func() ([]string, error) { return packages, nil })
 }

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// Vmlinux writes the kernel as the ELF file that is packed in it, which Xen loads faster, to
-// a file, unless that is there. It needs xz. (Documentation/x86/boot.rst has the layout.)
+// Vmlinux unpacks the ELF file in the kernel, which Xen loads faster, to a file, unless that
+// exists. It needs xz. (Documentation/x86/boot.rst has the layout.)
 func (k *Kernel) Vmlinux(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -1,4 +1,4 @@
-/* Ends while its queues have work: libgomp frees by callbacks what that uses, and ends queues and context when the program does. */
+/* Ends while its queues have work: libgomp frees that work's memory by callbacks, and destroys queues and context at the program's end. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What a device prints comes between what the host prints, in the order of both. */
+/* The device's output appears between lines of the host's output, in the order of both. */
 #include <stdio.h>
 
 int main(void)

@@ -1,5 +1,5 @@
-/* What probes share: the driver's functions, found when they run, since an older driver lacks some; and lines of JSON, as
- * cmd/visit reads them. */
+/* The common part of the probes: the driver's functions, looked up at run time, since an older driver lacks some; and lines of JSON
+ * for cmd/visit. */
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@
 #define SPELLED_(x) #x
 #define SPELLED(x) SPELLED_(x)
 
-/* The function as the driver has it, looked up once. A missing one is a result, as others are. */
+/* FIND returns the driver's function, looked up once. A missing function counts as a result. */
 #define FIND(f)                                                       \
 	({                                                            \
 		static __typeof__(&f) found_;                         \
@@ -69,7 +69,7 @@ static inline int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The p50 and p99 of n times, which it sorts. */
+/* times prints the p50 and p99 of n times, and sorts the array. */
 static inline void times(const char *name, double *t, size_t n, const char *unit)
 {
 	char full[160];
@@ -82,7 +82,7 @@ static inline void times(const char *name, double *t, size_t n, const char *unit
 	figure(full, t[n * 99 / 100], unit);
 }
 
-/* Whether this is a visit to a device, or a rehearsal, which is to be short. */
+/* visiting reports whether this run measures a device. Other runs are rehearsals, which are short. */
 static inline bool visiting(void)
 {
 	const char *v = getenv("PEGASUS_VISIT");
@@ -132,7 +132,7 @@ static inline CUresult nothing(CUfunction f, CUstream s)
 	return CALL(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL);
 }
 
-/* How many steps of spin take so long. */
+/* steps_of returns the number of steps with which spin takes so many ms. */
 static inline unsigned steps_of(CUfunction f, CUdeviceptr at, double ms)
 {
 	unsigned n = 1000;

@@ -101,7 +101,7 @@ static void linear(void)
 	}
 }
 
-/* --- what cuGetProcAddress answers: NAME VERSION FLAGS on each line of stdin --- */
+/* --- results of cuGetProcAddress: NAME VERSION FLAGS on each line of stdin --- */
 
 static void resolver(void)
 {
@@ -137,7 +137,7 @@ static void resolver(void)
 	}
 }
 
-/* --- host memory that is registered --- */
+/* --- registered host memory --- */
 
 static void *mapped(const char *how, size_t bytes)
 {
@@ -227,7 +227,7 @@ static void reserving(void)
 	answer("of 100, refused", refused);
 }
 
-/* --- how a stream that is held goes on --- */
+/* --- how a held stream goes on --- */
 
 static void CUDA_CB note(void *at) { __atomic_store_n((int64_t *)at, now(), __ATOMIC_RELEASE); }
 
@@ -314,7 +314,7 @@ static void held(void)
 	MUST(cuCtxSynchronize);
 }
 
-/* --- what misuse is answered, each in a child --- */
+/* --- results of misuse, each in a child --- */
 
 static CUstream stream;
 static CUdeviceptr memory;
@@ -527,9 +527,9 @@ static void killed(void)
 	figure("another's first kernel has ended after", (double)(now() - from) / 1e6, "ms");
 }
 
-/* --- what changing between processes costs --- */
+/* --- the cost of switching between processes --- */
 
-/* Two processes keep the device busy with kernels of a length: how many fewer do they get done than one? */
+/* Two processes keep the device busy with kernels of a length: how many fewer kernels do they complete than one process? */
 static int kernels_in(double ms, double seconds, int out)
 {
 	CUdeviceptr at;

@@ -96,7 +96,7 @@ static void memory(void)
 	}
 }
 
-/* Copies of a size until there were enough of them, and how fast half of them were at least. */
+/* Prints the median rate of copies of a size. */
 static void copy(const char *name, size_t bytes, void *host, CUdeviceptr device, bool in)
 {
 	size_t n = 0;

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Definitions as people write them: NAME is the machine's.
+// Definitions as people write them; NAME stands for the machine's name.
 const plainDefinition = `<domain type='qemu'>
   <name>NAME</name>
   <memory unit='MiB'>256</memory>
@@ -64,8 +64,8 @@ var definitions = map[string]string{
 	"memory in bytes": definition("q35", "<memory unit='MiB'>256", "<memory unit='b'>268435457"),
 }
 
-// Whatever definition libvirt has of a machine, to attach it changes it once, and to detach
-// it gives back the very same bytes.
+// Attaching changes any definition of libvirt's once, and detaching restores the
+// same bytes.
 func TestAttachedDefinitions(t *testing.T) {
 	l := startLibvirt(bareHost(t))
 	for i, what := range slices.Sorted(maps.Keys(definitions)) {
@@ -109,7 +109,7 @@ func TestAttachedDefinitions(t *testing.T) {
 	l.h.t = t
 }
 
-// bareHost is one without a daemon.
+// bareHost returns a host without a daemon.
 func bareHost(t *testing.T) *host {
 	regions, err := os.MkdirTemp("/dev/shm", "pg")
 	if err != nil {
@@ -119,7 +119,7 @@ func bareHost(t *testing.T) *host {
 	return &host{t: t, dir: t.TempDir(), regions: regions}
 }
 
-// dump is what libvirt has of a machine, all of it.
+// dump returns libvirt's complete definition of a machine.
 func (l *libvirt) dump(name string) string {
 	l.h.t.Helper()
 	out, err := l.command("virsh", "dumpxml", "--inactive", "--security-info", name).Output()
@@ -129,7 +129,7 @@ func (l *libvirt) dump(name string) string {
 	return string(out)
 }
 
-// attach attaches a machine, and checks that the answer contains want.
+// attach attaches a machine, and checks the answer for an expected text.
 func (l *libvirt) attach(name, want string, args ...string) {
 	l.h.t.Helper()
 	args = append([]string{built(l.h.t, "bin/pegasus"), "attach", name, "--regions", l.h.regions}, args...)
@@ -142,8 +142,8 @@ func (l *libvirt) attach(name, want string, args ...string) {
 	}
 }
 
-// Where AppArmor confines QEMU, libvirt lets it at what its helper finds in the definition:
-// the region is among that.
+// checkAppArmor checks that virt-aa-helper finds the region in the definition: where AppArmor confines QEMU, libvirt
+// permits the files that this helper finds.
 func (l *libvirt) checkAppArmor(name, region string) {
 	l.h.t.Helper()
 	helper := l.command("/usr/lib/libvirt/virt-aa-helper", "-d", "-r", "-u", "libvirt-"+uuidIn(l.dump(name)))

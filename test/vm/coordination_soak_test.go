@@ -61,7 +61,7 @@ func TestSoakCoordination(t *testing.T) {
 	}
 }
 
-// leastUsed is how much of the CPU the machines have at least, in %, if they have it to themselves.
+// leastUsed is the least part of the CPU, in %, that the machines use if they have the CPU to themselves.
 const leastUsed = 95
 
 // measure runs every plan so many times.
@@ -112,14 +112,14 @@ func measure(t *testing.T, sc *sim.Scenario, rounds int) (all []round) {
 	return all
 }
 
-// phase is how long each plan is measured.
+// phase is the time for which each plan is measured.
 const phase = 2400 * time.Millisecond
 
-// round is what every plan did once.
+// round is the result of one measurement of every plan.
 type round struct {
 	Kernel, Gap time.Duration      // of a launch alone
 	Rates       map[string]float64 // launches per second of both machines, by plan
-	CPU         map[string]float64 // what the first machine had of the CPU time of both, in %
+	CPU         map[string]float64 // the first machine's part of the CPU time of both, in %
 	Used        map[string]float64 // of the CPU, in %
 	Kernels     map[string]time.Duration
 }
@@ -166,7 +166,7 @@ type bench struct {
 	base string // of the configuration
 }
 
-// use has the daemon go by a plan.
+// use configures the daemon for a plan.
 func (b *bench) use(p *sim.Plan) {
 	b.h.t.Helper()
 	keys := fmt.Sprintf("policy = %q\nmode = %q\ncpu_follows_gpu = %v\n", p.Policy, cmp.Or(p.Mode, "production"), p.CPUFollows)
@@ -188,7 +188,7 @@ func (b *bench) pegasus(args ...string) {
 	}
 }
 
-// did is what a machine did in a time.
+// did is a machine's work in a time.
 type did struct {
 	calls uint64
 	gpu   time.Duration
@@ -206,7 +206,7 @@ func (d did) gap(calls float64) time.Duration {
 	return time.Duration(float64(d.took)/d.launches(calls)) - d.kernel(calls)
 }
 
-// measurement is what both did.
+// measurement is the work of both machines.
 type measurement struct {
 	one, two did
 	took     time.Duration
@@ -224,7 +224,7 @@ func since(a, b control.Domain, took time.Duration) did {
 	return did{b.Calls - a.Calls, time.Duration(b.GPU - a.GPU), time.Duration(b.VCPURan - a.VCPURan), took}
 }
 
-// both are the domains, with what their vCPUs have run up to now.
+// both returns the domains, with the running times of their vCPUs up to now.
 func (b *bench) both() (all [2]control.Domain) {
 	b.h.t.Helper()
 	defer func() {
@@ -251,7 +251,7 @@ func (b *bench) both() (all [2]control.Domain) {
 	return all
 }
 
-// ran is what a machine's only vCPU has run.
+// ran returns the time that a machine's only vCPU has run.
 func (b *bench) ran(m *control.Machine) (ns int64) {
 	b.h.t.Helper()
 	if m == nil || len(m.VCPUs) != 1 {
@@ -291,7 +291,7 @@ func (b *bench) steps() string {
 	return fmt.Sprintf("%.0f", r.Steps)
 }
 
-// callsPerLaunch is how many calls a program makes for each launch.
+// callsPerLaunch returns the number of calls that a program makes for each launch.
 func (b *bench) callsPerLaunch(program []string) float64 {
 	b.h.t.Helper()
 	count := func(n int) uint64 {
@@ -303,13 +303,13 @@ func (b *bench) callsPerLaunch(program []string) float64 {
 	return float64(many-few) / 1000
 }
 
-// file is where rounds are kept.
+// file returns the path of the file with the rounds.
 func file(t *testing.T) string {
 	t.Helper()
 	return cmp.Or(os.Getenv("PEGASUS_COORDINATION"), filepath.Join(filepath.Dir(filepath.Dir(built(t, "bin/pegasusd"))), "coordination.jsonl"))
 }
 
-// keep adds rounds to the file.
+// keep appends rounds to the file.
 func keep(t *testing.T, all []round) {
 	t.Helper()
 	f, err := os.OpenFile(file(t), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -324,7 +324,7 @@ func keep(t *testing.T, all []round) {
 	}
 }
 
-// kept are the rounds of the file.
+// kept returns the rounds in the file.
 func kept(t *testing.T) (all []round) {
 	t.Helper()
 	text, err := os.ReadFile(file(t))
@@ -341,7 +341,7 @@ func kept(t *testing.T) (all []round) {
 	return all
 }
 
-// summarise prints ratios of work with their intervals of 95 %, beside those foretold.
+// summarise prints ratios of work with their 95 % confidence intervals, beside the predicted ratios.
 func summarise(t *testing.T, sc *sim.Scenario, all []round) {
 	t.Helper()
 	var kernel, gap time.Duration
@@ -375,7 +375,7 @@ func summarise(t *testing.T, sc *sim.Scenario, all []round) {
 	for _, p := range sc.Plans {
 		var rates, cpu, used, kernels []float64
 		for _, r := range all {
-			if r.Rates[p.Name] == 0 { // of before there was this plan
+			if r.Rates[p.Name] == 0 { // a round from before this plan existed
 				continue
 			}
 			rates, cpu = append(rates, r.Rates[p.Name]), append(cpu, r.CPU[p.Name])
@@ -393,7 +393,7 @@ func summarise(t *testing.T, sc *sim.Scenario, all []round) {
 	}
 }
 
-// interval is the mean of a ratio over the rounds, and half of its interval of 95 %.
+// interval returns the mean of a ratio over the rounds, half of its 95 % confidence interval, and the number of rounds.
 func interval(all []round, q [2]string) (mean, half float64, n int) {
 	var ratios []float64
 	for _, r := range all {
@@ -405,7 +405,7 @@ func interval(all []round, q [2]string) (mean, half float64, n int) {
 	return mean, half, len(ratios)
 }
 
-// spread is a mean, and half of its interval of 95 % by Student's t.
+// spread returns the mean, and half of its 95 % confidence interval by Student's t.
 func spread(all []float64) (mean, half float64) {
 	n := float64(len(all))
 	for _, v := range all {
@@ -421,7 +421,7 @@ func spread(all []float64) (mean, half float64) {
 	return mean, student(len(all)-1) * math.Sqrt(sum/(n-1)/n)
 }
 
-// student is the quantile of 97.5 % of Student's t, to a hundredth.
+// student returns the 97.5 % quantile of Student's t, to a hundredth.
 func student(freedom int) float64 {
 	exact := []float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228}
 	if freedom <= len(exact) {

@@ -142,7 +142,7 @@ func away(what string) (plain, who string) {
 	return what, ""
 }
 
-// findDeed is what a script calls so. What happens twice does so within some time: "reset twice in 3s".
+// findDeed returns the event that a script names. An event twice has the time between its occurrences: "reset twice in 3s".
 func findDeed(what string) (d deed, ok bool) {
 	plain, who := away(what)
 	plain, length, timed := strings.Cut(plain, " in ")
@@ -179,27 +179,27 @@ func findDeed(what string) (d deed, ok bool) {
 	return d, ok
 }
 
-// killDaemon leaves the host without one.
+// killDaemon kills the daemon, and blocks until it has ended.
 func (s *stage) killDaemon() {
 	s.h.daemon.Process.Kill()
 	s.h.daemon.Wait()
 	s.h.daemon = nil
 }
 
-// startAnew takes a machine's power away, and gives it back.
+// startAnew cuts a machine's power, and starts it again.
 func (s *stage) startAnew(name string) {
 	s.virsh("destroy", name)
 	s.checkOff(name)
 	s.virsh("start", name)
 }
 
-// virsh has libvirt do something.
+// virsh runs a command of virsh.
 func (s *stage) virsh(args ...string) {
 	s.Helper()
 	s.l.run(append([]string{"virsh"}, args...)...)
 }
 
-// kill kills a process of the stage's, which there is one of.
+// kill kills the stage's only process of a program.
 func (s *stage) kill(program string, parts ...string) {
 	s.Helper()
 	var found []process
@@ -218,7 +218,7 @@ next:
 	syscall.Kill(found[0].pid, syscall.SIGKILL)
 }
 
-// awaitState waits until libvirt finds a machine in some state.
+// awaitState blocks until libvirt reports a state of a machine.
 func (s *stage) awaitState(name, state string) {
 	s.Helper()
 	eventually(s, bootTime, name+" is "+state, func() bool {
@@ -227,7 +227,7 @@ func (s *stage) awaitState(name, state string) {
 	})
 }
 
-// checkOff looks whether nothing is left of a machine that is off.
+// checkOff checks that nothing is left of a machine that is off.
 func (s *stage) checkOff(name string) {
 	s.Helper()
 	region := filepath.Join(s.h.regions, name)

@@ -21,11 +21,11 @@ var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
 // of this architecture only, without microvm and SEV.
 var unsupported = []string{"a limit without cells", "UEFI with a TPM", "a microvm", "another architecture", "encrypted memory"}
 
-// startEvery is how many definitions there are for each one that is also started, which takes seconds; SOAKTIME has all started.
+// startEvery is the number of definitions per definition that is also started, which takes seconds; with SOAKTIME all are started.
 const startEvery = 4
 
-// Every definition of operators' is attached as both kinds of device, starts if it did before, and is detached to
-// the byte; or it is refused with the reason, and not changed.
+// Every operator's definition can be attached as both kinds of device, starts if it did before, and is restored to
+// the byte by detaching; or it is refused with the reason, and not changed.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	all, err := txtar.ParseFile("../../hypervisor/kvm/testdata/definitions.txtar")
@@ -93,7 +93,7 @@ func (l *libvirt) starts(name string) error {
 	return nil
 }
 
-// A machine that is attached has all slots and addresses for memory that it had: as much is plugged into it while it runs.
+// An attached machine keeps all its slots and addresses for memory: as much memory can be plugged into it while it runs.
 func TestOwnSlots(t *testing.T) {
 	l := startLibvirt(bareHost(t))
 	const name = "pg-slots"

@@ -43,7 +43,7 @@ type show struct {
 	cleanups []func()
 }
 
-// errStopped is what a show panics with that can't go on.
+// errStopped is the value with which a show panics when it can't go on.
 var errStopped = errors.New("stopped")
 
 func (s *show) Helper()          {}
@@ -118,7 +118,7 @@ Debian's kernel, no driver; the programs and libcuda.so.1 in them are those of a
 	s.report(all)
 }
 
-// watch ends the show when it was interrupted.
+// watch ends the show after an interrupt.
 func (s *show) watch() {
 	if s.ctx.Err() != nil {
 		s.Fatal("interrupted")

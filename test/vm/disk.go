@@ -6,8 +6,8 @@ import (
 	"pegasus/test/image"
 )
 
-// ffmpegDisk makes a disk with the host's ffmpeg and all libraries that it needs, which
-// is too much for an image that lies in memory; or finds the one that was made before.
+// ffmpegDisk makes a disk with the host's ffmpeg and all libraries that it needs, which are
+// too large for an image in memory; or returns the disk that was made before.
 func ffmpegDisk(build string) (string, error) {
 	const program = "/usr/bin/ffmpeg"
 	c := image.NewContents()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// scaling are ffmpeg's arguments: it makes some small pictures, has the accelerator
-// scale them, and prints the sum of each.
+// scaling are ffmpeg's arguments: it makes some small pictures, scales them on the
+// accelerator, and prints the checksum of each.
 const scaling = "-v error -nostdin -init_hw_device cuda=gpu -filter_hw_device gpu " +
 	"-f lavfi -i testsrc2=size=96x64:rate=4:duration=1 " +
 	"-vf format=yuv420p,hwupload_cuda,scale_cuda=48:32:interp_algo=lanczos,hwdownload,format=yuv420p " +
@@ -38,7 +38,7 @@ export LD_LIBRARY_PATH=/mnt/lib/x86_64-linux-gnu
 	}
 }
 
-// sums are the lines of pictures in ffmpeg's output.
+// sums returns the lines of pictures in ffmpeg's output.
 func sums(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "0,") {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// afterPauses measures after pauses that differ. FIRST_CALLS is how often, if not as often as
-// is sensible.
+// afterPauses measures after pauses of several lengths. FIRST_CALLS overrules the default number of
+// measurements.
 func afterPauses(t *testing.T, measure func(t *testing.T, arguments ...string)) {
 	for pause, often := range map[string]string{"2": "20", "0.1": "200"} {
 		t.Run(pause+"s", func(t *testing.T) { measure(t, pause, cmp.Or(os.Getenv("FIRST_CALLS"), often), "call", "echo") })
@@ -38,7 +38,7 @@ func TestSoakFirstCall(t *testing.T) {
 	})
 }
 
-// The same without a machine, for comparison: what daemon and worker take by themselves.
+// The same without a machine, for comparison: the times of daemon and worker alone.
 func TestSoakFirstCallOfProcess(t *testing.T) {
 	afterPauses(t, func(t *testing.T, arguments ...string) {
 		h := startHost(t, twoMachines)

@@ -30,7 +30,7 @@ name = "one"
 name = "three"
 `
 
-// shares are what libvirt's group of a machine has of the CPUs, and how to set it.
+// shares is the CPU weight of a machine's libvirt cgroup, with its file.
 type shares struct {
 	t    *testing.T
 	file string

@@ -16,8 +16,8 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// bootTime bounds how long a machine may take to do its job, and soon what happens at once to be
-// seen: on a host that is slow and has other things to do all of it takes a while.
+// bootTime bounds a machine's boot and job, and soon the time until an immediate effect is
+// observed, both for a slow and busy host.
 const (
 	bootTime = 300 * time.Second
 	soon     = time.Minute
@@ -70,7 +70,7 @@ credits = 768
 // buildDir is the directory that `make build` fills.
 func buildDir(t tester) string { return filepath.Dir(filepath.Dir(built(t, "bin/pegasusd"))) }
 
-// host is a daemon with machines.
+// host is a daemon with its machines.
 type host struct {
 	t       tester
 	dir     string
@@ -100,7 +100,7 @@ func startHost(t tester, config string) *host {
 	}
 	t.Cleanup(func() {
 		os.RemoveAll(regions)
-		others, _ := filepath.Glob(regions + "-*") // the other names of those that are PCI devices
+		others, _ := filepath.Glob(regions + "-*") // the further names of regions that are PCI devices
 		for _, path := range others {
 			os.Remove(path)
 		}
@@ -131,7 +131,7 @@ func (h *host) start() {
 	defer log.Close()
 	h.daemon = exec.Command(built(h.t, "bin/pegasusd"), "--runtime-dir", h.dir, "--config", h.path("pegasus.toml"), "--ready-fd", "3")
 	h.daemon.Stdout, h.daemon.Stderr, h.daemon.ExtraFiles = log, log, []*os.File{w}
-	h.daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what interrupts us is not for it
+	h.daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt of the test doesn't reach it
 	err = h.daemon.Start()
 	w.Close()
 	if err != nil {
@@ -168,16 +168,16 @@ func (h *host) domain(name string) (found control.Domain) {
 	return found
 }
 
-// machine is one that was started, and the name of its domain.
+// machine is a started machine, and the name of its domain.
 type machine struct {
 	*Running
 	h    *host
 	name string
 }
 
-// startAgent is how a job begins, and waitForAgent how one does whose machine has a region:
-// programs wait for the agent, too, but not as long as it may take a machine without a
-// hypervisor's help. waitForShared is for machines whose region is a PCI device.
+// startAgent is the beginning of a job, and waitForAgent that of a job in a machine with a region:
+// programs wait for the agent, too, but not as long as a machine without hardware virtualization may
+// need. waitForShared is for machines whose region is a PCI device.
 const (
 	startAgent = `
 pegasus-guest install >/dev/ttyS1 || exit 8
@@ -212,7 +212,7 @@ func (h *host) boot(name, job string) *machine {
 	return h.bootMachine(name, Machine{Job: waitForAgent + job})
 }
 
-// bootMachine starts one that is special.
+// bootMachine is boot for a machine of another kind.
 func (h *host) bootMachine(name string, kind Machine) *machine {
 	h.t.Helper()
 	kind.Region = filepath.Join(h.regions, name)
@@ -228,7 +228,7 @@ func (h *host) bootMachine(name string, kind Machine) *machine {
 	return h.launch(name, kind)
 }
 
-// launch starts one that may have no region.
+// launch starts a machine that may have no region.
 func (h *host) launch(name string, kind Machine) *machine {
 	h.t.Helper()
 	if kind.Image == nil {
@@ -257,7 +257,7 @@ func (h *host) watch(m *machine) *machine {
 	return m
 }
 
-// finish waits until the machine has switched itself off, and its job succeeded.
+// finish blocks until the machine has switched itself off, checks that its job succeeded, and returns its output.
 func (m *machine) finish() string {
 	m.h.t.Helper()
 	stop := time.AfterFunc(bootTime, m.Kill)
@@ -270,7 +270,7 @@ func (m *machine) finish() string {
 	return out
 }
 
-// remove takes away the region of a machine that is off.
+// remove deletes the region of a machine that is off.
 func (m *machine) remove() { os.Remove(filepath.Join(m.h.regions, m.name)) }
 
 func eventually(t tester, d time.Duration, what string, ok func() bool) {

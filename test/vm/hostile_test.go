@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// foe builds the program that means harm, for a machine to have.
+// foe builds the foe, and returns it as a file for a machine.
 func (h *host) foe() map[string]string {
 	h.t.Helper()
 	path := h.path("foe")
@@ -68,7 +68,7 @@ sleep 1
 `, "scribble")
 }
 
-// hostile has a machine do harm while another computes.
+// hostile runs an attack in one machine while another machine computes.
 func hostile(t *testing.T, d time.Duration, kind Machine, before, act string) {
 	h := startHost(t, twoMachines)
 	wait := waitForAgent
@@ -129,7 +129,7 @@ sleep 3600
 	}
 }
 
-// hubs are the processes that serve machines.
+// hubs returns the hubs' process IDs.
 func (h *host) hubs() (pids []int) {
 	h.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -148,7 +148,7 @@ func (h *host) hubs() (pids []int) {
 	return pids
 }
 
-// processorTime is what daemon and hubs have used.
+// processorTime returns the CPU time that daemon and hubs have used.
 func (h *host) processorTime() (sum time.Duration) {
 	for _, pid := range append(h.hubs(), h.daemon.Process.Pid) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// cpuTime is what a process of the host has computed so far.
+// cpuTime returns the CPU time that a process of the host has used so far.
 func cpuTime(t tester, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -59,11 +59,11 @@ next:
 	return pids
 }
 
-// idleTime is for how long an idle machine is watched.
+// idleTime is the time for which an idle machine is watched.
 const idleTime = 20 * time.Second
 
-// idleJob measures what the agent computes while nothing happens, twice: alone, and beside
-// a program that has begun with CUDA and does nothing.
+// idleJob measures the agent's CPU time while nothing happens, twice: alone, and beside
+// a program that has initialized CUDA and is idle.
 const idleJob = `
 computed() { cat /proc/$agent/task/*/schedstat | awk '{s += $1} END {printf "%d\n", s/1000}'; }
 watch() { sleep 4; was=$(computed); echo "watch $1"; sleep 20; echo "agent $1 used $(($(computed) - was)) us"; }
@@ -148,7 +148,7 @@ sleep 3600
 
 func percent(used time.Duration) float64 { return 100 * used.Seconds() / idleTime.Seconds() }
 
-// hubOf is a machine's hub.
+// hubOf returns the process ID of a machine's hub.
 func (h *host) hubOf(m *machine) int {
 	h.t.Helper()
 	all := processes(h.t, "\x00hub\x00", filepath.Join(h.regions, m.name))
@@ -158,7 +158,7 @@ func (h *host) hubOf(m *machine) int {
 	return all[0]
 }
 
-// workerOf is the worker of a domain's only process, 0 if there is none.
+// workerOf returns the process ID of the worker of a domain's only process, 0 without one.
 func (h *host) workerOf(domain string) int {
 	h.t.Helper()
 	for _, pid := range processes(h.t, "pegasusd worker "+domain) {

@@ -40,7 +40,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A machine may be there before its host's daemon is.
+// A machine may start before its host's daemon.
 func TestHostComesLate(t *testing.T) {
 	h := startHost(t, twoMachines)
 	h.stop()

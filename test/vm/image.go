@@ -10,20 +10,20 @@ import (
 	"pegasus/test/image"
 )
 
-// Image is what a guest boots: a kernel, and a file system in memory with the
-// agent, the benchmark programs and what these need of the host.
+// Image is the boot image of a guest: a kernel, and a file system in memory with the
+// agent, the benchmark programs and the host's files that these need.
 type Image struct {
 	Kernel string
 	base   string // an archive, kept between runs
 }
 
-// What of a kernel a guest needs, with what these depend on.
+// wantedModules are the kernel modules that a guest needs, besides their dependencies.
 var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4", "button", "evdev"}
 
 // benchmarks are the programs that guests run.
 var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls", "first"}
 
-// building is held while a file in the build directory is looked for or made: tests run in parallel.
+// building is held while a file in the build directory is searched or made: tests run in parallel.
 var building sync.Mutex
 
 // Build makes the image, with a kernel of Debian's, from the files in build, the
@@ -87,7 +87,7 @@ func collect(build string, k *image.Kernel) (*image.Contents, error) {
 	return c, c.AddNeeds()
 }
 
-// The first process. Its task is the shell script /job, and what a task prints is
+// initScript is the first process. It runs the shell script /job, whose output is
 // on the first serial port; the kernel's and the agent's messages are on the second.
 const initScript = `#!/bin/busybox sh
 /bin/busybox --install -s /bin

@@ -9,7 +9,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// between is the text between two lines.
+// between returns the text between two lines.
 func between(text, from, to string) string {
 	_, text, _ = strings.Cut(text, from+"\n")
 	text, _, _ = strings.Cut(text, to+"\n")

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// An inventory counts what a stage has of the host: files, sockets, processes, and the
-// descriptors of ours. Numbers in names don't count.
+// An inventory counts a stage's resources on the host: files, sockets, processes, and the
+// descriptors of the product's processes. It ignores numbers in names.
 type inventory map[string]int
 
 // stageMark is the environment variable that marks a stage's processes.
@@ -60,7 +60,7 @@ func (s *stage) processes() (all []process) {
 	return all
 }
 
-// name is what a process is to us.
+// name returns the role of a process, or its program.
 func (p process) name() string {
 	args := strings.Split(strings.TrimRight(p.command, "\x00"), "\x00")
 	switch {
@@ -85,8 +85,8 @@ func (p process) name() string {
 // ours reports whether a process belongs to the product.
 func (p process) ours() bool { return p.program == "pegasusd" || p.program == "pegasus-libvirt" }
 
-// descriptors are what a process has open. How many it has of a process that lives depends on
-// whether it has started that or has found it: of these only those count whose process has gone.
+// descriptors returns a process's open files. The number of its pidfds of a live process depends on
+// whether it has started or found that process, so only the pidfds of ended processes count.
 func (p process) descriptors() (targets []string) {
 	dir := fmt.Sprintf("/proc/%d/", p.pid)
 	all, _ := os.ReadDir(dir + "fd")
@@ -111,14 +111,14 @@ var (
 	spares = regexp.MustCompile(`/pegasus(-[0-9a-f]+)?\.spare/`)
 )
 
-// plain is a name without what differs from one run to the next.
+// plain returns a name without the parts that differ between runs.
 func (s *stage) plain(name string) string {
 	name = strings.NewReplacer(s.h.regions, "REGIONS", s.h.dir, "DIR").Replace(name)
 	name = spares.ReplaceAllString(name, "/") // Go's runtime opens a group's files before the worker is put there, or after
 	return digits.ReplaceAllString(name, "N")
 }
 
-// inventory is what there is now.
+// inventory returns the present inventory.
 func (s *stage) inventory() inventory {
 	found := inventory{}
 	for _, dir := range []string{s.h.dir, s.h.regions} {
@@ -186,7 +186,7 @@ func (s *stage) settle() {
 // leftTime bounds the time until an event's leftovers are gone.
 const leftTime = soon
 
-// moreMemory is how many KiB each of ours may grow by, all in all.
+// moreMemory bounds the growth of each of the product's processes, in KiB, over all events.
 const moreMemory = 16 << 10
 
 // checkLeft checks that the inventory is the usual one again.

@@ -15,7 +15,7 @@ type libvirt struct {
 	h      *host
 	cmd    *exec.Cmd
 	mounts int                 // a process that has its mounts
-	edit   func(string) string // of the definitions of its machines
+	edit   func(string) string // changes the definitions of its machines
 	device string              // the kind of device of their regions; empty: the default
 }
 
@@ -50,7 +50,7 @@ func startLibvirt(h *host) *libvirt {
 	return startLibvirtWith(h, "")
 }
 
-// startLibvirtWith starts one that puts its machines into cgroups of these controllers.
+// startLibvirtWith starts a libvirtd that puts its machines into cgroups of these controllers.
 func startLibvirtWith(h *host, controllers string) *libvirt {
 	h.t.Helper()
 	log, err := os.Create(h.path("libvirt.log"))
@@ -60,7 +60,7 @@ func startLibvirtWith(h *host, controllers string) *libvirt {
 	defer log.Close()
 	l := &libvirt{h: h, cmd: exec.Command("unshare", "-m", "sh", "-c", strings.Replace(privateLibvirt, "CONTROLLERS", controllers, 1))}
 	l.cmd.Stdout, l.cmd.Stderr = log, log
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what interrupts us is not for it
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt of the test doesn't reach it
 	if err := l.cmd.Start(); err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)
 	}
@@ -76,7 +76,7 @@ func startLibvirtWith(h *host, controllers string) *libvirt {
 	return l
 }
 
-// command is one that sees this libvirtd, and its configuration.
+// command returns a command in this libvirtd's mount namespace, with its configuration.
 func (l *libvirt) command(args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"-m", "-r", "-t", strconv.Itoa(l.cmd.Process.Pid)}, args...)...)
 }
@@ -88,7 +88,7 @@ func (l *libvirt) run(args ...string) {
 	}
 }
 
-// machine defines and attaches a machine, which isn't started.
+// machine defines and attaches a machine without starting it.
 func (l *libvirt) machine(name, job string) *Running {
 	l.h.t.Helper()
 	wait := waitForAgent
@@ -98,7 +98,7 @@ func (l *libvirt) machine(name, job string) *Running {
 	return l.machineOf(name, Machine{Job: wait + job})
 }
 
-// machineOf does so with one that is special.
+// machineOf is machine for another kind.
 func (l *libvirt) machineOf(name string, kind Machine) *Running {
 	h := l.h
 	h.t.Helper()

@@ -24,17 +24,17 @@ type Machine struct {
 	Dir     string            // for its files
 	Region  string            // a file that is its NVDIMM; empty: none
 	Shared  bool              // the region is a PCI device instead, ivshmem-plain
-	Port    string            // a socket that QEMU makes, of the port by which agent and hub wake each other; empty: none
-	NoPort  bool              // it is to have none
-	Echo    string            // a socket that QEMU makes, of another port; empty: it has none
-	Disk    string            // a squashfs that it finds at /mnt; empty: none
+	Port    string            // QEMU's socket for the port by which agent and hub wake each other; empty: none
+	NoPort  bool              // it has no such port
+	Echo    string            // QEMU's socket for another port; empty: none
+	Disk    string            // a squashfs that it mounts at /mnt; empty: none
 	Job     string            // a shell script that it runs before it switches itself off
 	Files   map[string]string // of the host, by their names in the machine, beside the image's
 	Monitor bool              // QEMU has a monitor
-	Reboot  bool              // a reboot begins it again, instead of ending it
+	Reboot  bool              // a reboot restarts it, instead of ending it
 }
 
-// Running is a machine that was started.
+// Running is a started machine.
 type Running struct {
 	cmd *exec.Cmd
 	dir string
@@ -95,7 +95,7 @@ func (m Machine) Start() (*Running, error) {
 	return r, r.cmd.Start()
 }
 
-// serialPort are QEMU's arguments for a port of the machine, if it has a socket.
+// serialPort returns QEMU's arguments for a port of the machine, none without a socket.
 func serialPort(id, socket, name string) []string {
 	if socket == "" {
 		return nil
@@ -103,7 +103,7 @@ func serialPort(id, socket, name string) []string {
 	return []string{"-chardev", "socket,id=" + id + ",server=on,wait=off,path=" + socket, "-device", "virtserialport,chardev=" + id + ",name=" + name}
 }
 
-// writeInitrd puts the job behind the image.
+// writeInitrd writes the image, with the job and the files behind it.
 func (m Machine) writeInitrd(path string) error {
 	base, err := os.Open(m.Image.base)
 	if err != nil {
@@ -128,7 +128,7 @@ func (m Machine) writeInitrd(path string) error {
 
 func (r *Running) path(name string) string { return filepath.Join(r.dir, name) }
 
-// Output is what the job has printed so far.
+// Output returns the job's output so far.
 func (r *Running) Output() string { return r.read("output") }
 
 // Messages returns the output of QEMU, of the kernel and of the agent.
@@ -139,13 +139,13 @@ func (r *Running) read(name string) string {
 	return string(bytes.ReplaceAll(text, []byte("\r"), nil))
 }
 
-// Wait waits until the machine has switched itself off.
+// Wait blocks until the machine has switched itself off.
 func (r *Running) Wait() error { return r.cmd.Wait() }
 
-// Kill takes its power away.
+// Kill cuts the machine's power.
 func (r *Running) Kill() { r.cmd.Process.Kill() }
 
-// PID is QEMU's.
+// PID returns QEMU's process ID.
 func (r *Running) PID() int { return r.cmd.Process.Pid }
 
 // Definition returns the machine's libvirt definition, without its region, which

@@ -40,7 +40,7 @@ func (l *libvirt) tell() {
 	h.start()
 }
 
-// uri is where it is found from outside.
+// uri returns libvirtd's URI for a process outside its mount namespace.
 func (l *libvirt) uri() string {
 	return fmt.Sprintf("qemu+unix:///system?socket=/proc/%d/root/run/libvirt/libvirt-sock", l.mounts)
 }

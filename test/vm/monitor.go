@@ -13,7 +13,7 @@ type monitor struct {
 	in   *json.Decoder
 }
 
-// monitor opens the machine's, which has one if it was started with Monitor.
+// monitor connects to the monitor of a machine that was started with Monitor.
 func (r *Running) monitor() (*monitor, error) {
 	c, err := net.Dial("unix", r.path("monitor"))
 	if err != nil {
@@ -58,7 +58,7 @@ func (m *monitor) do(command string, arguments any) (json.RawMessage, error) {
 	}
 }
 
-// job executes a command that takes a while.
+// job executes a command that starts a job of QEMU's, and blocks until the job has ended.
 func (m *monitor) job(command string, arguments map[string]any) error {
 	arguments["job-id"] = "job"
 	if _, err := m.do(command, arguments); err != nil {
@@ -86,7 +86,7 @@ func (m *monitor) job(command string, arguments map[string]any) error {
 	}
 }
 
-// addStore gives QEMU a file in which it can keep states of the machine.
+// addStore adds a file to QEMU in which it can store snapshots of the machine.
 func (m *monitor) addStore(path string) error {
 	err := m.job("blockdev-create", map[string]any{"options": map[string]any{"driver": "file", "filename": path, "size": 0}})
 	if err == nil {
@@ -101,7 +101,7 @@ func (m *monitor) addStore(path string) error {
 	return err
 }
 
-// snapshot does snapshot-save or snapshot-load.
+// snapshot executes snapshot-save or snapshot-load.
 func (m *monitor) snapshot(what string) error {
 	return m.job("snapshot-"+what, map[string]any{"tag": "state", "vmstate": "store", "devices": []string{"store"}})
 }

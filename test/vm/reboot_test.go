@@ -38,8 +38,8 @@ done
 	})
 }
 
-// A machine that reboots, or whose kernel panics, keeps its memory and its hub, with all that was
-// before in them: the agent of the new boot begins anew, nothing is left of old programs, and
+// A machine that reboots, or whose kernel panics, keeps its memory and its hub, with their contents
+// from before: the agent of the new boot begins a new session, nothing is left of old programs, and
 // new ones work.
 func TestReboot(t *testing.T) {
 	t.Parallel()

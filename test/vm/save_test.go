@@ -48,7 +48,7 @@ done
 	}
 }
 
-// A machine is saved and restored with its region in the stream. Accelerators aren't saved: what
+// A machine is saved and restored with its region in the stream. Accelerators aren't saved: a program that
 // computed gets an error afterwards, which stays, and new programs are served.
 func TestSave(t *testing.T) { t.Parallel(); save(t, "nvdimm") }
 

@@ -28,7 +28,7 @@ func (p portion) String() string { return fmt.Sprintf("%s %.1f %%", p.domain, p.
 // no longer only starting.
 const begun = 300 * time.Millisecond
 
-// portions measures for a while the portion of each of some domains, and passes the portions so far to tell every second.
+// portions measures for a while the portion of each of some domains, and calls a function with the portions so far every second.
 func (h *host) portions(over time.Duration, tell func([]portion), domains ...string) []portion {
 	h.t.Helper()
 	before := h.use(domains)

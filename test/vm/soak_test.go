@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A machine that libvirt pauses, again and again, for longer than daemon, hub and worker have
-// patience: neither programs that compute nor those that are just coming get an error.
+// Libvirt pauses a machine again and again, for longer than the timeouts of daemon, hub and worker:
+// neither running programs nor those that are just starting get an error.
 func TestSoakPause(t *testing.T) {
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
@@ -44,13 +44,13 @@ wait $busy
 	}
 }
 
-// A hostile machine goes on for long.
+// A machine corrupts the shared memory for SOAKTIME.
 func TestSoakScribble(t *testing.T) { scribble(t, soakTime(t), Machine{}) }
 
-// One that speaks as an agent should, only without end, is served no faster than others are.
+// A foe that sends an agent's messages without end is served no faster than other agents.
 func TestSoakFlood(t *testing.T) { hostile(t, soakTime(t), Machine{}, "kill -9 $agent\n", "flood") }
 
-// soakTime is how long a test may take, from SOAKTIME.
+// soakTime returns the time that a test may take, from SOAKTIME.
 func soakTime(t *testing.T) time.Duration {
 	s := os.Getenv("SOAKTIME")
 	if s == "" {

@@ -24,8 +24,8 @@ type stage struct {
 	script   events.Script
 	machines map[string]*Running
 	orders   int
-	within   time.Duration // of what happens twice just now
-	usual    inventory     // what there is when nothing happens
+	within   time.Duration // between the two occurrences of the present event
+	usual    inventory     // the inventory while no event happens
 	memory   map[string]int
 	insides  map[string]string // the usual state inside each machine
 }
@@ -51,8 +51,8 @@ func (s *scene) Fatal(args ...any) {
 	s.Fatalf("%s", fmt.Sprint(args...))
 }
 
-// stageConfig is the host's. One of its processors computes for the accelerator, so that
-// machines without hardware's help have the other, too, to boot and to queue work.
+// stageConfig is the host's configuration. One of its processors computes for the accelerator, so that
+// machines without hardware virtualization have the other one to boot and to queue work.
 const stageConfig = `
 [[accelerator]]
 name   = "soft0"
@@ -137,7 +137,7 @@ func set(t *testing.T, sc events.Script) *stage {
 }
 
 // tell sends a shell command to a machine, and blocks until the machine has executed it. The port can lose
-// a command before the job reads from it, so tell sends the command again every second.
+// a command before the job reads from it, so the function sends it again every second.
 func (s *stage) tell(name, command string) {
 	s.Helper()
 	s.orders++
@@ -215,7 +215,7 @@ func (s *stage) playAll() {
 	}
 }
 
-// play has an event happen, and looks whether all took it as they should.
+// play causes an event, and checks that all programs take it as the script requires.
 func (s *stage) play(e events.Event) {
 	before, marks := map[string]events.Report{}, map[string]int{}
 	for _, name := range s.script.Names() {
@@ -249,7 +249,7 @@ func (s *stage) play(e events.Event) {
 	s.Logf("%-71s happened within %4.1f s, was taken within %4.1f s; %v; %v KiB", e, done.Seconds(), taken.Seconds(), shares, s.resident())
 }
 
-// checkTaken looks whether a machine's program takes an event as it should.
+// checkTaken checks that a machine's program takes an event as the script requires.
 func (s *stage) checkTaken(name, then string, before events.Report, mark int) {
 	s.Helper()
 	atFirst := s.said(name, mark)
@@ -263,16 +263,16 @@ func (s *stage) checkTaken(name, then string, before events.Report, mark int) {
 }
 
 // Shares are measured for at least shareTime, and for up to shareLimit until they are right: machines
-// without hardware's help share the processors with the accelerator and with each other, so that one
-// may now and then have nothing queued, which a longer time makes good. What isn't put right soon, or
-// is off all the time, is still off then.
+// without hardware virtualization share the processors with the accelerator and with each other, so that a
+// machine may now and then have nothing queued, which a longer time evens out. A share that isn't corrected
+// soon, or is off all the time, is still off then.
 const (
 	shareTime      = 2 * time.Second
 	shareLimit     = 30 * time.Second
 	shareTolerance = 4.0
 )
 
-// checkShares looks whether machines get what their credits are worth, from now on.
+// checkShares checks that machines get shares in proportion to their credits, from now on.
 func (s *stage) checkShares() (shares []portion) {
 	s.Helper()
 	names := s.script.Names()
@@ -295,14 +295,14 @@ func (s *stage) checkShares() (shares []portion) {
 	}
 }
 
-// inside counts what a machine has of our things: files of processes on its region, processes
-// that its agent has written down, and what that has open.
+// inside counts Pegasus's resources in a machine: files of processes on its region, processes
+// that its agent has recorded, and the agent's descriptors.
 func (s *stage) inside(name string) string {
 	s.Helper()
 	return s.ask(name, "ls /run/pegasus-guest/region 2>/dev/null | grep -c -e -; grep -o number /run/pegasus-guest/region.json | wc -l; ls /proc/$(pidof pegasus-guest)/fd | wc -l")
 }
 
-// checkInside looks whether machines have no more of that than when nothing had happened.
+// checkInside checks that machines have no more of these resources than before the first event.
 func (s *stage) checkInside() {
 	s.Helper()
 	for _, name := range s.script.Names() {

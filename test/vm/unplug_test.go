@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A machine of libvirt's that runs is given its region, and its agent, which was there before, serves without
-// being started anew. The region is taken out again, but not under a program; and comes again.
+// The region is plugged into a running libvirt machine, and the machine's agent, which was there before, serves without
+// a restart. The region is unplugged again, but not under a program; and plugged in again.
 func TestPlug(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)
@@ -75,8 +75,8 @@ done
 	}
 }
 
-// A machine's region is taken out under a program that computes: the program ends, and the agent goes on,
-// also if it was away when that happened.
+// A machine's region is unplugged under a program that computes: the program ends, and the agent goes on,
+// also if it was away at the unplugging.
 func TestUnplugUnderProgram(t *testing.T) {
 	for name, before := range map[string]string{"an agent": "", "no agent": "kill -9 $agent; (sleep 3; pegasus-guest agent) &\n"} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (v Variant) machine() string { return cmp.Or(v.Machine, "q35") }
 // uefi is the firmware of Debian's package ovmf.
 const uefi = "/usr/share/ovmf/OVMF.fd"
 
-// firmware are QEMU's arguments for it.
+// firmware returns QEMU's arguments for the firmware.
 func (v Variant) firmware() []string {
 	if v.Firmware == "uefi" {
 		return []string{"-bios", uefi}

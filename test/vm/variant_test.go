@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// variants are the kinds of machines that programs are tried in. The first two are tried
-// always; all of them where there is time (TestSoakVariants).
+// variants are the kinds of machines in which programs are tested: the first two in every run,
+// all of them in TestSoakVariants.
 var variants = []Variant{
 	{Kernel: fullKernel, Machine: "q35"},
 	{Kernel: cloudKernel, Machine: "pc"},

@@ -19,7 +19,7 @@ func stopHub(t *testing.T, h *Host, name string) {
 	}
 }
 
-// withAgent begins a domU's job: its agent is there, and another one whenever it dies, as with systemd.
+// withAgent is the beginning of a domU's job: it starts an agent, and another one whenever the agent dies, as systemd does.
 const withAgent = `
 pegasus-guest install >/dev/null
 probe keep pegasus-guest agent &

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSoakXenCoordination: domUs that compute share one CPU with one that spins. Under policies that go by Xen's
-// schedule the accelerator goes to those whose vCPUs run, as Xen's trace has it; under others as chance has it.
+// schedule the accelerator goes to the domUs whose vCPUs run by Xen's trace; under others it does so only by chance.
 //
 // A host can stop an emulated CPU for some ten milliseconds, and Xen can't observe that. So slices and ticks are longer
 // than Xen's, and all other times are in proportion.

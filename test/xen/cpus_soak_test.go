@@ -37,7 +37,7 @@ func TestSoakXenCredits(t *testing.T) {
 	t.Run("cost", func(t *testing.T) { testCost(t, Start(t)) })
 }
 
-// testCost prints what a look costs with so many vCPUs in the host, with an emulated processor.
+// testCost prints the cost of a sample with so many vCPUs in the host, with an emulated processor.
 func testCost(t *testing.T, h *Host) {
 	for _, vcpus := range []int{2, 8, 64} {
 		if vcpus > 2 { // Dom0 has two

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// testLook: the CPU side of a domU that spins, tied to CPU 1 with a weight of 512 and a cap of
-// 80 %, and of one that rests, with a weight of 333, is what the daemon sees.
+// testLook: the daemon's sample is right for a domU that spins, tied to CPU 1 with a weight of 512 and a cap of
+// 80 %, and for one that rests, with a weight of 333.
 func testLook(t *testing.T, h *Host, spins, rests string) {
 	for _, name := range []string{"spins", "rests"} { // not while it boots
 		h.Await(jobTime, "it "+name, func() bool { return h.Said(name, "there it "+name) > 0 })

@@ -22,7 +22,7 @@ func (s agreement) String() string {
 		s.vcpus, s.signs/max(s.vcpus, 1), s.us/max(s.vcpus, 1)/1000, s.n, s.agree/s.n, s.off/s.n/10, s.wrong/s.told, s.right/max(s.asked, 1), s.asked, s.asNow/max(s.asked, 1), s.cost)
 }
 
-// credits compares what domains have so many times, by the hypervisor's trace.
+// credits compares the modelled credits of domains with the hypervisor's credits so many times, using the hypervisor's trace.
 func (h *Host) credits(times int, domains string) agreement {
 	return h.compare("credits", times, domains)
 }

@@ -25,7 +25,7 @@ func weights(h *Host, times int) (all []int) {
 }
 
 // TestSoakXenFollow: with cpu_follows_gpu the weight of a domU is raised in its windows, within bounds, and lowered
-// after them; when the daemon is killed all are as they were set.
+// after them; when the daemon is killed all weights are restored.
 func TestSoakXenFollow(t *testing.T) {
 	const set, factor = 256, 4
 	h := crowd(t, queues)

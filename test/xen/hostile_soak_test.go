@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// used is how much processor time a process of Dom0 has had, and the most memory.
+// used returns the processor time of a process of Dom0, and its peak memory in KiB.
 func used(h *Host, pid string) (cpu time.Duration, kib int) {
 	h.t.Helper()
 	fields := strings.Fields(h.Run("sed 's/.*) //' /proc/" + pid + "/stat"))

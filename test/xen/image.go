@@ -15,11 +15,11 @@ import (
 	"pegasus/test/image"
 )
 
-// Release is one of Xen, as a release of Debian has it.
+// Release is the release of Xen in a release of Debian.
 type Release struct {
 	Xen   string
-	suite string   // of Debian; "": the one that this is
-	more  []string // packages that this Debian's are too old for
+	suite string   // the release of Debian; "": this machine's
+	more  []string // further packages of that release, since this machine's are too old
 }
 
 // The releases that machines can have.
@@ -28,11 +28,11 @@ var (
 	Trixie   = Release{Xen: "4.20", suite: "trixie", more: []string{"libc6", "libgcc-s1", "zlib1g", "libzstd1", "liblzma5", "libbz2-1.0", "liblzo2-2", "libuuid1", "libnl-3-200", "libnl-route-3-200", "libsystemd0", "libcap2"}}
 )
 
-// Image is what a machine with Xen boots.
+// Image is the set of files that a machine with Xen boots.
 type Image struct {
 	Xen    string // the hypervisor
 	Kernel string // Dom0's
-	Initrd string // its first file system: the tool stack, our programs, and what domUs boot
+	Initrd string // its initial file system: the tool stack, Pegasus's programs, and domUs' boot files
 }
 
 func (r Release) packages() []string {
@@ -43,7 +43,7 @@ func (r Release) packages() []string {
 	}, r.more...)
 }
 
-// unpack gets the packages, unless they are there.
+// unpack downloads and unpacks the packages, unless root has them.
 func (r Release) unpack(root string) error {
 	if r.suite == "" {
 		return image.Unpack(root, r.packages()...)
@@ -51,7 +51,7 @@ func (r Release) unpack(root string) error {
 	return image.UnpackOf(r.suite, root, r.packages()...)
 }
 
-// What of a kernel Dom0 and domUs need.
+// The kernel modules that Dom0 and domUs need.
 var (
 	dom0Modules = []string{"xen_evtchn", "xen_gntdev", "xen_gntalloc", "xen_privcmd", "xenfs"}
 	domUModules = []string{"xen_evtchn", "xen_gntdev", "xen_gntalloc"}
@@ -135,7 +135,7 @@ func Build(build string, r Release) (*Image, error) {
 	})
 }
 
-// derive makes a file of another, unless it is there.
+// derive makes a file from another, unless it exists.
 func derive(path, from string, make func(io.Writer, io.Reader) error) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -169,7 +169,7 @@ func unpack(w io.Writer, r io.Reader) error {
 	return err
 }
 
-// pack packs a little: what Xen has to unpack with an emulated processor.
+// pack compresses at the fastest level, because Xen decompresses with an emulated processor.
 func pack(w io.Writer, r io.Reader) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
@@ -181,7 +181,7 @@ func pack(w io.Writer, r io.Reader) error {
 	return z.Close()
 }
 
-// dom0 is what the first domain has: the tool stack and the host's side of us.
+// dom0 returns the contents of Dom0's file system: the tool stack and Pegasus's host side.
 func dom0(build, root string, r Release, k *image.Kernel) (*image.Contents, error) {
 	c := image.NewContents()
 	c.Dirs = []string{filepath.Join(root, "usr/lib/x86_64-linux-gnu")}
@@ -200,13 +200,13 @@ func dom0(build, root string, r Release, k *image.Kernel) (*image.Contents, erro
 	if err := c.AddNeeds(); err != nil {
 		return nil, err
 	}
-	const atExit = "libgcc_s.so.1" // glibc loads it when a thread is cancelled
+	const atExit = "libgcc_s.so.1" // glibc loads it to end a thread
 	c.Add("/lib/x86_64-linux-gnu/"+atExit, "/lib/x86_64-linux-gnu/"+atExit)
 	c.Texts["/etc/xen/xl.conf"] = ""
 	return c, addInit(c, k, dom0Init, dom0Modules)
 }
 
-// domU is what a guest has: its side of us, and programs.
+// domU returns the contents of a domU's file system: Pegasus's guest side, and programs.
 func domU(build, witness string, k *image.Kernel) (*image.Contents, error) {
 	c := image.NewContents()
 	c.Add("/bin/busybox", "/bin/busybox")
@@ -223,7 +223,7 @@ func domU(build, witness string, k *image.Kernel) (*image.Contents, error) {
 	return c, addInit(c, k, domUInit, domUModules)
 }
 
-// program builds one that tries things from inside.
+// program builds a test program that runs inside a domain.
 func program(build, name, pkg string) (string, error) {
 	path := filepath.Join(build, "vm", name)
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, pkg)

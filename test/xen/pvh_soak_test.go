@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A domU that uses the processor's help for virtual machines is served as others are: its pages are granted, its
-// events come, it can be saved and restored, and when it has gone nothing is left. QEMU emulates what AMD's processors have.
+// A domU with hardware virtualization is served as others are: it can grant pages, receives its
+// events, can be saved and restored, and leaves nothing behind. QEMU emulates AMD's virtualization extension.
 func TestSoakPVH(t *testing.T) {
 	h := Start(t, "conring_size=1M")
 	startDaemon(t, h, stageConfig)

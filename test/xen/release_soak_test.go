@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// All that is tried with this Debian's Xen is tried with the next one's, too.
+// All parts run with the next Debian release's Xen, too.
 func TestSoakRelease(t *testing.T) {
 	try(t, StartRelease(t, Trixie), slices.Concat(always, []part{{"Restored", testRestored}}))
 }

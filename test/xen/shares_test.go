@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sharing is a Dom0 whose policy goes by what Xen's scheduler has for each domain.
+// sharing is the configuration of a Dom0 whose policy follows the weights of Xen's scheduler.
 const sharing = daemonConfig + "policy = \"xc\"\n[default_domain]\narena = \"8MiB\"\n"
 
 // backlogged is a job that checks a computation's results, and then keeps many kernels queued, so that it could use
@@ -31,7 +31,7 @@ const (
 	shareTolerance = 3.0
 )
 
-// checkShares looks whether the second of two gets twice what the first gets, from now on.
+// checkShares checks that the second of two domUs gets twice the share of the first, from now on.
 func checkShares(h *Host, one, two string) {
 	h.t.Helper()
 	used := func() (a, b float64) {
@@ -55,7 +55,7 @@ func checkShares(h *Host, one, two string) {
 	}
 }
 
-// computing waits until a domain uses the accelerator.
+// computing blocks until a domain uses the accelerator.
 func computing(h *Host, name string) {
 	h.t.Helper()
 	was, _ := domainOf(h, name)
@@ -65,7 +65,7 @@ func computing(h *Host, name string) {
 	})
 }
 
-// ours are the processes of the daemon in Dom0, and how often they map pages of domUs.
+// ours returns the number of the daemon's processes in Dom0, and of their mappings of domUs' pages.
 func ours(h *Host) (processes, mapped string) {
 	h.t.Helper()
 	return h.Run("pidof pegasusd | wc -w"), h.Run("cat $(for p in $(pidof pegasusd); do echo /proc/$p/maps; done) | grep -c /dev/xen/gntdev; true")

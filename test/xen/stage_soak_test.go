@@ -19,15 +19,15 @@ type stage struct {
 	*Host
 	script events.Script
 	orders int
-	usual  string // what there is while nothing happens
+	usual  string // the inventory while no event happens
 }
 
 // stageConfig leaves one of the emulated processors to domUs and Xen's tools, and gives processes little memory: Xen prints
 // a line for each page that is in use.
 const stageConfig = daemonConfig + "cores = 1\n[default_domain]\narena = \"1MiB\"\n"
 
-// takenTime is how long a program may take to get over an event, on an emulated machine that others use, too,
-// and leftTime how long it may take until nothing is left of it.
+// takenTime bounds the time in which a program takes an event, on an emulated machine that others use, too,
+// and leftTime the time until nothing is left of the event.
 const (
 	takenTime = 180 * time.Second
 	leftTime  = 120 * time.Second
@@ -112,7 +112,7 @@ func (s *stage) said(name string, since int) events.Report {
 	return events.ParseReport(s.Run(fmt.Sprintf("tail -c +%d %s | tr -d '\\r'", since+1, consoleOf(name))) + "\n")
 }
 
-// length is of a domU's output.
+// length returns the length of a domU's output in bytes.
 func (s *stage) length(name string) int {
 	s.t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(s.Run("wc -c <" + consoleOf(name))))
@@ -128,7 +128,7 @@ func (s *stage) tail(name string) string {
 }
 
 // tell sends a shell command to a domU, and blocks until the domU has executed it. The console can lose a command
-// while the job isn't reading it, so tell repeats the command.
+// while the job isn't reading it, so the function repeats the command.
 func (s *stage) tell(name, command string) {
 	s.t.Helper()
 	s.orders++
@@ -173,7 +173,7 @@ func (s *stage) playAll() {
 	})
 }
 
-// play has an event happen, and looks whether all took it as they should.
+// play causes an event, and checks that all programs take it as the script requires.
 func (s *stage) play(e events.Event) {
 	s.t.Helper()
 	before, marks := map[string]events.Report{}, map[string]int{}

@@ -28,8 +28,8 @@ func compare(t *testing.T, h *Host, said string) {
 	for _, m := range regexp.MustCompile(`(?m)^vcpu (\d+)\.\d+ ran (\d+) by the trace, (\d+) by Xen$`).FindAllStringSubmatch(said, -1) {
 		var ours, theirs float64
 		fmt.Sscan(m[2]+" "+m[3], &ours, &theirs)
-		// On a calm host they differ by one per cent. Xen looks at its clock some time before it notes what
-		// it does, and a busy host may stop an emulated CPU between the two for a tenth of a second.
+		// On a calm host they differ by one per cent. Xen reads its clock some time before it writes a trace
+		// record, and a busy host may stop an emulated CPU between the two for a tenth of a second.
 		if math.Abs(ours-theirs) > 0.1*theirs+150 {
 			t.Errorf("%s", m[0])
 		}

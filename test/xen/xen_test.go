@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// part is something that is tried on a machine.
+// part is a test that runs on a shared machine.
 type part struct {
 	name string
 	test func(*testing.T, *Host)
@@ -15,7 +15,7 @@ var always = []part{
 	{"ToolStack", testToolStack}, {"Schedule", testSchedule}, {"Computes", testComputes}, {"Daemon", testDaemon}, {"Shares", testShares},
 }
 
-// One machine is booted for all of them: with an emulated processor, that is most of the time.
+// One machine is booted for all parts: with an emulated processor, the boot takes most of the time.
 func TestXen(t *testing.T) { try(t, Start(t), always) }
 
 func try(t *testing.T, h *Host, parts []part) {

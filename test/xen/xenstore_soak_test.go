@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Our client and Xen's server agree, in Dom0 over the socket and the device, and in a domU.
-// With an emulated processor that takes minutes.
+// Pegasus's client and Xen's server agree, in Dom0 over the socket and the device, and in a domU.
+// With an emulated processor the test takes minutes.
 func TestSoakXenStore(t *testing.T) {
 	h := Start(t)
 	const limit = 10 * time.Minute

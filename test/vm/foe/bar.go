@@ -18,7 +18,7 @@ func (s *scribbler) findBar() bool {
 	return s.bar != nil
 }
 
-// findParts finds what lies in it now, by what the agent has written down.
+// findParts finds the present parts of the region, from the agent's record.
 func (s *scribbler) findParts() {
 	s.files = map[string][]byte{filepath.Join(region, controlName): s.bar[:wire.ControlBytes]}
 	text, err := os.ReadFile(region + ".json")

@@ -1,10 +1,10 @@
-// Foe means harm: inside a virtual machine of a test it tries what programs there, or
-// their root, must not be able to do. It is no part of the product.
+// Foe attacks the agent and the host from inside a test's virtual machine: it tries operations that programs there,
+// or their root, must not be able to do. It is no part of the product.
 //
-//	foe pry PID          as any user: get at process PID, and at its call buffer
-//	foe crowd SECONDS    as any user: be more programs at once than can be served
-//	foe scribble SECONDS as root: write anything anywhere into the region
-//	foe flood SECONDS    as root: be an agent whose processes come and go all the time
+//	foe pry PID          as any user: attack process PID and its segment
+//	foe crowd SECONDS    as any user: act as more programs at once than can be served
+//	foe scribble SECONDS as root: write random data anywhere into the region
+//	foe flood SECONDS    as root: act as an agent whose processes start and end all the time
 package main
 
 import (

@@ -20,10 +20,10 @@ const (
 	region = "/run/pegasus-guest/region"
 )
 
-// errNothing is how an attack fails that doesn't fail by itself.
+// errNothing is the error of an attack whose calls all return but that has no effect here.
 var errNothing = errors.New("nothing came of it")
 
-// pry tries everything, and prints what succeeded. The last line is a count.
+// pry tries all attacks, and prints each result. The last line is a count.
 func pry(victim int) error {
 	mine, err := enter(0)
 	if err != nil {
@@ -112,7 +112,7 @@ func opens(path string, flags int) func() error {
 	}
 }
 
-// onProcess are attacks on another user's process.
+// onProcess returns the attacks on another user's process.
 func onProcess(victim int) map[string]func() error {
 	proc := fmt.Sprintf("/proc/%d/", victim)
 	return map[string]func() error{
@@ -152,7 +152,7 @@ func onProcess(victim int) map[string]func() error {
 	}
 }
 
-// onPlaces are attacks on what lies about.
+// onPlaces returns the attacks on files and devices that all users can name.
 func onPlaces() map[string]func() error {
 	all := map[string]func() error{
 		"the directory":    func() error { _, err := os.ReadDir(region); return err },
@@ -177,7 +177,7 @@ func onPlaces() map[string]func() error {
 	return all
 }
 
-// onFile are attacks with the descriptor that the agent gives away.
+// onFile returns the attacks with the descriptor that the agent hands out.
 func onFile(g, second *guest) map[string]func() error {
 	f := g.segment
 	fd := int(f.Fd())
@@ -263,8 +263,8 @@ func touch(fd int, at int64) (err error) {
 	return nil
 }
 
-// old looks for anything that a process before has left in our memory: behind the header, and
-// what the worker writes there, all is zero.
+// old searches the foe's segment for data of an earlier process: behind the header, and
+// the worker's words, all bytes must be zero.
 func old(fd int, bytes int64) error {
 	mem, err := unix.Mmap(fd, 0, int(bytes), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
@@ -279,7 +279,7 @@ func old(fd int, bytes int64) error {
 
 func bytesTrim(b []byte) []byte { return bytes.TrimLeft(b, "\x00") }
 
-// byHandle opens a file by what the file system calls it: a directory's would do, too.
+// byHandle opens a file by its file handle; a directory's handle would serve, too.
 func byHandle(fd int) error {
 	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -289,7 +289,7 @@ func byHandle(fd int) error {
 	return err
 }
 
-// refused is the answer to a hello, if it is a refusal or none.
+// refused reads the answer to a hello, and returns an error if it is a refusal or missing.
 func refused(c *net.UnixConn) error {
 	c.SetReadDeadline(time.Now().Add(2 * time.Second))
 	b := make([]byte, callbuf.WelcomeBytes)
@@ -325,7 +325,7 @@ func onAgent(g *guest) map[string]func() error {
 				}
 			}
 			g.worker.Write(bytes.Repeat([]byte{6, 0, 0, 0, 1, 0, 0, 0}, 64))
-			return errNothing // it is seen by the victim
+			return errNothing // the victim shows the effect
 		},
 		"nonsense": func() error {
 			c, err := dial()

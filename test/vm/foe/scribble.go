@@ -60,7 +60,7 @@ type scribbler struct {
 	writes int
 }
 
-// find maps what there is now.
+// find maps the present parts of the region.
 func (s *scribbler) find() error {
 	if s.bar != nil || s.findBar() {
 		s.findParts()
@@ -129,7 +129,7 @@ func (s *scribbler) number() uint64 {
 	}
 }
 
-// segment writes into one of the segments, mostly where the words are that both sides look at.
+// segment writes into one of the segments, mostly into the words that both sides read.
 func (s *scribbler) segment() {
 	for name, mem := range s.files { // one by chance
 		if filepath.Base(name) == controlName {
@@ -146,7 +146,7 @@ func (s *scribbler) segment() {
 
 const controlName = "control"
 
-// control puts something like a message into a ring, and moves the rings' words; seldom any other.
+// control writes a random message into a ring, and advances the rings' words; seldom it writes another word.
 func (s *scribbler) control() {
 	area := s.files[filepath.Join(region, controlName)]
 	if len(area) < wire.ControlBytes {
@@ -181,7 +181,7 @@ func (s *scribbler) pointer(size, at int64) {
 	s.write(b, at)
 }
 
-// device writes into the block device, mostly where the file system keeps its own.
+// device writes into the block device, mostly into the file system's metadata.
 func (s *scribbler) device(size int64) {
 	at := s.rng.Int64N(size / 512)
 	if s.rng.IntN(2) == 0 {
@@ -194,7 +194,7 @@ func (s *scribbler) device(size int64) {
 	s.write(b, at*512)
 }
 
-// read and write are direct, unless there is a PCI device: they need memory that is aligned.
+// read and write use direct I/O, which needs aligned memory, unless the region is a PCI device.
 func (s *scribbler) read(at int64) []byte {
 	if s.bar != nil {
 		return bytes.Clone(s.bar[at:][:512])

@@ -16,7 +16,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// scribble writes anything into a control area, and rings all the time.
+// scribble writes random data into a control area, and rings all the time.
 func scribble(end time.Time) (n int, err error) {
 	for time.Now().Before(end) {
 		a, err := newAgent()
@@ -34,7 +34,7 @@ func scribble(end time.Time) (n int, err error) {
 			if n%16 == 0 {
 				a.ring()
 			}
-			if n%4096 == 0 { // what the host would rather read
+			if n%4096 == 0 { // a valid session, so that the host goes on reading
 				a.begin()
 			}
 		}
@@ -65,7 +65,7 @@ func absurd(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// write writes as fast as the XenStore takes it, and makes and removes nodes.
+// write writes nodes as fast as the XenStore accepts writes, and makes and removes nodes.
 func write(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {
@@ -86,7 +86,7 @@ func write(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// tables lends segments by tables that lie.
+// tables lends segments by invalid tables.
 func tables(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {

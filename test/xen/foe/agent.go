@@ -82,7 +82,7 @@ func (a *agent) close() {
 	a.store.Close()
 }
 
-// receive waits for a message of the hub's, and begins anew when it has dropped us.
+// receive blocks for up to d until the hub sends a message. It reports false if none arrived, or if the ring is invalid.
 func (a *agent) receive(d time.Duration) (m region.Message, ok bool) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(200 * time.Microsecond) {
 		m, ok, err := a.guest.Receive()

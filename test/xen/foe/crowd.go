@@ -79,7 +79,7 @@ func chatter(end time.Time) (n int, err error) {
 	return n, nil
 }
 
-// ports offers channels that aren't Dom0's to have, or are closed by the time that it looks, and rings without end.
+// ports offers channels that Dom0 may not bind, or that are closed before Dom0 binds them, and rings without end.
 func ports(end time.Time) (n int, err error) {
 	for ; time.Now().Before(end); n++ {
 		a, err := newAgent()

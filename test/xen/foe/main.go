@@ -5,14 +5,14 @@
 //	foe scribble SECONDS writes random data into a control area, all the time
 //	foe absurd SECONDS   writes impossible values into the XenStore
 //	foe write SECONDS    writes into the XenStore as fast as it can
-//	foe tables SECONDS   lends segments by tables that lie
-//	foe revoke SECONDS   gives up what the host maps
+//	foe tables SECONDS   lends segments by invalid tables
+//	foe revoke SECONDS   revokes grants of pages that the host has mapped
 //	foe foreign SECONDS  lends pages that Dom0 may only read, or that are granted to another domain
 //	foe swap SECONDS     changes the published control area, and its contents, all the time
 //	foe crowd SECONDS    announces more processes than there may be
 //	foe chatter SECONDS  sends messages for workers without end
 //	foe ports SECONDS    offers channels that aren't Dom0's, and rings without end
-//	foe tree SECONDS     does to its nodes in the XenStore what a domU may
+//	foe tree SECONDS     changes its nodes in the XenStore in every way that a domU may
 package main
 
 import (

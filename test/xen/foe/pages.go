@@ -11,7 +11,7 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// lent are pages as an honest agent lends them: those of a segment, and tables in which these stand.
+// lent is a segment as an honest agent lends it: its pages, and the tables that list their grants.
 type lent struct {
 	pages, tables *grant.Grant
 }
@@ -23,7 +23,7 @@ func (l *lent) close() {
 
 func (l *lent) table() uint32 { return uint32(l.tables.Refs[0]) }
 
-// lend grants a segment to a domain, whose first pages it may write, and the others if it may write all.
+// lend grants a segment to a domain. The domain may write the segment's first pages, and the others if writable is set.
 func lend(to grant.Domain, bytes uint64, writable bool) (*lent, error) {
 	pages, err := grant.GrantPages(to, int(bytes/grant.PageBytes), writable)
 	if err != nil {
@@ -64,8 +64,8 @@ func (l *lent) fill(all []grant.Ref) error {
 	return nil
 }
 
-// foreign lends pages that Dom0 may only read, or that another domain may have and Dom0 not: all of them, or
-// all but the first, which is what the hub itself maps.
+// foreign lends pages that Dom0 may only read, or that are granted to another domain instead of Dom0: all pages, or
+// all but the first ones, which the hub itself maps.
 func foreign(end time.Time) (n int, err error) {
 	a, err := newAgent()
 	if err != nil {

@@ -76,7 +76,7 @@ func agree(seconds string) error {
 	return nil
 }
 
-// count is how long the vCPUs of domUs have run, and when that was.
+// count returns the time that the vCPUs of domUs have run, and the time of that reading.
 func count(x *control.Xen, all []control.Domain) (ran map[string]int64, at int64, err error) {
 	ran = make(map[string]int64)
 	for _, d := range all {

@@ -93,7 +93,7 @@ func cpuSide(args []string) error {
 	return nil
 }
 
-// guests are machines by Xen's numbers of them.
+// guests returns machines by their domain IDs.
 func guests(ids []string) (all []hypervisor.Guests, err error) {
 	for _, text := range ids {
 		id, err := strconv.ParseUint(text, 10, 16)
@@ -111,7 +111,7 @@ func monotonic() vcpu.Time {
 	return vcpu.Time(now.Nano())
 }
 
-// look prints how often vCPUs were seen to do what, and what of them was seen last.
+// look prints how often vCPUs were sampled in each state, and their last sample.
 func look(c *cpus.CPUs, times int, every time.Duration, of []hypervisor.Guests) {
 	var seen []vcpu.Schedule
 	var quality vcpu.Quality

@@ -13,8 +13,8 @@ import (
 	"pegasus/callbuf/grant"
 )
 
-// hand maps pages of a domain as a hub and a worker do: two parts of them are in one file, which
-// another process is handed that has no rights, and maps each of them once.
+// hand maps pages of a domain as a hub and a worker do: two parts of them are in one file. An unprivileged
+// process inherits the file, and maps each part once.
 func hand(args []string) error {
 	of, _, refs, err := parse(args)
 	if err != nil {

@@ -49,8 +49,8 @@ func left() error {
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// openBy is what a process has open. How many processes that live it has depends on whether it has started or
-// found them.
+// openBy returns a process's descriptors. It leaves out the pidfds of live processes: their number depends on whether the process
+// has started or adopted them.
 func openBy(dir string) (all []string) {
 	fds, _ := os.ReadDir(dir + "/fd")
 	for _, fd := range fds {
@@ -84,7 +84,7 @@ func roleOf(args []string) string {
 	return "daemon"
 }
 
-// leftOfXen adds what the hypervisor has: it prints that when these keys are pressed.
+// leftOfXen adds the hypervisor's resources, which the hypervisor prints for these debug keys.
 func leftOfXen(found map[string]int) error {
 	calls, err := privcmd.Open()
 	if err != nil {

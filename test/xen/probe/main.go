@@ -1,7 +1,7 @@
 // Probe exercises Xen's devices from inside a domain: in a domU `probe grant` shares memory and
 // an event channel with Dom0 and prints their numbers; in Dom0 `probe map DOMAIN PORT REF…` and
 // `probe hand` use them,
-// `probe keep COMMAND…` has the files kept that a command leaves;
+// `probe keep COMMAND…` keeps the files that a command leaves;
 // `probe sched` prints the hypervisor's state of vCPUs, `probe weigh` sets a weight,
 // `probe cpus` handles vCPUs and weights as the daemon does, `probe record` records
 // the hypervisor's scheduling trace, and `probe agree` compares that trace with the
@@ -58,10 +58,10 @@ func main() {
 
 const pages = 16
 
-// rounds is how often the other side has to answer.
+// rounds is the number of answers that the other side has to give.
 const rounds = 20
 
-// patience is how long the other side may take, on a machine that is emulated by a busy host.
+// patience bounds the time of the other side, on a machine that a busy host emulates.
 const patience = 5 * time.Minute
 
 // share answers what the other side writes to the first byte of the last page by the same
@@ -102,7 +102,7 @@ func share() error {
 		}
 	}
 	fmt.Println("answered all")
-	for end := time.Now().Add(patience); word[2] == 0; time.Sleep(10 * time.Millisecond) { // what isn't seen yet goes with the channel
+	for end := time.Now().Add(patience); word[2] == 0; time.Sleep(10 * time.Millisecond) { // events that the other side hasn't received yet are lost when the channel closes
 		if time.Now().After(end) {
 			return fmt.Errorf("the other side hasn't seen it")
 		}

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// word is the address of a word of memory that doesn't move.
+// word returns the address of a word of memory that doesn't move.
 func word(mem []byte) uintptr { return uintptr(unsafe.Pointer(&mem[0])) }
 
-// forever keeps what the kernel reads.
+// forever holds the timeout that the kernel reads.
 var forever unix.Timespec
 
 func timeout(d time.Duration) uintptr {
