@@ -1,20 +1,17 @@
 // Package placement decides on which accelerator a domain's work runs.
 //
-// A domain is placed when its first process initialises CUDA, and stays until its
-// last one has gone: moving its memory would cost more than a better place gains.
-// The daemon calls in here when domains come and go; nothing here blocks or knows
-// time. It trusts what it is told about accelerators and domains.
+// A domain is placed when its first process initialises CUDA, and stays until its last process has ended: moving its
+// memory would cost more than a better accelerator gains. The daemon calls this package when domains start and end. The
+// package neither blocks nor depends on time, and trusts its arguments.
 //
-// Accelerators stand in a queue, the greatest weight first, and the first that
-// fits is taken. The weight is what an accelerator can do, times the part of its
-// memory that is free, divided by the load that is there already:
+// Accelerators form a queue, the greatest weight first, and a domain is placed on the first one that fits. The weight is
+// the strength S of an accelerator, times the free part of its memory, divided by its present load:
 //
 //	W = S · free/memory / (1 + Σ weights of its domains / 256)
 //	S = ½ compute + ¼ memory + ¼ bandwidth, each relative to the best
 //
-// in thousandths, and half of that while the accelerator doesn't keep what it
-// promised to those who are there. A domain that fits nowhere waits for admission; of those who
-// wait, the one with the greatest weight is admitted first.
+// in thousandths, and half of that while the accelerator fails to keep the promises to its present domains. A domain that
+// fits nowhere waits for admission; of the waiting domains, the one with the greatest weight is admitted first.
 package placement
 
 import (
@@ -24,7 +21,7 @@ import (
 	"slices"
 )
 
-// Order is how the accelerator for a domain is looked for.
+// Order is the order in which accelerators are tried for a domain.
 type Order uint8
 
 const (
@@ -32,52 +29,52 @@ const (
 	RoundRobin              // the next fitting one after the last that was taken
 )
 
-// DefaultMaxDomains is how many domains an accelerator takes if nothing else is said.
+// DefaultMaxDomains is the number of domains that an accelerator takes by default.
 const DefaultMaxDomains = 64
 
-// Accelerator is a place for domains.
+// Accelerator describes an accelerator on which domains can be placed.
 type Accelerator struct {
 	Name string
 	Profile
 	MaxDomains int    // 0: DefaultMaxDomains
-	Promised   uint64 // memory that domains can be guaranteed together; 0: all of it
+	Promised   uint64 // largest sum of its domains' guarantees, in bytes; 0: Memory
 }
 
-// Domain is who looks for a place.
+// Domain describes a domain that is to be placed.
 type Domain struct {
 	Name   string
 	Weight int    // its credits; 0: 256
-	Memory uint64 // device memory that it is expected to need
+	Memory uint64 // device memory that it is expected to need, in bytes
 	Only   string // the accelerator that it is tied to; empty: any
 
-	Guarantee uint64 // device memory that others can't take from it
+	Guarantee uint64 // device memory that other domains can't take from it, in bytes
 }
 
-// Placement says where a domain is.
+// Placement names the accelerator on which a domain is placed.
 type Placement struct {
 	Domain, Accelerator string
 }
 
-// Queue has the accelerators of a host and who is placed on them. It is not safe
-// for use by several goroutines at once.
+// Queue holds the accelerators of a host, the domains placed on them and the waiting domains. It is not safe for
+// concurrent use.
 type Queue struct {
 	order   Order
 	seats   []*seat // in the order they were added
 	best    Profile
 	last    int // index of the accelerator taken last; -1: none yet
 	domains map[string]*guest
-	waiting []*guest // the greatest weight first, then who came first
+	waiting []*guest // the greatest weight first, then in the order of arrival
 }
 
-// seat is an accelerator and what is going on there.
+// seat is an accelerator with its present load.
 type seat struct {
 	Accelerator
 	guests    int
 	load      uint64 // Σ weights of its domains
 	reserved  uint64 // Σ memory that they are expected to need
-	allocated uint64 // memory in use, as last told
+	allocated uint64 // memory in use, of the latest SetAllocated
 	promised  uint64 // Σ guarantees
-	strained  bool   // it doesn't do what was promised: counts by half
+	strained  bool   // it fails to keep its promises, which halves its weight
 }
 
 // guest is a domain, placed or waiting.
@@ -91,8 +88,7 @@ func NewQueue(o Order) *Queue {
 	return &Queue{order: o, last: -1, domains: make(map[string]*guest)}
 }
 
-// Add makes an accelerator available and returns the waiting domains that got a
-// place there.
+// Add makes an accelerator available, and returns the waiting domains that are placed because of that.
 func (q *Queue) Add(a Accelerator) ([]Placement, error) {
 	if q.find(a.Name) != nil {
 		return nil, fmt.Errorf("accelerator %q is there already", a.Name)
@@ -108,10 +104,9 @@ func (q *Queue) Add(a Accelerator) ([]Placement, error) {
 	return q.admit(), nil
 }
 
-// Place finds a place for a domain and returns the accelerator's name, or ok=false
-// if it must wait; then a later Add, SetAllocated or Release admits it. A domain
-// that is placed or waiting may ask again, also to change its weight or memory,
-// which may let others in: they see it when they ask again.
+// Place places a domain and returns the accelerator's name. It returns ok=false if the domain must wait; then a later
+// Add, SetAllocated or Release admits it. Place may be called again for a placed or waiting domain, also to change its
+// weight or memory. That may admit other domains, for which the next Place returns the accelerator.
 func (q *Queue) Place(d Domain) (accelerator string, ok bool) {
 	g := q.guest(d)
 	if g.on == nil {
@@ -124,7 +119,7 @@ func (q *Queue) Place(d Domain) (accelerator string, ok bool) {
 	return g.on.Name, true
 }
 
-// Restore puts a domain where it is known to be, whether it fits or not.
+// Restore places a domain on the accelerator that it already uses, whether it fits or not.
 func (q *Queue) Restore(d Domain, accelerator string) error {
 	s := q.find(accelerator)
 	if s == nil {
@@ -137,8 +132,7 @@ func (q *Queue) Restore(d Domain, accelerator string) error {
 	return nil
 }
 
-// Release forgets a domain, placed or waiting, and returns those who got a place
-// because of that.
+// Release removes a placed or waiting domain, and returns the waiting domains that are placed because of that.
 func (q *Queue) Release(domain string) []Placement {
 	g := q.domains[domain]
 	if g == nil {
@@ -149,8 +143,8 @@ func (q *Queue) Release(domain string) []Placement {
 	return q.admit()
 }
 
-// SetAllocated tells how much memory of an accelerator is in use, and returns the
-// waiting domains that got a place because of that.
+// SetAllocated sets the memory of an accelerator that is in use, in bytes, and returns the waiting domains that are
+// placed because of that.
 func (q *Queue) SetAllocated(accelerator string, bytes uint64) []Placement {
 	s := q.find(accelerator)
 	if s == nil || s.allocated == bytes {
@@ -164,16 +158,15 @@ func (q *Queue) SetAllocated(accelerator string, bytes uint64) []Placement {
 	return nil
 }
 
-// SetOverloaded tells whether an accelerator fails to do what was promised to those
-// who are there: then its weight counts by half, so that others rather go elsewhere.
+// SetOverloaded sets whether an accelerator fails to keep the promises to its domains. That halves its weight, so that
+// new domains prefer other accelerators.
 func (q *Queue) SetOverloaded(accelerator string, is bool) {
 	if s := q.find(accelerator); s != nil {
 		s.strained = is
 	}
 }
 
-// Weight returns an accelerator's weight in thousandths; 0 if there is none of
-// that name.
+// Weight returns an accelerator's weight in thousandths, or 0 if there is no accelerator of that name.
 func (q *Queue) Weight(accelerator string) int {
 	if s := q.find(accelerator); s != nil {
 		return int(q.weight(s))
@@ -181,7 +174,7 @@ func (q *Queue) Weight(accelerator string) int {
 	return 0
 }
 
-// Waiting returns the domains that wait for admission, in their order.
+// Waiting returns the names of the domains that wait for admission, in their order.
 func (q *Queue) Waiting() []string {
 	var names []string
 	for _, g := range q.waiting {
@@ -190,7 +183,7 @@ func (q *Queue) Waiting() []string {
 	return names
 }
 
-// Refusal says why an accelerator can't take a domain now; nil if it can.
+// Refusal returns an error with the reason if an accelerator can't take a domain now, else nil.
 func (q *Queue) Refusal(accelerator string, d Domain) error {
 	s := q.find(accelerator)
 	if s == nil {
@@ -208,7 +201,7 @@ func (q *Queue) find(name string) *seat {
 	return nil
 }
 
-// guest returns the record of a domain, made or brought up to date.
+// guest returns the record of a domain, which it creates or updates.
 func (q *Queue) guest(d Domain) *guest {
 	if d.Weight <= 0 {
 		d.Weight = 256
@@ -227,7 +220,7 @@ func (q *Queue) guest(d Domain) *guest {
 	return g
 }
 
-// enqueue puts g in its place among those who wait.
+// enqueue adds g to the waiting domains, unless it is there, and sorts them.
 func (q *Queue) enqueue(g *guest) {
 	if !slices.Contains(q.waiting, g) {
 		q.waiting = append(q.waiting, g)
@@ -235,7 +228,7 @@ func (q *Queue) enqueue(g *guest) {
 	slices.SortStableFunc(q.waiting, func(a, b *guest) int { return cmp.Compare(b.Weight, a.Weight) })
 }
 
-// drop takes g from where it is placed or waits.
+// drop removes g from its accelerator or from the waiting domains.
 func (q *Queue) drop(g *guest) {
 	if g.on != nil {
 		g.on.leave(g.Domain)
@@ -245,8 +238,7 @@ func (q *Queue) drop(g *guest) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(w *guest) bool { return w == g })
 }
 
-// admit places whoever fits of those who wait. One that doesn't fit doesn't hold
-// up those behind it.
+// admit places the waiting domains that fit. A domain that doesn't fit doesn't block those behind it.
 func (q *Queue) admit() []Placement {
 	var placed []Placement
 	still := q.waiting[:0]
@@ -265,7 +257,7 @@ func (q *Queue) admit() []Placement {
 	return placed
 }
 
-// choose returns the accelerator for a domain, nil if none fits.
+// choose returns the accelerator for a domain, or nil if none fits.
 func (q *Queue) choose(d Domain) *seat {
 	chosen := -1
 	for i := range q.seats {
@@ -287,7 +279,7 @@ func (q *Queue) choose(d Domain) *seat {
 	return q.seats[chosen]
 }
 
-// heavier is whether a stands before b in the accelerator queue.
+// heavier reports whether a precedes b in the accelerator queue.
 func (q *Queue) heavier(a, b *seat) bool {
 	if wa, wb := q.weight(a), q.weight(b); wa != wb {
 		return wa > wb
@@ -305,10 +297,10 @@ func (q *Queue) weight(s *seat) uint64 {
 
 func (q *Queue) strength(s *seat) uint64 { return s.Profile.strength(q.best) }
 
-// free is the memory that nobody has or is expected to need.
+// free returns the memory that is neither in use nor reserved, in bytes.
 func (s *seat) free() uint64 { return s.Memory - min(max(s.allocated, s.reserved), s.Memory) }
 
-// refusal says why d can't be placed here.
+// refusal returns an error with the reason if d can't be placed here, else nil.
 func (s *seat) refusal(d Domain) error {
 	switch {
 	case d.Only != "" && d.Only != s.Name:
@@ -330,7 +322,7 @@ func (s *seat) take(d Domain) {
 	s.promised += d.Guarantee
 }
 
-// promisable is the memory that can still be guaranteed to somebody.
+// promisable returns the memory that can still be guaranteed, in bytes.
 func (s *seat) promisable() uint64 {
 	all := s.Memory
 	if s.Promised != 0 {

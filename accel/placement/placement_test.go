@@ -192,8 +192,8 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
-// TestRandomPlacement lets domains come and go, and checks that nobody is lost,
-// nothing overbooked, and nobody waits who would fit.
+// TestRandomPlacement starts and ends domains at random, and checks that no domain is lost, no accelerator is
+// overbooked, and no domain waits that would fit.
 func TestRandomPlacement(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))

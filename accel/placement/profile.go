@@ -2,10 +2,10 @@ package placement
 
 import "math/bits"
 
-// Profile is what an accelerator can do. Only ratios between accelerators count,
-// so any units will do that are the same for all of them.
+// Profile describes the strength of an accelerator. Only ratios between accelerators count, so any units are valid that
+// are the same for all of them.
 type Profile struct {
-	Compute uint64 // cores times clock, say
+	Compute uint64 // for example cores times clock
 	Memory  uint64 // bytes
 	In, Out uint64 // bandwidth from and to the host
 }
@@ -33,7 +33,7 @@ func (p Profile) strength(b Profile) uint64 {
 	return part(500, p.Compute, b.Compute) + part(250, p.Memory, b.Memory) + part(250, p.bandwidth(), b.bandwidth())
 }
 
-// part is whole·n/of; all of it when nobody has any.
+// part returns whole·n/of, or whole if of is 0.
 func part(whole, n, of uint64) uint64 {
 	if of == 0 {
 		return whole

@@ -1,22 +1,18 @@
-// Package residence keeps the allocations of all processes of an accelerator
-// within its memory, when together they have more than that: it decides what
-// leaves the device, and brings it back before a kernel could miss it.
+// Package residence oversubscribes the memory of an accelerator: when the allocations of all processes exceed it, the
+// package chooses allocations to evict, and retrieves them before a kernel of their process runs.
 //
-// An allocation has one home at any time: the device, the area of the device that is
-// set aside for what leaves it, or host memory. Its address never changes. A kernel runs
-// only while all allocations of its process are on the device, since it may reach any of
-// them; copies and fills work wherever an allocation is, so they move nothing. An
-// allocation that finds no room begins in host memory: there is nothing to move yet.
+// An allocation has one home at any time: the device, the area (the part of the device that is reserved for evicted
+// allocations), or host memory. Its address never changes. A kernel runs only while all allocations of its process are
+// on the device, since it may access any of them; copies and fills work on any home and move no allocation. A new
+// allocation for which the device has no room begins in host memory, since it has no content to move yet.
 //
-// Who needs room asks another process for some (Choose), and that one gives up
-// allocations of its own between two requests, never during one. So no process ever
-// sees the memory of another, one that dies takes along only what is its own, and one
-// that does not answer is passed over.
+// A process that needs room requests it from another process, the victim (Choose). The victim evicts allocations of its
+// own between two requests, never during one. So no process accesses the memory of another, a process that dies takes
+// only its own allocations along, and a victim that does not answer is skipped.
 //
-// The package moves nothing itself. A Store does, and a Ledger is what the processes
-// share; the software accelerator has both, and a device with virtual memory
-// management can have them too: evicting is a copy, an unmap and a release there,
-// retrieving a create, a map and a copy.
+// A Store moves the bytes, and a Ledger holds the state that the processes share. The software accelerator implements
+// both, and a device with virtual memory management can: there an eviction is a copy, an unmap and a release, and a
+// retrieval is a create, a map and a copy.
 package residence
 
 import (
@@ -29,74 +25,79 @@ import (
 	"time"
 )
 
-// Store moves the bytes of allocations. Nobody uses an allocation while it is moved, and
-// its address is the same before and after.
+// Store moves the bytes of allocations. No request uses an allocation while it is moved, and its address is the same
+// before and after.
 type Store interface {
-	// Evict moves n bytes at addr to host memory, Retrieve back to the device.
+	// Evict moves n bytes at addr to host memory; Retrieve moves them back to the device.
 	Evict(addr, n uint64) error
 	Retrieve(addr, n uint64) error
 }
 
-// Ledger is what the processes of an accelerator share: who has how much of the
-// device. Of a process that died nothing is left in it. Any goroutine may call it.
+// Ledger is the state that the processes of an accelerator share: the number of bytes of the device that each of them
+// holds. It drops the entries of a process that died. Any goroutine may call it.
 type Ledger interface {
-	// Settle takes n bytes of the device, if there are so many; Force takes them anyway.
+	// Settle charges n bytes of the device to this process and returns true, or returns false if fewer are free. Force
+	// charges them in either case.
 	Settle(n uint64) bool
 	Force(n uint64)
 	// Unsettle gives n bytes back.
 	Unsettle(n uint64)
-	// Stash makes n bytes that were settled some of the area, if there is room; Unstash gives those back.
+	// Stash moves the charge for n settled bytes to the area and returns true, or returns false if the area has no room.
+	// Unstash gives n bytes of the area back.
 	Stash(n uint64) bool
 	Unstash(n uint64)
 
-	// Free is how many bytes of the device nobody has; less than 0: what never leaves took so many that others still have.
+	// Free returns the number of unallocated bytes of the device. It is negative while forced bytes, which are never
+	// evicted, exceed the space that other processes have freed so far.
 	Free() int64
-	// Others appends the other processes to the list; Mine is this one's domain with all of its processes.
+	// Others appends the other processes to a list and returns it.
 	Others(to []Owner) []Owner
-	// MayGive is how many bytes this process may give without taking from what its domain was promised.
+	// MayGive returns the number of bytes that this process may evict without going below its domain's guarantee.
 	MayGive() uint64
-	// Touch notes that this process has used its memory just now.
+	// Touch records that this process has just used its memory.
 	Touch()
 
-	// Ask asks another process, Asking says whether it has not answered yet, and Withdraw takes it back.
+	// Ask sends a request to another process, Asking reports whether the owner has not answered it yet, and Withdraw
+	// cancels it.
 	Ask(Ask)
 	Asking(owner int) bool
 	Withdraw(owner int)
-	// AwaitAnswer waits until some process has answered something, at most for d.
+	// AwaitAnswer blocks until any process has answered a request, at most for d.
 	AwaitAnswer(d time.Duration)
-	// Asked is what this process is asked for, false if for nothing; Answer says that it was done.
+	// Asked returns the pending request of another process to this one, or false if there is none. Answer marks it as
+	// done.
 	Asked() (Ask, bool)
 	Answer()
-	// AwaitAsk waits until this process is asked for something or Wake is called, at most for d.
+	// AwaitAsk blocks until a request for this process arrives or Wake is called, at most for d.
 	AwaitAsk(d time.Duration)
 	Wake()
 
-	// Carry waits for the engine that copies out of the device and runs f while it holds it.
-	// It returns without that after Wake, if there is nothing to wait for any more.
+	// Carry acquires the engine that copies out of the device, and runs f while it holds the engine. After Wake it returns
+	// without running f if nothing is left to wait for.
 	Carry(f func())
 }
 
-// ErrNoRoom is returned when nobody gave enough up, and ErrInUse, which is one of those, when all who could were busy
-// for all that time.
+// ErrNoRoom reports that the other processes evicted too little. ErrInUse wraps it, and reports that every possible
+// victim was using its memory for the whole of maxWait.
 var (
 	ErrNoRoom = errors.New("no room on the device, and nothing that could leave it")
 	ErrInUse  = fmt.Errorf("%w within %v: it is in use", ErrNoRoom, maxWait)
 )
 
 const (
-	// patience is how long one process is waited for, and maxWait how long all of them,
-	// while nothing comes of it.
+	// patience bounds the wait for one victim, and maxWait the wait for all of them without progress.
 	patience = 2 * time.Second
 	maxWait  = 10 * time.Second
 	// slice bounds each sleep.
 	slice = 20 * time.Millisecond
 )
 
-// Moved is told, from any goroutine, how many bytes have just left the device or come
-// back to it, one of which is 0, and how many are away from it now. It must not block.
+// Moved receives the bytes that have just been evicted from the device (out) or retrieved (in), at least one of which is
+// 0, and the bytes that are now away from it. Any goroutine may call it. It must not block.
 type Moved func(out, in, away uint64)
 
-// Set is the allocations of one process.
+// Set holds the allocations of one process, and the requests that use them. Requests share the set; moving allocations
+// needs it exclusively.
 type Set struct {
 	store  Store
 	ledger Ledger
@@ -104,16 +105,16 @@ type Set struct {
 
 	mu        sync.Mutex
 	changed   sync.Cond
-	shared    int  // requests that are executed
-	kernels   int  // those of them that are kernels
+	shared    int  // executing requests
+	kernels   int  // the kernels among them
 	exclusive bool // allocations are being moved
-	giving    bool // somebody waits to move some out
-	awaited   bool // a kernel waits to have some moved in
+	giving    bool // an eviction for another process waits to begin, or is under way
+	awaited   bool // a kernel waits for allocations to be retrieved
 
 	objects  map[uint64]*object
 	absent   []*object // in host memory, by address
 	away     uint64    // bytes that are not on the device
-	stashed  uint64    // those of them that are in the area
+	stashed  uint64    // the part of away that is in the area
 	requests uint64
 	launched uint64 // the latest request that was a kernel
 
@@ -121,7 +122,7 @@ type Set struct {
 	over     sync.WaitGroup
 }
 
-// New makes the set of a process and begins to answer what it is asked. moved may be nil.
+// New returns the set of a process, and starts to answer the requests of other processes. moved may be nil.
 func New(s Store, l Ledger, moved Moved) *Set {
 	if moved == nil {
 		moved = func(uint64, uint64, uint64) {}
@@ -133,7 +134,7 @@ func New(s Store, l Ledger, moved Moved) *Set {
 	return r
 }
 
-// Close ends the answering. No request may be executed.
+// Close stops answering other processes. No request may be executing.
 func (r *Set) Close() {
 	r.mu.Lock()
 	r.stopping = true
@@ -143,7 +144,8 @@ func (r *Set) Close() {
 	r.over.Wait()
 }
 
-// TryAdd is Add of what may be moved, if nobody else has to make room for it at once.
+// TryAdd adds a movable allocation as Add does, and returns true. It returns false instead of waiting for other processes
+// to make room.
 func (r *Set) TryAdd(addr, n uint64) bool {
 	o := &object{addr: addr, bytes: n, home: host}
 	if r.ledger.Settle(n) {
@@ -158,9 +160,9 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 	return true
 }
 
-// Add notes a new allocation, which holds zeros. fixed says that it must not be
-// moved. It begins on the device if there is room, or if it must: else in host memory. Beside a kernel others have to
-// make room; stop says that it is in vain.
+// Add records a new allocation, which holds zeros. A fixed allocation is never moved. The allocation begins on the device
+// if it is fixed or there is room, else in host memory. While a kernel executes, Add blocks until other processes have
+// made room on the device; it returns ErrNoRoom when stop returns true.
 func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
@@ -172,7 +174,7 @@ func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o.home != device && r.kernels > 0 { // which could be told of it
+	if o.home != device && r.kernels > 0 { // the kernel could receive the address
 		r.mu.Unlock()
 		err := r.makeRoom(n, stop)
 		r.mu.Lock()
@@ -185,7 +187,7 @@ func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	return nil
 }
 
-// note enters a new object. r.mu is held.
+// note records a new object. r.mu is held.
 func (r *Set) note(o *object) {
 	r.requests++
 	o.used = r.requests
@@ -195,7 +197,7 @@ func (r *Set) note(o *object) {
 	}
 }
 
-// Loosen makes an allocation that had to stay on the device one that need not.
+// Loosen makes a fixed allocation movable.
 func (r *Set) Loosen(addr uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +206,7 @@ func (r *Set) Loosen(addr uint64) {
 	}
 }
 
-// Remove forgets an allocation that is gone, with what it held.
+// Remove drops a freed allocation and its content.
 func (r *Set) Remove(addr uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +236,7 @@ func (r *Set) settle(o *object, h home) {
 	r.enter(o)
 }
 
-// enter and leave count an object where it is, and where it was.
+// enter adds an object to the counts of its home, and leave removes it from them.
 func (r *Set) enter(o *object) {
 	if o.home != device {
 		r.away += o.bytes
@@ -265,8 +267,8 @@ func (r *Set) find(addr uint64) (int, bool) {
 	return slices.BinarySearchFunc(r.absent, addr, func(o *object, addr uint64) int { return cmp.Compare(o.addr, addr) })
 }
 
-// Absent says whether addr lies in an allocation that is in host memory. It is
-// for requests that are executed, and for who holds Begin.
+// Absent reports whether addr lies in an allocation that is in host memory, and records a use of that allocation. The
+// caller is an executing request, or is between Begin and End.
 func (r *Set) Absent(addr uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,15 +284,14 @@ func (r *Set) Absent(addr uint64) bool {
 	return true
 }
 
-// Away is how many bytes are not on the device.
+// Away returns the number of bytes that are not on the device.
 func (r *Set) Away() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.away
 }
 
-// Begin waits until nothing is moved, and keeps it so until End: for requests other
-// than kernels.
+// Begin blocks until no allocation is being moved, and prevents moves until End. Requests other than kernels use it.
 func (r *Set) Begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -300,11 +301,12 @@ func (r *Set) Begin() {
 	r.began(false)
 }
 
-// held says whether no request may begin: something is moved, or is to be. While a
-// kernel runs, what is to be moved waits for it, and it may wait for other requests.
+// held reports whether requests must wait because allocations are being moved or are about to be. While a kernel
+// executes, a pending move waits for the kernel; since the kernel may depend on other requests, those may begin.
 func (r *Set) held() bool { return r.exclusive || (r.giving || r.awaited) && r.kernels == 0 }
 
-// TryBegin is Begin if it need not wait. For a kernel everything must be on the device, too.
+// TryBegin begins a request and returns true, or returns false where Begin would block. For a kernel it also returns
+// false unless all allocations are on the device.
 func (r *Set) TryBegin(kernel bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,9 +326,8 @@ func (r *Set) began(kernel bool) {
 	}
 }
 
-// BeginKernel is Begin for a kernel: it brings all that is away back to the device,
-// which others have to make room for. The caller holds the engine for kernels. stop
-// says that it is in vain.
+// BeginKernel begins a kernel: it retrieves all allocations that are away from the device, for which other processes make
+// room. The caller holds the engine for kernels. BeginKernel returns ErrNoRoom when stop returns true.
 func (r *Set) BeginKernel(stop func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -352,15 +353,16 @@ func (r *Set) BeginKernel(stop func() bool) error {
 	return nil
 }
 
-// Wanted says whether others wait for what is executed to end, so that something can be given up.
+// Wanted reports whether an eviction for another process waits for the executing requests to end.
 func (r *Set) Wanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.giving
 }
 
-// Yield waits until they wait no more. It is for who would begin one kernel after the other, and who knows that those which
-// are executed will end: without that, what they wait for might never come.
+// Yield blocks until no eviction waits, or stop returns true. A caller that begins one kernel after another calls it
+// before the next one, since an eviction could otherwise wait for ever. The executing kernels must end without further
+// launches.
 func (r *Set) Yield(stop func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -369,18 +371,19 @@ func (r *Set) Yield(stop func() bool) {
 	}
 }
 
-// Look has those that wait look whether they are to stop.
+// Look makes blocked calls evaluate their stop functions again.
 func (r *Set) Look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed.Broadcast()
 }
 
-// Claim takes n bytes of the device for what is no allocation and never leaves it: others have to make room. The caller holds
-// the engine for kernels. The ledger's Unsettle gives them back. Claiming 0 has them make up for what was taken without asking.
+// Claim takes n bytes of the device for a use other than an allocation. They are never evicted, and other processes make
+// room for them. The caller holds the engine for kernels. The ledger's Unsettle gives the bytes back. Claim with n = 0
+// makes other processes evict until Free is no longer negative after Force.
 func (r *Set) Claim(n uint64, stop func() bool) error { return r.makeRoom(n, stop) }
 
-// End is after every Begin.
+// End ends a request that Begin, TryBegin or BeginKernel began.
 func (r *Set) End(kernel bool) {
 	r.ledger.Touch()
 	r.mu.Lock()
@@ -392,7 +395,7 @@ func (r *Set) End(kernel bool) {
 	r.changed.Broadcast()
 }
 
-// retrieve brings back everything. r.mu is held, but not while it waits or moves.
+// retrieve moves all allocations to the device. r.mu is held, except while it waits or moves bytes.
 func (r *Set) retrieve(stop func() bool) error {
 	for r.away > 0 {
 		need := r.away
@@ -404,7 +407,7 @@ func (r *Set) retrieve(stop func() bool) error {
 		}
 		for _, o := range r.missing() {
 			if o.bytes > need {
-				break // it came meanwhile
+				break // it was added meanwhile
 			}
 			if err := r.bringBack(o); err != nil {
 				r.ledger.Unsettle(need)
@@ -412,14 +415,14 @@ func (r *Set) retrieve(stop func() bool) error {
 			}
 			need -= o.bytes
 		}
-		if need > 0 { // it went meanwhile
+		if need > 0 { // the retrieved objects need fewer bytes
 			r.ledger.Unsettle(need)
 		}
 	}
 	return nil
 }
 
-// missing lists what is not on the device, by address. r.mu is held.
+// missing returns the objects that are not on the device, by address. r.mu is held.
 func (r *Set) missing() []*object {
 	var all []*object
 	for _, o := range r.objects {
@@ -431,8 +434,8 @@ func (r *Set) missing() []*object {
 	return all
 }
 
-// bringBack moves an object to the device, where there is room for it. r.mu is
-// held, but not while it is moved.
+// bringBack moves an object to the device, where its bytes are settled already. r.mu is held, except while the bytes are
+// moved.
 func (r *Set) bringBack(o *object) error {
 	if o.home == area {
 		r.ledger.Unstash(o.bytes)
@@ -449,7 +452,7 @@ func (r *Set) bringBack(o *object) error {
 	return nil
 }
 
-// makeRoom settles n bytes, which others have to give up.
+// makeRoom settles n bytes, and requests evictions from other processes until as many are free.
 func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	passed := map[Ask]bool{}
 	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
@@ -473,7 +476,7 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 		a, ok := Choose(others, uint64(int64(n)-free), has)
 		if !ok {
 			if len(passed) == 0 {
-				return ErrNoRoom // nobody has anything
+				return ErrNoRoom // no process has evictable bytes
 			}
 			clear(passed)
 			r.ledger.AwaitAnswer(slice)
@@ -486,7 +489,8 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	return nil
 }
 
-// request asks somebody and waits for the answer. It returns false if there came none.
+// request sends a request to another process and waits for its answer, at most for patience. It returns false if none
+// came.
 func (r *Set) request(a Ask, stop func() bool) bool {
 	r.ledger.Ask(a)
 	for deadline := time.Now().Add(patience); r.ledger.Asking(a.Owner); {
@@ -499,7 +503,7 @@ func (r *Set) request(a Ask, stop func() bool) bool {
 	return true
 }
 
-// answer gives up what others ask for, until Close.
+// answer evicts allocations at the requests of other processes, until Close.
 func (r *Set) answer() {
 	for !r.closing() {
 		if a, ok := r.ledger.Asked(); ok {
@@ -517,13 +521,13 @@ func (r *Set) closing() bool {
 	return r.stopping
 }
 
-// give waits for the requests that are executed and moves out what is asked for.
+// give waits for the executing requests, and then evicts the bytes that a requests.
 func (r *Set) give(a Ask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.giving = true
 	defer func() { r.giving = false; r.changed.Broadcast() }()
-	end := time.Now().Add(patience + slice) // from then on nobody waits any more, unless he has died
+	end := time.Now().Add(patience + slice) // by then the requester has withdrawn the request, or has died
 	defer time.AfterFunc(patience+2*slice, r.Look).Stop()
 	for r.exclusive || r.shared > 0 {
 		if _, still := r.ledger.Asked(); !still || r.stopping || time.Now().After(end) {
@@ -542,7 +546,7 @@ func (r *Set) give(a Ask) {
 	r.exclusive = false
 }
 
-// listed is all objects; a launch has used them all. r.mu is held.
+// listed returns all objects, and marks them as used by the latest launch. r.mu is held.
 func (r *Set) listed() []*object {
 	all := make([]*object, 0, len(r.objects))
 	for _, o := range r.objects {
@@ -552,8 +556,8 @@ func (r *Set) listed() []*object {
 	return all
 }
 
-// moveOut takes an object off the device: to the area if there is room, which
-// takes no time, else to host memory. r.mu is held, but not while it is moved.
+// moveOut evicts an object: to the area if there is room, which copies no bytes, else to host memory. r.mu is held,
+// except while the bytes are moved.
 func (r *Set) moveOut(o *object) {
 	if r.ledger.Stash(o.bytes) {
 		r.settle(o, area)
@@ -570,8 +574,8 @@ func (r *Set) moveOut(o *object) {
 	r.moved(o.bytes, 0, r.away)
 }
 
-// clearArea moves on to host memory what is in the area, until Close: others may
-// want it, and compute meanwhile.
+// clearArea moves the objects in the area to host memory, until Close: other processes may need the area, and can compute
+// during the copy.
 func (r *Set) clearArea() {
 	for {
 		r.mu.Lock()
@@ -591,8 +595,8 @@ func (r *Set) clearArea() {
 	}
 }
 
-// carry moves an object from the area to host memory. It returns false if none can
-// be moved just now: whoever holds an engine must not wait for one who may want it.
+// carry moves an object from the area to host memory. It returns false if no object can be moved now: it never waits for
+// a request, since its caller holds an engine that the request may need.
 func (r *Set) carry() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,32 +5,31 @@ import (
 	"slices"
 )
 
-// Owner is a process of an accelerator, as the others see it.
+// Owner describes a process that uses an accelerator to the other processes.
 type Owner struct {
-	ID        int    // its place in the ledger
-	Domain    uint64 // those of one domain have one guarantee
-	Priority  int    // of its domain; the larger the later it gives way
-	Resident  uint64 // bytes it has on the device
-	Fixed     uint64 // those of them that never leave it
-	Guarantee uint64 // bytes that its domain was promised there
-	Used      int64  // when it last used them
+	ID        int    // its index in the ledger
+	Domain    uint64 // the owners of one domain share one guarantee
+	Priority  int    // of its domain; owners of a lower priority are chosen first
+	Resident  uint64 // bytes that it has on the device
+	Fixed     uint64 // the part of Resident that is never evicted
+	Guarantee uint64 // its domain's guarantee on the device, in bytes
+	Used      int64  // time of its last use of them
 }
 
-// Ask is that an owner give bytes back. Pressing means that its domain is to go
-// beneath what it was promised, since nothing else is left.
+// Ask is a request to one owner to evict bytes. Pressing means that the eviction may take the owner's domain
+// below its guarantee, since no other bytes are left.
 type Ask struct {
 	Owner    int
 	Bytes    uint64
 	Pressing bool
 }
 
-// Choose returns whom to ask for short bytes. An owner that has it all goes before
-// those that have less; among equals the lowest priority, then who used its memory
-// the longest ago, then the lowest ID. What a domain was promised is left alone while
-// there is another way. Owners for whom passed is true are not asked. It returns false if
-// nobody has anything.
+// Choose returns an eviction request to the best victim, for short bytes or fewer. An owner with all of these bytes
+// precedes owners with less; among equals it takes the one of the lowest priority, then the least recently used, then
+// the lowest ID. It takes bytes within a domain's guarantee only if no owner has others, and skips the owners for which
+// passed returns true. It returns false if no owner has evictable bytes.
 //
-// It depends on its arguments only, and on the order of the owners not at all.
+// The result depends on the arguments only, and not on the order of the owners.
 func Choose(owners []Owner, short uint64, passed func(Ask) bool) (a Ask, ok bool) {
 	for _, pressing := range []bool{false, true} {
 		var best *Owner
@@ -55,8 +54,7 @@ func Choose(owners []Owner, short uint64, passed func(Ask) bool) (a Ask, ok bool
 	return a, false
 }
 
-// before says whether o is the better victim; enough and enough2 whether they
-// have all that is needed.
+// before reports whether o is a better victim than p. enough and enough2 state whether o and p have all requested bytes.
 func before(o *Owner, enough bool, p *Owner, enough2 bool) bool {
 	if enough != enough2 {
 		return enough
@@ -64,7 +62,7 @@ func before(o *Owner, enough bool, p *Owner, enough2 bool) bool {
 	return cmp.Or(cmp.Compare(o.Priority, p.Priority), cmp.Compare(o.Used, p.Used), cmp.Compare(o.ID, p.ID)) < 0
 }
 
-// Excess is what the owners of a domain have beyond its guarantee.
+// Excess returns the number of bytes that the owners of a domain have beyond its guarantee.
 func Excess(owners []Owner, domain uint64) uint64 {
 	var resident, guarantee uint64
 	for i := range owners {
@@ -81,21 +79,21 @@ type object struct {
 	addr, bytes uint64
 	home        home
 	fixed       bool   // it is never moved
-	used        uint64 // the request that used it last
+	used        uint64 // number of the request that used it last
 }
 
-// home is where an object's bytes are.
+// home is the location of an object's bytes.
 type home uint8
 
 const (
 	device home = iota
-	area        // on the device, in the part that is set aside for what leaves it
+	area        // the part of the device that is reserved for evicted objects
 	host
 )
 
-// choose returns what to give up of objects for want bytes, but no more than
-// limit: one that is large enough, and of such the one that was used the longest
-// ago, then the lowest address; if none is, several in that order.
+// choose returns the objects to evict for `want` bytes, which have no more than limit bytes together. It prefers one
+// object that is large enough, the least recently used and then the lowest address; if none is, it returns several in
+// that order.
 func choose(objects []*object, want, limit uint64) (all []*object) {
 	var may []*object
 	for _, o := range objects {
