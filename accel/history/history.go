@@ -1,13 +1,12 @@
-// Package history remembers how long work of a kind took: a running mean for
-// each key. Accelerators predict launches by it.
+// Package history keeps a running mean of the duration of work for each key. Accelerators predict launches by it.
 //
-// Any goroutine may use a Table: it is a table without locks or chains, and who
-// hits a used place takes it over.
+// Any goroutine may use a Table. It has neither locks nor chains: a key that hashes to the slot of another key replaces
+// that one.
 package history
 
 import "sync/atomic"
 
-// Table is empty when it is zero.
+// Table holds the means of up to 1024 keys. The zero value is empty and ready to use.
 type Table struct {
 	places [1024]struct {
 		key atomic.Uint64
@@ -15,7 +14,7 @@ type Table struct {
 	}
 }
 
-// Learn moves a key's mean a quarter of the way to ns.
+// Learn moves a key's mean a quarter of the way to ns, in nanoseconds. A new key's mean is ns.
 func (t *Table) Learn(key uint64, ns int64) {
 	p := &t.places[key%uint64(len(t.places))]
 	if p.key.Load() != key {
@@ -28,7 +27,7 @@ func (t *Table) Learn(key uint64, ns int64) {
 	p.ns.Store(max(ns, 1))
 }
 
-// Find is the mean of a key, 0 if it was not seen of late.
+// Find returns the mean of a key in nanoseconds, or 0 if the table does not hold the key.
 func (t *Table) Find(key uint64) int64 {
 	p := &t.places[key%uint64(len(t.places))]
 	if p.key.Load() != key {

@@ -1,5 +1,4 @@
-// Package linked reads the images that the guest's linker makes: objects of PTX
-// text that are to be one module.
+// Package linked reads and writes the images of the guest's linker: objects of PTX text that form one module.
 //
 //	magic     8 bytes
 //	bytes     u64, of the whole image
@@ -18,7 +17,7 @@ import (
 	"encoding/binary"
 )
 
-// Magic is how an image begins.
+// Magic is the first bytes of an image.
 const Magic = "\x7fPTXLINK"
 
 const (
@@ -26,25 +25,26 @@ const (
 	object = 16
 )
 
-// Purpose says what is to be done with the objects.
+// Purpose is the operation to perform on the objects.
 type Purpose uint32
 
 const (
 	ToLoad    Purpose = iota // link and load them
-	ToCompile                // only say whether each is right, whatever others are to come
-	ToLink                   // only say whether they can be linked
+	ToCompile                // only check each by itself: other objects may follow
+	ToLink                   // only check whether they can be linked
 )
 
-// Object is one text; both lie in the image.
+// Object is one PTX text. Text is a part of the image.
 type Object struct {
 	Name string
 	Text []byte
 }
 
-// Is says whether an image is one of the guest's linker.
+// Is reports whether an image comes from the guest's linker.
 func Is(image []byte) bool { return bytes.HasPrefix(image, []byte(Magic)) }
 
-// Read takes the objects out of an image for which Is holds. Of more than most it keeps one too many.
+// Read returns the objects of an image for which Is returns true. If there are more than most, it returns most+1 of them.
+// It returns ok=false for a malformed image.
 func Read(image []byte, most int) (objects []Object, p Purpose, ok bool) {
 	if len(image) < header || binary.LittleEndian.Uint64(image[8:]) != uint64(len(image)) {
 		return nil, 0, false
@@ -68,11 +68,11 @@ func Read(image []byte, most int) (objects []Object, p Purpose, ok bool) {
 	return objects, p, len(rest) == 0 && p <= ToLink
 }
 
-// Append makes an image after b.
+// Append appends an image to b.
 func Append(b []byte, p Purpose, objects ...Object) []byte {
 	start := len(b)
 	b = append(b, Magic...)
-	b = binary.LittleEndian.AppendUint64(b, 0) // its length, known at the end
+	b = binary.LittleEndian.AppendUint64(b, 0) // its length, set at the end
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(objects)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(p))
 	for _, o := range objects {

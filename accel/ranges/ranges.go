@@ -1,6 +1,5 @@
-// Package ranges keeps what is mapped where in a range of reserved addresses, for accelerators whose
-// guests map memory themselves. It is pure: it maps nothing, and knows of memory only its name. Arguments come
-// from guests and may be anything.
+// Package ranges records the mappings within a range of reserved addresses, for accelerators that let guests map memory.
+// It is pure: it maps nothing, and identifies memory by an opaque value. Arguments come from guests and may be anything.
 package ranges
 
 import (
@@ -9,7 +8,7 @@ import (
 	"pegasus/accel"
 )
 
-// View is a piece of memory at addresses of a range.
+// View is a mapping: Bytes bytes of the memory Of, from Offset on, at the address At.
 type View[M any] struct {
 	At, Bytes, Offset uint64
 	Of                M
@@ -28,21 +27,21 @@ type Range[M any] struct {
 	views []View[M]
 }
 
-// New is an empty range.
+// New returns an empty range.
 func New[M any](start, bytes uint64) *Range[M] { return &Range[M]{Span: Span{start, start + bytes}} }
 
-// Empty says that nothing is mapped there.
+// Empty reports whether the range has no mappings.
 func (r *Range[M]) Empty() bool { return len(r.views) == 0 }
 
-// All are all views.
+// All returns all views, in the order of their addresses.
 func (r *Range[M]) All() []View[M] { return r.views }
 
-// holds says whether n bytes from an address on, not none, lie in the range.
+// holds reports whether n bytes from an address on lie in the range, and n is not 0.
 func (r *Range[M]) holds(at, n uint64) bool {
 	return n != 0 && at >= r.Start && at < r.End && n <= r.End-at
 }
 
-// first is the first view that ends behind an address.
+// first returns the index of the first view that ends behind an address.
 func (r *Range[M]) first(at uint64) int {
 	i, _ := slices.BinarySearchFunc(r.views, at, func(v View[M], at uint64) int {
 		if v.end() <= at {
@@ -53,16 +52,17 @@ func (r *Range[M]) first(at uint64) int {
 	return i
 }
 
-// Free says whether addresses lie in the range and nothing is mapped there.
+// Free reports whether the addresses lie in the range and have no mapping.
 func (r *Range[M]) Free(at, n uint64) bool {
 	i := r.first(at)
 	return r.holds(at, n) && (i == len(r.views) || r.views[i].At >= at+n)
 }
 
-// Put adds a view where there is none.
+// Put adds a view at free addresses.
 func (r *Range[M]) Put(v View[M]) { r.views = slices.Insert(r.views, r.first(v.At), v) }
 
-// whole is which views addresses are made of, if they are made of whole ones.
+// whole returns the indices of the views that make up the addresses, and ok=false unless these are whole views without
+// gaps.
 func (r *Range[M]) whole(at, n uint64) (from, to int, ok bool) {
 	if !r.holds(at, n) {
 		return 0, 0, false
@@ -75,7 +75,7 @@ func (r *Range[M]) whole(at, n uint64) (from, to int, ok bool) {
 	return from, to, n == 0
 }
 
-// Whole are the views that addresses are made of, or none if they aren't made of whole ones.
+// Whole returns the views that make up the addresses, or nil unless these are whole views without gaps.
 func (r *Range[M]) Whole(at, n uint64) []View[M] {
 	from, to, ok := r.whole(at, n)
 	if !ok {
@@ -84,22 +84,22 @@ func (r *Range[M]) Whole(at, n uint64) []View[M] {
 	return r.views[from:to]
 }
 
-// Drop removes the views that addresses are made of.
+// Drop removes the views that make up the addresses, if these are whole views.
 func (r *Range[M]) Drop(at, n uint64) {
 	if from, to, ok := r.whole(at, n); ok {
 		r.views = slices.Delete(r.views, from, to)
 	}
 }
 
-// Allow says what may be done with the views that addresses are made of.
+// Allow sets the access of the views that make up the addresses, if these are whole views.
 func (r *Range[M]) Allow(at, n uint64, a accel.Access) {
 	for i := range r.Whole(at, n) {
 		r.views[r.first(at)+i].Access = a
 	}
 }
 
-// Usable are the longest spans of views that can be used and lie beside each other, as far as they
-// have a part in [at, at+n) or end there: work may cross from one view of a span into the next.
+// Usable returns the longest spans of adjacent usable views that overlap [at, at+n) or touch it: work may cross from one
+// view of a span into the next.
 func (r *Range[M]) Usable(at, n uint64) (all []Span) {
 	i := r.first(at)
 	for i > 0 && r.views[i-1].usable() && (i == len(r.views) || r.views[i-1].end() >= min(r.views[i].At, at)) {

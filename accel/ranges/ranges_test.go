@@ -9,7 +9,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// page is what the model knows of one page of a range.
+// page is the model's state of one page of a range.
 type page struct {
 	view   int // number of the view, 0: none
 	access accel.Access
@@ -54,7 +54,7 @@ func (m *model) usable(at, n uint64) (all []Span) {
 	return all
 }
 
-// play lets a range and the model do the same, as bytes say, and compares what they say.
+// play applies the operations that the script encodes to a range and to the model, and compares their results.
 func play(t *testing.T, script []byte) {
 	const start = 1000
 	r, m := New[int](start, 32), &model{start: start}

@@ -182,10 +182,9 @@ func (p *process) at(addr, n uint64) (b []byte) {
 
 func (p *process) execute(by int) { p.locked(func() { p.executing += by }) }
 
-// Processes that together have three times the device allocate, copy, launch and free
-// at random. A kernel finds all its memory on the device, nothing is moved while a
-// request is executed, every byte is what was written last, the books are right, and
-// everybody comes to an end.
+// Processes that together have three times the device's memory allocate, copy, launch and free at random. A kernel finds
+// all its memory on the device, no allocation is moved while a request executes, every byte has its last written value,
+// the ledger's sums are right, and every process ends.
 func TestRandomPrograms(t *testing.T) {
 	seed := seeds.Fixed(t)
 	m := newMachine(t, 900, 100, 6)
@@ -268,7 +267,7 @@ func (p *process) live(r *rand.Rand, steps int) {
 	}
 }
 
-// While a kernel runs, new memory is on the device: the kernel could be told of it.
+// While a kernel runs, new memory is on the device, since the kernel could receive its address.
 func TestAllocationBesideAKernel(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
@@ -286,7 +285,7 @@ func TestAllocationBesideAKernel(t *testing.T) {
 	a.set.End(true)
 }
 
-// Where nobody has anything to give, a kernel is told so.
+// BeginKernel returns ErrNoRoom if no process has evictable memory.
 func TestNoRoom(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Those of whom it is asked are chosen as documented.
+// Choose selects victims as documented.
 func TestChoose(t *testing.T) {
 	const MiB = 1 << 20
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// owners makes some from arbitrary bytes.
+// owners decodes owners from arbitrary bytes.
 func owners(data []byte) (all []Owner) {
 	for i := 0; i+4 < len(data); i += 5 {
 		all = append(all, Owner{ID: i, Domain: uint64(data[i] % 4), Priority: int(data[i+1] % 3), Resident: uint64(data[i+2]),
@@ -56,9 +56,8 @@ func owners(data []byte) (all []Owner) {
 	return all
 }
 
-// Whatever the owners are, the choice is one of them that has what it is asked for,
-// it does not depend on their order, nobody is asked for what was promised while
-// somebody else has more than that, and asking again and again gets all there is.
+// For any owners, Choose returns one of them that has the requested bytes, independently of their order. It requests no
+// guaranteed bytes while another owner exceeds its guarantee, and repeated requests get all evictable bytes.
 func FuzzChoose(f *testing.F) {
 	f.Add([]byte{1, 0, 10, 0, 1, 2, 0, 20, 15, 3}, uint16(12), uint64(1))
 	f.Add([]byte{}, uint16(1), uint64(1))
@@ -97,8 +96,8 @@ func FuzzChoose(f *testing.F) {
 	})
 }
 
-// Of a process's own objects one that is large enough goes, the least recently used,
-// else several; never one that must stay, and never more than allowed.
+// Of a process's own objects, choose evicts the least recently used one that is large enough, else several. It evicts
+// no fixed object, and no more than limit.
 func FuzzChooseObjects(f *testing.F) {
 	f.Add([]byte{9, 1, 0, 7, 2, 0}, uint16(8), uint16(100))
 	f.Fuzz(func(t *testing.T, data []byte, want, limit uint16) {

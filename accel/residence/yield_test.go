@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// await fails the test unless something becomes true.
+// await waits until f returns true, and fails the test after 30 s.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
@@ -16,7 +16,7 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// Who always has a kernel that is executed yields when he is asked, and then gives.
+// A process that always executes a kernel yields when another process requests memory, and then evicts.
 func TestYield(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
@@ -41,7 +41,8 @@ func TestYield(t *testing.T) {
 	b.set.End(true)
 }
 
-// Whoever waits for an end that doesn't come can be stopped, and is asked no longer than anybody waits for his answer.
+// BeginKernel and Yield can be stopped while they wait for a kernel that does not end. A request to a process ends with
+// the requester's patience, also if the requester died.
 func TestAskedInVain(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a := m.processes[0]
@@ -51,7 +52,7 @@ func TestAskedInVain(t *testing.T) {
 	if !a.set.TryBegin(true) {
 		t.Fatal("nothing is away")
 	}
-	m.processes[1].Ask(Ask{Owner: 0, Bytes: 10}) // and is never withdrawn: who asked has died
+	m.processes[1].Ask(Ask{Owner: 0, Bytes: 10}) // never withdrawn: the requester has died
 	await(t, "it is wanted", a.set.Wanted)
 	stop := make(chan struct{})
 	stopped := func() bool {
@@ -80,7 +81,8 @@ func TestAskedInVain(t *testing.T) {
 	a.set.End(true)
 }
 
-// Memory beside a kernel that somebody would have to make room for is not added by who doesn't hold the engine.
+// While a kernel executes, TryAdd, which is called without the engine, adds no memory for which other processes would
+// have to make room.
 func TestTryAdd(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
@@ -99,7 +101,7 @@ func TestTryAdd(t *testing.T) {
 	}
 }
 
-// Room can be claimed for what is no allocation.
+// Claim takes device memory without an allocation.
 func TestClaim(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
@@ -112,8 +114,8 @@ func TestClaim(t *testing.T) {
 	a.Unsettle(50)
 }
 
-// Who needs room beside more than there is takes it from those that have more than they were promised, bit by bit, and
-// takes no more than that.
+// On an overcommitted device, Claim takes room step by step from the processes that exceed their guarantees, and takes
+// no more than needed.
 func TestOvercommitted(t *testing.T) {
 	m := newMachine(t, 100, 0, 3)
 	a, b, c := m.processes[0], m.processes[1], m.processes[2]
@@ -125,7 +127,7 @@ func TestOvercommitted(t *testing.T) {
 			}
 		}
 	}
-	c.Force(15) // as what domains have of their own, which asks nobody
+	c.Force(15) // as for the domains' own overhead, without a request to other processes
 	if err := c.set.Claim(0, nil); err != nil || a.set.Away() != 20 || b.set.Away() != 0 {
 		t.Errorf("%v, %d bytes are away, and %d of what was promised", err, a.set.Away(), b.set.Away())
 	}
@@ -136,7 +138,7 @@ func TestOvercommitted(t *testing.T) {
 	c.Unsettle(35)
 }
 
-// Who waits for room for new memory beside his kernel can be stopped, while who has it uses it.
+// Add can be stopped while it waits, beside a kernel of its process, for room that another process is using.
 func TestAddStopped(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
