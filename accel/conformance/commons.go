@@ -14,10 +14,10 @@ import (
 	"pegasus/cuda"
 )
 
-// commonBytes is no multiple of a device's page.
+// commonBytes is not a multiple of a device's page size.
 const commonBytes = 5<<20 + 4096
 
-// domain is what the processes of one know of a Common that they share.
+// domain is the state of a Common that the processes of a domain share.
 type domain struct {
 	*bench
 	file *os.File
@@ -28,16 +28,17 @@ type domain struct {
 	lost, forgotten bool
 	refuse          cuda.Result
 	used            [accel.NumClasses]int64
-	leaves          func() // when a process begins to leave it
+	leaves          func() // called when a process begins to leave the Common
 }
 
-// process is one of them, or as good as one: the same device can't tell.
+// process stands for a process of the domain. The tests use one device for several of them, which the device can't
+// detect.
 type process struct {
 	*domain
 	id uint32
 }
 
-const commonAt = 8192 // where in the file
+const commonAt = 8192 // offset in the file
 
 func newDomain(b *bench) *domain {
 	b.Helper()
@@ -75,7 +76,7 @@ func (p *process) Claim(leaves bool) cuda.Result {
 	return p.refuse
 }
 
-// claims makes sure that what is done is claimed. p.mu is held.
+// claims fails the test unless the process holds the claim. p.mu is held.
 func (p *process) claims() {
 	if p.claimed != p {
 		p.Errorf("process %d hasn't claimed what it does", p.id)
@@ -136,7 +137,7 @@ func (p *process) Used(u accel.Usage) {
 	p.used[u.Class] += u.End - u.Start
 }
 
-// stored is what the file has, and how many bytes it takes for that.
+// stored returns the content of the Common's part of the file, and the bytes that the file occupies.
 func (d *domain) stored() (text []byte, takes int64) {
 	d.Helper()
 	text = make([]byte, commonBytes)
@@ -150,7 +151,7 @@ func (d *domain) stored() (text []byte, takes int64) {
 	return text, st.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// keeper begins a test of what needs the ability to have Commons.
+// keeper starts a test of Commons. It skips the test if the device doesn't support them.
 func (b *bench) keeper() accel.Keeper {
 	b.Helper()
 	b.start(Options{})
@@ -186,7 +187,7 @@ func (b *bench) holds(what string, at uint64, want []byte) {
 	}
 }
 
-// sparse is bytes that are zeros for the greater part.
+// sparse returns bytes that are mostly zeros.
 func sparse() []byte {
 	text := make([]byte, commonBytes)
 	copy(text[100:], pattern(5000))
@@ -195,7 +196,8 @@ func sparse() []byte {
 	return text
 }
 
-// testCommons says that all who attach a Common find the same bytes, however they come and go, and where they are meanwhile.
+// testCommons checks that all processes that attach a Common find the same bytes, in any order of attaching and detaching,
+// and that the bytes are in the file exactly while no process holds the Common.
 func testCommons(t *testing.T, b *bench) {
 	k := b.keeper()
 	d := newDomain(b)
@@ -236,7 +238,7 @@ func testCommons(t *testing.T, b *bench) {
 		t.Error("copying to the file is charged to nobody")
 	}
 
-	c := b.context() // that goes, with what it has attached
+	c := b.context() // destroyed below while a Common is attached
 	at = b.attach(c, one)
 	b.holds("attached again", at, text)
 	if _, takes := d.stored(); takes != 0 {
@@ -245,7 +247,7 @@ func testCommons(t *testing.T, b *bench) {
 	if d.used[accel.CopyIn] == 0 {
 		t.Error("copying from the file is charged to nobody")
 	}
-	mine := b.attach(b.ctx, other) // of the first
+	mine := b.attach(b.ctx, other) // from the first process
 	b.holds("as another process has it", mine, text)
 	b.upload(mine+4096, pattern(3000))
 	copy(text[4096:], pattern(3000))
@@ -268,7 +270,7 @@ func testCommons(t *testing.T, b *bench) {
 		t.Error("what a context had that was destroyed isn't stored")
 	}
 
-	at = b.attach(b.ctx, one) // and work runs that doesn't end
+	at = b.attach(b.ctx, one) // while work is in flight that doesn't end
 	b.upload(at, pattern(300))
 	copy(text, pattern(300))
 	reached := make(chan func(), 1)
@@ -284,7 +286,7 @@ func testCommons(t *testing.T, b *bench) {
 	b.wait(released)
 }
 
-// testLeavingCommons says that what a process gives up that is about to end isn't lost, however far it has come with that.
+// testLeavingCommons checks that a process that ends while it leaves Commons loses no bytes, at any point of leaving.
 func testLeavingCommons(t *testing.T, b *bench) {
 	k := b.keeper()
 	c := b.context()
@@ -297,7 +299,7 @@ func testLeavingCommons(t *testing.T, b *bench) {
 			once.Do(func() {
 				close(begun)
 				<-keeping
-				time.Sleep(20 * time.Millisecond) // so that it waits for its turn
+				time.Sleep(20 * time.Millisecond) // so that Keep waits for its turn
 			})
 		}
 		p := all[i].process(uint32(i))
@@ -316,7 +318,8 @@ func testLeavingCommons(t *testing.T, b *bench) {
 	b.wait(gone)
 }
 
-// testHastyCommons says that a Common is there for who attaches it again at once, whether it is still held or was stored meanwhile.
+// testHastyCommons checks that a Common has its bytes when it is attached again at once, whether it is still held or was
+// stored meanwhile.
 func testHastyCommons(t *testing.T, b *bench) {
 	b.keeper()
 	one := newDomain(b).process(1)
@@ -345,7 +348,8 @@ func testHastyCommons(t *testing.T, b *bench) {
 	}
 }
 
-// testLostCommons says what is attached where there is nothing to be attached: zeros, or an error, and never anybody's bytes.
+// testLostCommons checks that attaching a Common whose bytes are lost yields zeros or an error, and never another process's
+// bytes.
 func testLostCommons(t *testing.T, b *bench) {
 	b.keeper()
 	d := newDomain(b)
@@ -354,7 +358,7 @@ func testLostCommons(t *testing.T, b *bench) {
 	if _, err := d.file.WriteAt(pattern(9000), commonAt+500); err != nil {
 		t.Fatal(err)
 	}
-	d.lost = true // whoever had them was killed while it stored them
+	d.lost = true // their holder was killed while it stored them
 	at := b.attach(b.ctx, one)
 	b.holds("after a part was stored", at, none)
 	b.upload(at, pattern(9000))
@@ -365,7 +369,7 @@ func testLostCommons(t *testing.T, b *bench) {
 	}
 	d.forgotten = false
 
-	d.holders[other] = 1 << 31 // nobody listens there: it was killed
+	d.holders[other] = 1 << 31 // no process has this ID: the holder was killed
 	at = b.attach(b.ctx, one)
 	b.holds("after who held it was killed", at, none)
 	b.upload(at, pattern(9000))
@@ -387,7 +391,7 @@ func testLostCommons(t *testing.T, b *bench) {
 	}
 	small := other.common()
 	at = b.attach(b.ctx, one)
-	small.Bytes -= 4096 // whoever it is had of another one
+	small.Bytes -= 4096 // differs from the size that the Common was attached with
 	_, r = b.ctx.(accel.Holder).AttachCommon(small)
 	b.want(r, cuda.ErrorInvalidValue)
 	b.holds("after all that", at, append(pattern(9000), make([]byte, 100)...))

@@ -1,5 +1,5 @@
-// Package conformance is what package accel asks of an accelerator, as tests that
-// run on whatever fulfils it. Tests of the accelerators call Run.
+// Package conformance tests an accelerator for the behaviour that package accel specifies. The accelerators' own tests
+// call Run.
 package conformance
 
 import (
@@ -14,26 +14,26 @@ import (
 	"pegasus/cuda"
 )
 
-// Options are what a test opens a device with.
+// Options are the options of a device that a test opens.
 type Options struct {
-	Shared        []byte // host memory that is shared with the guest: not of Go's heap
+	Shared        []byte // host memory that is shared with the guest, outside of Go's heap
 	Quota         func(delta int64) bool
 	KernelTimeout time.Duration // 0: none
 	OnTimeout     func()
 }
 
-// Opener opens a device and closes it when the test ends. Its memory is 64 MiB at least.
+// Opener opens a device, and closes it when the test ends. The device has 64 MiB of memory at least.
 type Opener func(t testing.TB, o Options) accel.Device
 
-// Traits are what accelerators may differ in.
+// Traits are the permitted differences between accelerators.
 type Traits struct {
-	Cancels bool // a kernel that runs can be ended
-	Exact   bool // what ended well just before a fault is told so, and not of the fault
-	Whole   bool // memory can be mapped as a whole only
-	Fatal   bool // a kernel's fault is that of all contexts that its process has or makes: each test has a process of its own
+	Cancels bool // a running kernel can be cancelled
+	Exact   bool // work that ended successfully just before a fault reports success, and not the fault
+	Whole   bool // memory can only be mapped as a whole
+	Fatal   bool // a kernel's fault affects all present and future contexts of its process: each test has its own process
 }
 
-// Run tries an accelerator. Shared is host memory to be used for that, 1 MiB at least.
+// Run tests an accelerator. Shared is host memory for the tests to use, 1 MiB at least.
 func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 	for _, part := range []struct {
 		name string
@@ -61,10 +61,10 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 	}
 }
 
-// apart is set in a process that is there for one test.
+// apart is an environment variable that is set in a process for a single test.
 const apart = "PEGASUS_TEST_APART"
 
-// runApart runs a test once more, in a process of its own.
+// runApart runs the test again, in a process of its own.
 func runApart(t *testing.T) {
 	args := []string{"-test.v", "-test.run", "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"}
 	if testing.Short() {
@@ -81,7 +81,7 @@ func runApart(t *testing.T) {
 	}
 }
 
-// bench is a test with what it tries.
+// bench is a test with the device and the context that it tests.
 type bench struct {
 	*testing.T
 	open   Opener
@@ -113,7 +113,7 @@ func (b *bench) want(got, want cuda.Result) {
 	}
 }
 
-// patience is how long anything may take.
+// patience bounds every wait.
 const patience = 60 * time.Second
 
 // answer collects results that come from any goroutine.
@@ -176,7 +176,7 @@ func (b *bench) event() accel.Event {
 	return e
 }
 
-// linear is a copy of bytes that lie together.
+// linear returns a copy of contiguous bytes.
 func linear(dst, src accel.End, n int) accel.Copy {
 	return accel.Copy{Dst: dst, Src: src, Width: uint64(n), Height: 1, Depth: 1}
 }
@@ -206,7 +206,7 @@ func (b *bench) module(text string) accel.Module {
 	return m
 }
 
-// launch is a launch of a module's kernel with one block of one thread.
+// launch returns a launch of a module's kernel with one block of one thread.
 func launch(m accel.Module, name string, params []byte) accel.Launch {
 	for i, f := range m.Layout().Functions {
 		if f.Name == name {
@@ -216,12 +216,12 @@ func launch(m accel.Module, name string, params []byte) accel.Launch {
 	panic("no kernel " + name)
 }
 
-// spinner is a kernel that runs until it is let go, on a device and in a stream of its own.
+// spinner is a kernel that runs until letGo.
 type spinner struct {
 	b    *bench
 	flag uint64
 	m    accel.Module
-	way  accel.Stream // by which it is let go
+	way  accel.Stream // carries the copy that ends it
 }
 
 func (b *bench) spinner() *spinner {
@@ -229,10 +229,10 @@ func (b *bench) spinner() *spinner {
 	return &spinner{b: b, flag: b.alloc(8), m: b.module(kernels), way: b.stream(1)}
 }
 
-// work is the kernel.
+// work returns the kernel's launch.
 func (s *spinner) work() accel.Launch { return launch(s.m, "spin", words64(s.flag)) }
 
-// letGo ends it.
+// letGo ends the kernel: it sets the flag that the kernel polls.
 func (s *spinner) letGo() {
 	s.b.Helper()
 	s.b.want(s.b.ctx.Submit(s.way, linear(at(s.flag), host([]byte{1, 0, 0, 0}), 4), nil), cuda.Success)

@@ -11,15 +11,15 @@ import (
 	"pegasus/cuda"
 )
 
-// usages are what was told to have been used.
+// usages receives the reported usages.
 type usages chan accel.Usage
 
 func (u usages) done(_ cuda.Result, used accel.Usage) { u <- used }
 
-// clocks is how far that of an accelerator may be from ours.
+// clocks is the tolerated difference between the accelerator's clock and the host's.
 const clocks = 1e6 // ns
 
-// testUsage says that engines are charged for what they did, when they did it.
+// testUsage checks that work is charged to its engine, for the time in which the engine executed it.
 func testUsage(t *testing.T, b *bench) {
 	b.start(Options{})
 	m := b.module(kernels)
@@ -46,13 +46,13 @@ func testUsage(t *testing.T, b *bench) {
 			t.Errorf("%s: between %d and %d it used %+v", c.name, before, after, used)
 		}
 	}
-	// A kernel that waits is charged for its time, and what waits for it is not.
+	// A kernel that polls is charged for its time, and work that waits for the kernel is not.
 	k := b.spinner()
 	s := b.stream(1)
 	kernel, copied := make(usages, 1), make(usages, 1)
 	b.want(b.ctx.Submit(s, k.work(), kernel.done), cuda.Success)
 	b.want(b.ctx.Submit(s, linear(host(data[:64]), at(p), 64), copied.done), cuda.Success)
-	time.Sleep(500 * time.Millisecond) // long beside what a busy host keeps them waiting
+	time.Sleep(500 * time.Millisecond) // long compared with the delays of a busy host
 	k.letGo()
 	if used := <-kernel; used.End-used.Start < 250e6 {
 		t.Errorf("a kernel of 500 ms used %d ns", used.End-used.Start)
@@ -67,7 +67,7 @@ func testUsage(t *testing.T, b *bench) {
 	}
 }
 
-// testOverlap says that what runs side by side is charged once.
+// testOverlap checks that the time in which work runs concurrently is charged once.
 func testOverlap(t *testing.T, b *bench) {
 	b.start(Options{})
 	m := b.module(kernels)
@@ -124,7 +124,7 @@ func testPredict(t *testing.T, b *bench) {
 	}
 }
 
-// testStickyErrors says that a fault ends its context, and no other.
+// testStickyErrors checks that a fault ends its context, and no other context.
 func testStickyErrors(t *testing.T, b *bench) {
 	b.start(Options{})
 	other := b.context()
@@ -157,7 +157,7 @@ func testStickyErrors(t *testing.T, b *bench) {
 	if got := b.download(q, 4); string(got) != "fine" {
 		t.Errorf("another context has %q", got)
 	}
-	// What was queued behind a fault ends with it, and isn't done.
+	// Work that is queued behind a fault ends with the fault's error, and isn't executed.
 	m = b.module(kernels)
 	s := b.stream(1)
 	k := b.spinner()
@@ -206,7 +206,7 @@ func testLimits(t *testing.T, b *bench) {
 	b.do(launch(b.module(kernels), "bump", nil))
 }
 
-// testFreeWaits says that memory is there until work that was submitted before has ended.
+// testFreeWaits checks that freed memory stays usable until the work that was submitted before has ended.
 func testFreeWaits(t *testing.T, b *bench) {
 	b.start(Options{})
 	s := b.stream(1)
@@ -233,7 +233,7 @@ func testFreeWaits(t *testing.T, b *bench) {
 	}
 }
 
-// testDestroyInFlight says that all that was submitted is told of before the context is gone.
+// testDestroyInFlight checks that the ends of all submitted work are reported before Destroy reports its own end.
 func testDestroyInFlight(t *testing.T, b *bench) {
 	b.start(Options{})
 	k := b.spinner()
@@ -248,7 +248,7 @@ func testDestroyInFlight(t *testing.T, b *bench) {
 	}
 	b.ctx.Synchronize(func(r cuda.Result) { told.Add(1); a <- r })
 	if !b.traits.Cancels {
-		k.letGo() // such a device can't but wait for it
+		k.letGo() // such a device has to wait for the kernel
 	}
 	gone, again := make(chan struct{}), make(chan struct{})
 	b.ctx.Destroy(func() { close(gone) })
@@ -273,7 +273,7 @@ func testDestroyInFlight(t *testing.T, b *bench) {
 	b.alloc(1 << 20)
 }
 
-// testDestroyHeld says that nobody waits for host functions of a context that goes.
+// testDestroyHeld checks that Destroy doesn't wait for host functions of the context.
 func testDestroyHeld(t *testing.T, b *bench) {
 	b.start(Options{})
 	a := newAnswer()
@@ -300,12 +300,12 @@ func testDestroyHeld(t *testing.T, b *bench) {
 
 func testTimeout(t *testing.T, b *bench) {
 	late := make(chan struct{}, 8)
-	const limit = 2 * time.Second // a quick kernel has to end within it on a busy host, too
+	const limit = 2 * time.Second // a short kernel must end within it on a busy host, too
 	b.start(Options{KernelTimeout: limit, OnTimeout: func() { late <- struct{}{} }})
 	m := b.module(kernels)
 	p := b.alloc(64)
 	count := launch(m, "count", binary.LittleEndian.AppendUint32(words64(p), 1000))
-	for start := time.Now(); time.Since(start) < limit*3/2; { // none takes so long, all together do
+	for start := time.Now(); time.Since(start) < limit*3/2; { // none exceeds the limit, their sum does
 		for range 50 {
 			b.submit(b.ctx.DefaultStream(), count)
 		}
@@ -322,14 +322,14 @@ func testTimeout(t *testing.T, b *bench) {
 	if !b.traits.Cancels {
 		b.want(b.ctx.Err(), cuda.ErrorLaunchTimeout)
 		k.way = nil
-		// It runs on until the process ends: here, let it go by hand, since nothing can be submitted any more.
+		// The kernel would run until the process ends. Nothing can be submitted any more, so release it directly.
 		b.release(k)
 	}
 	b.want(b.wait(a), cuda.ErrorLaunchTimeout)
 	b.want(b.sync(), cuda.ErrorLaunchTimeout)
 }
 
-// release lets a kernel go from another context.
+// release ends a spinning kernel from another context.
 func (b *bench) release(k *spinner) {
 	b.Helper()
 	other := b.context()

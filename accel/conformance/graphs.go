@@ -9,7 +9,7 @@ import (
 	"pegasus/cuda"
 )
 
-// grapher is the context's, or the end of the test.
+// grapher returns the context as a Grapher, or skips the test.
 func (b *bench) grapher() accel.Grapher {
 	b.Helper()
 	g, ok := b.ctx.(accel.Grapher)
@@ -29,7 +29,7 @@ func (b *bench) graph(before accel.Graph, nodes ...accel.GraphNode) accel.Graph 
 	return g
 }
 
-// adding is a kernel: *to = *from + n.
+// adding returns a launch that sets *to = *from + n.
 func adding(m accel.Module, to, from uint64, n uint32) *accel.Launch {
 	l := launch(m, "add", binary.LittleEndian.AppendUint32(words64(to, from), n))
 	return &l
@@ -40,7 +40,8 @@ func (b *bench) number(at uint64) uint32 {
 	return binary.LittleEndian.Uint32(b.download(at, 4))
 }
 
-// testGraphs says that a graph's work is done after what it comes after, each time, and charged as one piece.
+// testGraphs checks that at each replay a graph's nodes run after their dependencies, and that a replay is charged as one
+// piece of work.
 func testGraphs(t *testing.T, b *bench) {
 	b.start(Options{})
 	b.grapher()
@@ -92,8 +93,8 @@ func testGraphs(t *testing.T, b *bench) {
 	}
 }
 
-// testGraphsInOrder says that a graph is behind what is in its stream, and behind its launch before, also in another
-// stream and as another version.
+// testGraphsInOrder checks that a replay runs after earlier work of its stream, and after the graph's previous replay, also
+// in another stream and with another version of the graph.
 func testGraphsInOrder(t *testing.T, b *bench) {
 	b.start(Options{})
 	b.grapher()
@@ -116,7 +117,7 @@ func testGraphsInOrder(t *testing.T, b *bench) {
 	b.want(b.ctx.Submit(one, accel.Replay{Graph: g}, nil), cuda.ErrorInvalidHandle)
 	b.submit(one, accel.Replay{Graph: h})
 	b.submit(two, accel.Replay{Graph: h})
-	h.Destroy() // what was launched still ends
+	h.Destroy() // launched replays still complete
 	b.want(two.Query(), cuda.ErrorNotReady)
 	if got := b.numberAside(p); got != 0 {
 		t.Errorf("before the stream comes to the graph there is %d", got)
@@ -128,7 +129,8 @@ func testGraphsInOrder(t *testing.T, b *bench) {
 	}
 }
 
-// numberAside is number in a stream that waits for no other. Host memory that is shared is not the subject here.
+// numberAside returns the number at an address as number does, through a stream that waits for no other stream. It
+// doesn't copy to shared host memory.
 func (b *bench) numberAside(from uint64) uint32 {
 	b.Helper()
 	var out [4]byte
@@ -138,7 +140,7 @@ func (b *bench) numberAside(from uint64) uint32 {
 	return binary.LittleEndian.Uint32(out[:])
 }
 
-// testGraphsRefused says which graphs are not taken, or not any more.
+// testGraphsRefused checks that invalid graphs are rejected, and replays of graphs that have become invalid.
 func testGraphsRefused(t *testing.T, b *bench) {
 	b.start(Options{})
 	maker := b.grapher()
@@ -185,7 +187,7 @@ func testGraphsRefused(t *testing.T, b *bench) {
 	b.want(other.Submit(other.DefaultStream(), accel.Replay{Graph: f}, nil), cuda.ErrorInvalidHandle)
 	b.want(b.ctx.Submit(s, accel.Replay{}, nil), cuda.ErrorInvalidHandle)
 
-	// Faults are the context's.
+	// A fault ends the context.
 	n := b.module(kernels)
 	bad := launch(n, "fault", words64(16))
 	h := b.graph(nil, accel.GraphNode{Work: &bad}, accel.GraphNode{Work: adding(n, p, p, 1), After: []uint32{0}})

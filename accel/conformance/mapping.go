@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// mapper is the device's ability to map memory; a test without it is over.
+// mapper returns the device's interface for mapping memory, or skips the test.
 func (b *bench) mapper() accel.Mapper {
 	b.Helper()
 	m, ok := b.dev.(accel.Mapper)
@@ -35,8 +35,8 @@ func (b *bench) reserved(m accel.Mapper, n uint64) uint64 {
 	return at
 }
 
-// testMapping says that pieces beside each other are as one, whatever is done there, that one piece can be at two
-// places, and that it keeps what is in it.
+// testMapping checks that work of any kind may cross adjacent mappings, that memory can be mapped at two addresses, and
+// that it keeps its content.
 func testMapping(t *testing.T, b *bench) {
 	b.start(Options{})
 	m := b.mapper()
@@ -86,7 +86,7 @@ func testMapping(t *testing.T, b *bench) {
 	b.want(b.sync(), cuda.Success)
 }
 
-// testHostileMapping says that nothing is done that can't be, and that nothing comes of it.
+// testHostileMapping checks that invalid calls are rejected and change nothing.
 func testHostileMapping(t *testing.T, b *bench) {
 	b.start(Options{})
 	m := b.mapper()
@@ -150,7 +150,7 @@ func testHostileMapping(t *testing.T, b *bench) {
 	b.want(b.sync(), cuda.Success)
 }
 
-// testMappingQuota says that memory counts from when it is made until nobody has it.
+// testMappingQuota checks that memory counts against the quota from its creation until it is released and unmapped.
 func testMappingQuota(t *testing.T, b *bench) {
 	var used atomic.Int64
 	b.start(Options{Quota: func(delta int64) bool {
@@ -194,7 +194,7 @@ func testMappingQuota(t *testing.T, b *bench) {
 	if n := used.Load() - before; n != 0 {
 		t.Errorf("when it has gone, %d bytes count", n)
 	}
-	for range 3 { // what others had is zero again
+	for range 3 { // memory of an earlier owner is zeroed
 		mem = b.created(m, g)
 		b.want(m.Map(base, g, 0, mem), cuda.Success)
 		b.want(m.SetAccess(base, g, accel.ReadWrite), cuda.Success)
@@ -207,7 +207,8 @@ func testMappingQuota(t *testing.T, b *bench) {
 	}
 }
 
-// testValues says that a stream waits for a word, whoever writes it, and that others go on meanwhile.
+// testValues checks that a stream waits for the value of a word, with every kind of writer, and that other streams
+// continue meanwhile.
 func testValues(t *testing.T, b *bench) {
 	b.start(Options{})
 	v, ok := b.dev.(accel.Valuer)
@@ -254,7 +255,7 @@ func testValues(t *testing.T, b *bench) {
 	} {
 		b.want(b.ctx.Submit(s, w, nil), cuda.ErrorInvalidValue)
 	}
-	// A wait for what never comes goes with its context.
+	// A wait for a value that is never written ends with its context.
 	never := newAnswer()
 	b.want(b.ctx.Submit(s, accel.WaitValue{Address: p, Value: 77, Bytes: 4, Condition: accel.Equal}, never.done), cuda.Success)
 	gone := newAnswer()

@@ -38,7 +38,7 @@ func testMemory(t *testing.T, b *bench) {
 		<-freed
 		b.want(b.ctx.Free(p, nil), cuda.ErrorInvalidValue)
 	}
-	for range 3 { // what others had is zero again
+	for range 3 { // memory of an earlier owner is zeroed
 		p := b.alloc(3 << 20)
 		if !bytes.Equal(b.download(p, 3<<20), make([]byte, 3<<20)) {
 			t.Error("memory that was used before is not zero")
@@ -113,7 +113,7 @@ func testCopies(t *testing.T, b *bench) {
 	}
 }
 
-// testBoxes copies boxes between all kinds of ends and compares with doing so by hand.
+// testBoxes copies boxes between endpoints of all kinds, and compares the results with a plain model.
 func testBoxes(t *testing.T, b *bench) {
 	b.start(Options{})
 	const width, height, depth = 13, 5, 3
@@ -161,7 +161,7 @@ func testBoxes(t *testing.T, b *bench) {
 	}
 }
 
-// testSharedMemory says that shared memory is read and written when it is a copy's turn.
+// testSharedMemory checks that a copy reads and writes shared memory at its turn in the stream, not at its submission.
 func testSharedMemory(t *testing.T, b *bench) {
 	b.start(Options{})
 	k := b.spinner()
@@ -262,7 +262,7 @@ func testFills(t *testing.T, b *bench) {
 	}
 }
 
-// testHostileWork says that what doesn't lie in memory of the guest's is refused at once, and does no harm.
+// testHostileWork checks that work beyond the guest's memory is rejected by Submit and changes nothing.
 func testHostileWork(t *testing.T, b *bench) {
 	b.start(Options{})
 	a, s := b.alloc(4096), b.ctx.DefaultStream()
@@ -303,7 +303,7 @@ func testHostileWork(t *testing.T, b *bench) {
 	time.Sleep(time.Millisecond)
 }
 
-// stranger is a handle of nobody's.
+// stranger is a handle that belongs to no context.
 type stranger struct {
 	accel.Stream
 	accel.Array
@@ -311,7 +311,7 @@ type stranger struct {
 
 func (stranger) Destroy() {}
 
-// testStrangers says that what is another context's, or nobody's, is refused.
+// testStrangers checks that handles of another context, or of none, are rejected.
 func testStrangers(t *testing.T, b *bench) {
 	b.start(Options{})
 	other := b.context()

@@ -71,8 +71,7 @@ func testModules(t *testing.T, b *bench) {
 	b.want(b.sync(), cuda.Success)
 }
 
-// testInspect says that an image offers what loading it does, and that nothing is placed for that.
-// testModuleQuota says that variables count as memory that was asked for.
+// testModuleQuota checks that a module's variables count against the quota, as allocations do.
 func testModuleQuota(t *testing.T, b *bench) {
 	var used atomic.Int64
 	const most, large = 24 << 20, 16 << 20
@@ -110,6 +109,7 @@ func testModuleQuota(t *testing.T, b *bench) {
 	}
 }
 
+// testInspect checks that Inspect returns the same layout as loading the image does, and places nothing on the device.
 func testInspect(t *testing.T, b *bench) {
 	b.start(Options{})
 	want := *b.module(kernels).Layout()
@@ -251,12 +251,12 @@ func testLaunches(t *testing.T, b *bench) {
 		t.Errorf("the sum of the parameters is %d", got)
 	}
 	shift := launch(m, "shift", binary.LittleEndian.AppendUint32(words64(q), 60<<10))
-	shift.SharedBytes = 62 << 10 // more than there is without being asked for
+	shift.SharedBytes = 62 << 10 // more than is available without a request for it
 	b.do(shift)
 	if got := binary.LittleEndian.Uint32(b.download(q, 4)); got != 60<<10 {
 		t.Errorf("by way of shared memory there is %d", got)
 	}
-	// Parameters are the caller's again.
+	// After Submit the caller may reuse the parameters.
 	s := b.stream(1)
 	k := b.spinner()
 	b.submit(s, k.work())

@@ -15,7 +15,7 @@ import (
 	"pegasus/cuda"
 )
 
-// notes is the order in which ends were told.
+// notes records the order in which work was reported as ended.
 type notes struct {
 	mu  sync.Mutex
 	all []string
@@ -35,7 +35,7 @@ func (n *notes) told() []string {
 	return slices.Clone(n.all)
 }
 
-// testOrder says that work of a stream is done, and told of, in its order, whatever it is.
+// testOrder checks that work of every kind in a stream is executed, and reported as ended, in order.
 func testOrder(t *testing.T, b *bench) {
 	b.start(Options{})
 	m := b.module(kernels)
@@ -125,7 +125,7 @@ func testEvents(t *testing.T, b *bench) {
 	if d := time.Duration(to - from); d < 10*time.Millisecond || d > took+time.Second {
 		t.Errorf("between the events passed %v, of %v", d, took)
 	}
-	// Recorded again, the event is that of the later place.
+	// After a second record, the event stands for the later point of the stream.
 	k = b.spinner()
 	b.submit(s, k.work())
 	b.submit(s, accel.Record{Event: e})
@@ -141,7 +141,7 @@ func testEvents(t *testing.T, b *bench) {
 	f.Destroy()
 }
 
-// testToldMayAsk says that who is told that a record has completed may ask at once.
+// testToldMayAsk checks that the event and the stream can be queried as soon as the record is reported as completed.
 func testToldMayAsk(t *testing.T, b *bench) {
 	b.start(Options{})
 	for name, ask := range map[string]func(accel.Stream, accel.Event) cuda.Result{
@@ -165,7 +165,7 @@ func testToldMayAsk(t *testing.T, b *bench) {
 	}
 }
 
-// testAtRest says what callers rely on while nothing is queued.
+// testAtRest checks that on an idle device records and waits complete before Submit returns, and that Queued returns 0.
 func testAtRest(t *testing.T, b *bench) {
 	b.start(Options{})
 	q, ok := b.dev.(accel.Queue)
@@ -197,14 +197,14 @@ func testAtRest(t *testing.T, b *bench) {
 	}
 }
 
-// now is the clock of usages.
+// now returns the time by the clock of accel.Usage.
 func now() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
 }
 
-// testTimes says that events that are recorded later have completed later, also over some seconds.
+// testTimes checks that events that are recorded later have later times, also over some seconds.
 func testTimes(t *testing.T, b *bench) {
 	b.start(Options{})
 	first := b.event()
@@ -232,7 +232,7 @@ func testTimes(t *testing.T, b *bench) {
 	}
 }
 
-// testWaitForEvents says that waits order streams, and whom they hear of first.
+// testWaitForEvents checks that event waits order the work of two streams, and the reports of its ends.
 func testWaitForEvents(t *testing.T, b *bench) {
 	b.start(Options{})
 	one, two := b.stream(1), b.stream(1)
@@ -245,7 +245,7 @@ func testWaitForEvents(t *testing.T, b *bench) {
 	b.want(b.ctx.Submit(one, accel.Record{Event: e}, n.of("record")), cuda.Success)
 	b.want(b.ctx.Submit(two, accel.WaitEvent{Event: e}, n.of("wait")), cuda.Success)
 	b.want(b.ctx.Submit(two, linear(at(q), at(p), 18), n.of("within")), cuda.Success)
-	b.submit(one, accel.Record{Event: e}) // the wait is for the record before
+	b.submit(one, accel.Record{Event: e}) // the wait refers to the earlier record
 	b.want(two.Query(), cuda.ErrorNotReady)
 	k.letGo()
 	b.want(b.sync(), cuda.Success)
@@ -255,7 +255,7 @@ func testWaitForEvents(t *testing.T, b *bench) {
 	if got := b.download(q, 18); !bytes.Equal(got, []byte("words to be copied")) {
 		t.Errorf("the other stream copied %q", got)
 	}
-	b.submit(two, accel.WaitEvent{Event: b.event()}) // never recorded: nothing to wait for
+	b.submit(two, accel.WaitEvent{Event: b.event()}) // never recorded: the wait ends at once
 	b.want(b.sync(), cuda.Success)
 }
 
@@ -287,7 +287,7 @@ func testHostFunctions(t *testing.T, b *bench) {
 	if seen[0] != 1 {
 		t.Errorf("while the stream is held there is %d", seen[0])
 	}
-	// Others are due meanwhile.
+	// Host functions of other streams become due meanwhile.
 	b.want(b.ctx.Submit(two, hold("two"), n.of("two")), cuda.Success)
 	second := <-due
 	first.finished()
@@ -299,7 +299,7 @@ func testHostFunctions(t *testing.T, b *bench) {
 	if got := n.told(); !slices.Equal(got, []string{"fill", "one", "after", "two"}) {
 		t.Error(got)
 	}
-	// Many, one after the other, and finished from within.
+	// Many host functions run one after another, and call finished themselves.
 	count := 0
 	for range 200 {
 		b.submit(one, accel.HostFunc{Due: func(_ cuda.Result, f func()) { count++; f() }})

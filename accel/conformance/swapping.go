@@ -14,16 +14,16 @@ import (
 	"pegasus/cuda"
 )
 
-// Crowd is devices that share a memory, more than which they may have together: what doesn't fit leaves it.
+// Crowd is a set of devices that share a memory and may allocate more than it holds: the excess is evicted.
 type Crowd struct {
 	Devices []accel.Device
-	// Away is how many bytes of a device's are not in that memory.
+	// Away returns the number of evicted bytes of a device.
 	Away func(i int) uint64
-	// Left is how many bytes of the memory are in use, and how many all devices have.
+	// Left returns the bytes of the memory that are in use, and the bytes that all devices have reserved.
 	Left func() (used, had uint64)
 }
 
-// CrowdOf is devices whose memory is counted by page.
+// CrowdOf returns a Crowd of devices whose memory is accounted in page.
 func CrowdOf[D interface {
 	accel.Device
 	Evicted() uint64
@@ -41,7 +41,8 @@ func CrowdOf[D interface {
 	return c
 }
 
-// RunSwapping tries that. The devices of a crowd have allocations in units of 2 MiB at most, and close when the test ends.
+// RunSwapping tests eviction between devices. open returns a Crowd of n devices, which close when the test ends, and whose
+// allocation unit is 2 MiB at most.
 func RunSwapping(t *testing.T, open func(t testing.TB, n int, memory, swap uint64) Crowd) {
 	for _, part := range []struct {
 		name string
@@ -65,7 +66,7 @@ func RunSwapping(t *testing.T, open func(t testing.TB, n int, memory, swap uint6
 	}
 }
 
-// A tenth of the memory is set aside, so 18 MiB are what one device may have.
+// crowdMemory is the memory that the devices share. A tenth of it is reserved for eviction, so one device may have 18 MiB.
 const crowdMemory = 20 << 20
 
 // user is a context, a module in it, and a stream.
@@ -92,7 +93,7 @@ func (c *Crowd) user(t *testing.T, i int) *user {
 	return &user{x, m, s}
 }
 
-// submit gives work and returns what its end will be told to.
+// submit submits work, and returns the answer that receives its result.
 func (u *user) submit(w accel.Work) (answer, error) {
 	a := newAnswer()
 	if r := u.ctx.Submit(u.s, w, a.done); r != cuda.Success {
@@ -137,7 +138,7 @@ func (u *user) alloc(t *testing.T, n uint64) uint64 {
 	return at
 }
 
-// must is for tests' own goroutines.
+// must ends the test at an error. Only the test's own goroutine may call it.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -155,13 +156,13 @@ func (u *user) number(from uint64) (uint32, error) {
 	return binary.LittleEndian.Uint32(b), err
 }
 
-// piece is an allocation and what it holds.
+// piece is an allocation and its expected content.
 type piece struct {
 	at   uint64
 	want []byte
 }
 
-// addTo is a kernel that adds n to so many words of a piece.
+// addTo returns a launch that adds n to words of a piece, and updates the expected content.
 func (u *user) addTo(p *piece, word, words int, n uint32) *accel.Launch {
 	from := p.at + 4*uint64(word)
 	l := adding(u.m, from, from, n)
@@ -173,14 +174,14 @@ func (u *user) addTo(p *piece, word, words int, n uint32) *accel.Launch {
 	return l
 }
 
-// testContents has devices allocate, copy, fill, launch, replay graphs and free at random, several pieces of work one behind
-// the other, and find what they wrote at the same addresses.
+// testContents lets devices allocate, copy, fill, launch, replay graphs and free at random, with several operations in
+// flight. Each device must find its last written bytes at the same addresses.
 func testContents(t *testing.T, c Crowd) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var all sync.WaitGroup
 	most := make([]uint64, len(c.Devices))
-	// Each begins with memory of which there isn't enough for all, also where one program ends before the next begins.
+	// The initial allocations exceed the memory together, also where one program ends before the next one begins.
 	const enough = 12 << 20
 	users, begins := make([]*user, len(c.Devices)), make([]*piece, len(c.Devices))
 	for i := range c.Devices {
@@ -201,7 +202,7 @@ func testContents(t *testing.T, c Crowd) {
 	}
 }
 
-// whole is how much of the memory an allocation may take.
+// whole returns the most memory that an allocation of n bytes takes.
 func whole(n int) int { return (n + 2<<20 - 1) &^ (2<<20 - 1) }
 
 func (u *user) program(r *rand.Rand, begins *piece, look func()) error {
@@ -311,7 +312,8 @@ func (u *user) program(r *rand.Rand, begins *piece, look func()) error {
 	return settle()
 }
 
-// testWithoutRoom says that what one device may have is what it can compute with, and that more than there is is nobody's.
+// testWithoutRoom checks that one device can compute with all memory that it may allocate, that a larger allocation fails,
+// and that an allocation without room on the device begins evicted.
 func testWithoutRoom(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer a.destroy()
@@ -345,7 +347,7 @@ func testWithoutRoom(t *testing.T, c Crowd) {
 	}
 }
 
-// testAbsent frees memory that is away, and destroys a context with some.
+// testAbsent frees evicted memory, and destroys a context that has evicted memory.
 func testAbsent(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer b.destroy()
@@ -363,7 +365,7 @@ func testAbsent(t *testing.T, c Crowd) {
 	if r := a.ctx.Free(small, nil); r != cuda.Success {
 		t.Fatal(r)
 	}
-	for range 3 { // what is away holds zeros, too, when somebody else gets it
+	for range 3 { // evicted memory is zeroed, too, before its next owner gets it
 		again := a.alloc(t, 1000)
 		if got, err := a.read(again, 1000); err != nil || !bytes.Equal(got, make([]byte, 1000)) {
 			t.Errorf("new memory holds something: %v", err)
@@ -380,7 +382,7 @@ func testAbsent(t *testing.T, c Crowd) {
 	}
 }
 
-// testWaitingForTheGuest says that who asks for memory doesn't hold up a process whose work waits for the process itself.
+// testWaitingForTheGuest checks that a request for memory doesn't block a process whose work waits for that process itself.
 func testWaitingForTheGuest(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer a.destroy()
@@ -395,10 +397,10 @@ func testWaitingForTheGuest(t *testing.T, c Crowd) {
 	finished := <-due
 	asking := make(chan error, 1)
 	go func() { asking <- b.do(*adding(b.m, other, other, 5)) }()
-	time.Sleep(50 * time.Millisecond) // so that it asks by now; if not, less is tried
+	time.Sleep(50 * time.Millisecond) // so that the request is pending; if it is not, the test covers less
 	var more []answer
 	for range 3 {
-		one, err := a.submit(*adding(a.m, mine, mine, 1)) // nobody else can let the stream go on
+		one, err := a.submit(*adding(a.m, mine, mine, 1)) // only this process can let the stream continue
 		must(t, err)
 		more = append(more, one)
 	}
@@ -415,7 +417,7 @@ func testWaitingForTheGuest(t *testing.T, c Crowd) {
 	}
 }
 
-// testPipeline says that who always has work on its way gives memory up, too.
+// testPipeline checks that a process that always has work in flight evicts memory, too.
 func testPipeline(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer a.destroy()
@@ -426,7 +428,7 @@ func testPipeline(t *testing.T, c Crowd) {
 	over := make(chan error, 1)
 	go func() {
 		var flight []answer
-		steps := launch(a.m, "count", binary.LittleEndian.AppendUint32(words64(mine+64), 2_000_000)) // which takes longer than to submit it
+		steps := launch(a.m, "count", binary.LittleEndian.AppendUint32(words64(mine+64), 2_000_000)) // takes longer than its submission
 		for {
 			_, err := a.submit(steps)
 			var one answer
@@ -473,7 +475,8 @@ func testPipeline(t *testing.T, c Crowd) {
 	}
 }
 
-// testContexts says that contexts of a process come and go while its memory is moved, and take along their own.
+// testContexts creates and destroys contexts of a process while its memory is moved, and checks that a destroyed context
+// frees only its own memory.
 func testContexts(t *testing.T, c Crowd) {
 	stays, b := c.user(t, 0), c.user(t, 1)
 	defer stays.destroy()
