@@ -58,7 +58,7 @@ type accelerator struct {
 	decisions uint64
 	costs     costs                 // of the decisions of the policy in force
 	tape      func(policies.Record) // receives the scheduler's events and decisions; nil: no recording
-	windows   func(control.Span)    // receives the spans in which gates were open; nil: not wanted
+	windows   func(control.Span)    // receives the spans in which gates were open; nil: none receives them
 }
 
 // avcpu is a domain's attachment to an accelerator. The accelerator's mu guards every field except page.

@@ -92,7 +92,7 @@ func (d *Daemon) saveOrWarn() {
 	}
 }
 
-// restore reads the state of the previous daemon. It opens no doors: openRestored does, when all owners are known. d.mu
+// restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored. d.mu
 // is held.
 func (d *Daemon) restore() {
 	s, err := d.readState()

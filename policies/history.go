@@ -41,7 +41,7 @@ func NewHistory(size int, impact time.Duration) *History {
 
 // Predict returns the expected cost of a request with this key: the mean of its key plus, if the request
 // follows one of another context, the impact. A key without a record is expected to cost as much as the worst
-// known key (known is false then); with an empty table the result is 0.
+// recorded key (then the second result is false); with an empty table the result is 0.
 func (h *History) Predict(key uint64, switches bool) (cost time.Duration, known bool) {
 	r := h.index[key]
 	if r != nil {
@@ -60,7 +60,7 @@ func (h *History) Predict(key uint64, switches bool) (cost time.Duration, known 
 	return r.mean, known
 }
 
-// Learn adds the cost of a request. If the request followed one of another context and its key is known, the
+// Learn adds the cost of a request. If the request followed one of another context and its key is recorded, the
 // cost updates only the impact.
 func (h *History) Learn(key uint64, cost time.Duration, switched bool) {
 	r := h.index[key]

@@ -64,7 +64,7 @@ type Loaded interface {
 // Request describes a request that waits at a gate.
 type Request struct {
 	Seq uint64 // number among the domain's requests, from 1 on
-	// Predicted is the time for which it is expected to hold its engine; Known reports whether a request with
+	// Predicted is the time for which it is expected to hold its engine; `Known` reports whether a request with
 	// its key was measured before.
 	Predicted time.Duration
 	Known     bool

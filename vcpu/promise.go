@@ -39,7 +39,7 @@ type ReserveKind uint8
 
 const (
 	NoReserve  ReserveKind = iota
-	Posterior              // enforced after the cost is known (PE)
+	Posterior              // enforced after the cost was measured (PE)
 	Apriori                // enforced by the predicted cost (AE)
 	Background             // the one for all domains without a promise, at the lowest priority
 )

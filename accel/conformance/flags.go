@@ -6,8 +6,8 @@ import (
 	"pegasus/cuda"
 )
 
-// testFlags creates contexts with each of the flags that a guest may pass. An accelerator may leave their meaning to the
-// guest library.
+// testFlags checks that contexts can be created with each of the flags that a guest may pass, whichever component
+// implements the flag.
 func testFlags(t *testing.T, b *bench) {
 	b.start(Options{})
 	for _, flags := range []uint32{0, 1, 2, 4, 8, 16, 128, 4 | 8 | 16 | 128} {

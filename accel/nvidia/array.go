@@ -20,7 +20,7 @@ type Array struct {
 	freed bool
 }
 
-// formatBytes returns the bytes a channel of a CUarray_format, 0 of one that is not known.
+// formatBytes returns the bytes a channel of a CUarray_format, or 0 for an unsupported one.
 func formatBytes(format uint32) uint64 {
 	switch format {
 	case 0x01, 0x08: // 8 bits, unsigned and signed

@@ -13,7 +13,7 @@ func TestCharged(t *testing.T) {
 	var c charged
 	for _, x := range []struct{ from, to, wantFrom, wantTo int64 }{
 		{10, 20, 10, 20},
-		{15, 25, 20, 25}, // half of it is known
+		{15, 25, 20, 25}, // half of it is charged already
 		{0, 12, 0, 10},   // reported later, though it began before
 		{5, 22, 22, 22},  // nothing new
 		{30, 40, 30, 40},

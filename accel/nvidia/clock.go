@@ -21,7 +21,7 @@ type timeline struct {
 	origin  int64 // offset at the beginning; events' times are added to it
 }
 
-// base is an event whose position is known, once settle was called.
+// base is an event with a position in time, which settle determines.
 type base struct {
 	event  driver.Event
 	made   int64 // host's time

@@ -97,8 +97,8 @@ func (m *Module) unload() {
 	}
 }
 
-// compile converts an image to code that the driver can load, and returns the known facts of its variables; nil if no
-// code is wanted.
+// compile converts an image to code that the driver can load, and returns the facts about its variables; nil if no
+// code is required.
 func (c *Context) compile(img []byte) (code []byte, has image.Cubin, log string, r cuda.Result) {
 	if linked.Is(img) {
 		return c.link(img)

@@ -54,7 +54,7 @@ func (d *Device) Snapshot() cuda.Device {
 	return s
 }
 
-// lastTold is the newest attribute that is reported: programs are known to work with those up to it.
+// lastTold is the newest attribute that is reported: programs run correctly with those up to it.
 const lastTold = cuda.AttributeReservedSharedMemoryPerBlock
 
 // withheld reports whether an attribute reads 0: abilities that need untransported calls, and attributes after

@@ -12,7 +12,7 @@ type Seats interface {
 }
 
 // lookFor spins for the end of a piece, before its thread sleeps: a GPU wakes the thread by an interrupt, which takes
-// longer than many a kernel. For a piece that is known to take longer than that it doesn't spin.
+// longer than many a kernel. It doesn't spin for a piece that is predicted to take longer than SpinTime.
 func (p *piece) lookFor() {
 	d := p.ctx.dev
 	seats, most := d.config.Seats, d.config.SpinTime

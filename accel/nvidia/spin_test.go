@@ -24,7 +24,7 @@ func (s *Stream) lingers() bool {
 	return s.telling
 }
 
-// A thread polls for the end of work before it sleeps, unless the work is known to take long; and then it keeps no
+// A thread polls for the end of work before it sleeps, unless the work is predicted to take long; and then it keeps no
 // seat.
 func TestLookFor(t *testing.T) {
 	const spin = 50_000

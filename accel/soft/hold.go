@@ -269,8 +269,8 @@ func (e *executor) pay(now int64, part bool) {
 	e.since = now
 }
 
-// release charges the use of the engine, up to end if that is known (else 0), and releases the engine. It returns the
-// time.
+// release charges the use of the engine up to end, or up to now if end is 0, and releases the engine. It returns the
+// time of the release.
 func (e *executor) release(end int64, part bool) int64 {
 	e.exit(e.crew[0].node)
 	if end <= e.since { // or another member has paid up to a later time

@@ -24,7 +24,7 @@ type MachineRun struct {
 // QEMU doesn't answer. A machine has one query in flight at most.
 type Threads struct {
 	Query   func(ctx context.Context, machine string) (pid int, vcpus []int, err error)
-	Changed func()       // called when more is known
+	Changed func()       // called after a query with new results
 	Log     func(string) // called with a line when a machine's queries begin to fail, and when they succeed again
 
 	mu       sync.Mutex
@@ -58,7 +58,7 @@ const maxQueries = 8
 
 var errNoAnswer = fmt.Errorf("QEMU hasn't answered within %v", QueryTime)
 
-// Of returns the process and the vCPU threads of a machine, as far as they are known. It never blocks.
+// Of returns the process and the vCPU threads of a machine, as far as queries have returned them. It never blocks.
 func (t *Threads) Of(run MachineRun) (pid int, vcpus []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

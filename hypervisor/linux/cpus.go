@@ -32,7 +32,7 @@ import (
 // else they are read from schedstat, which lags by up to a tick. One goroutine at a time uses it.
 type CPUs struct {
 	proc, cgroups string                          // mount points of these file systems
-	load          func() (*switches.Table, error) // called at the first look; nil: not wanted
+	load          func() (*switches.Table, error) // called at the first look; nil: never
 	allowed       func(tid int) hypervisor.CPUSet // returns the CPUs of a thread's affinity
 	log           *slog.Logger
 
@@ -271,7 +271,7 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 }
 
 // settle updates the threads' credits after a time; known reports whether their activity in that time was sampled. A
-// domain's weight is divided among those of its threads that wanted to run.
+// domain's weight is divided among those of its threads that were runnable.
 func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time.Duration, known bool) {
 	c.accounts = c.accounts[:0]
 	for i, threads := range seen {

@@ -222,8 +222,8 @@ func TestManyThreads(t *testing.T) {
 	}
 }
 
-// This process on this host's kernel: by the table where it can be loaded, and by /proc where it can't or is not
-// wanted.
+// This process on this host's kernel: by the table where it can be loaded, and by /proc where it can't be, or loading is
+// switched off.
 func TestThisHost(t *testing.T) {
 	refused := func() (*switches.Table, error) { return nil, errors.New("not today") }
 	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil, "refused": refused} {

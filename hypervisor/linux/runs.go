@@ -9,7 +9,7 @@ import (
 )
 
 // Runs samples when vCPUs run. Where the kernel records switches, the last run of each thread is exact, and those
-// before it since the last Look are merged; else only the length of the runs is known, and hardly their times.
+// before it since the last Look are merged; else only the length of the runs is measured, and their times are rough.
 type Runs struct {
 	cpus *CPUs
 	last int64

@@ -18,7 +18,7 @@ type Weight interface {
 var ErrOff = errors.New("the machine is off")
 
 // Weights are the weights of machines that a daemon changes temporarily. A weight that another program sets becomes
-// the configured one: Weights records its own writes to tell them apart.
+// the configured one: Weights records its own writes to distinguish them.
 //
 // Before a weight is changed for the first time, the configured weight and the daemon's identity are recorded in a
 // directory: if the daemon dies, the machine's hub or the next daemon restores the weight. Not safe for concurrent

@@ -156,8 +156,8 @@ func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd 
 	k.hint()
 }
 
-// endOthers ends the hubs of domUs that aren't wanted, or are wanted under another name, and removes the places of
-// unwanted domUs without a hub. The caller holds k.mu.
+// endOthers ends the hubs of domUs that should have none, and hubs under a former name of their domU. It removes the
+// places of domUs that should have no hub and have none. The caller holds k.mu.
 func (k *Keeper) endOthers() {
 	before := k.ending
 	k.ending = map[int]time.Time{}

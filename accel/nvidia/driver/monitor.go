@@ -20,7 +20,7 @@ type Sight struct {
 var laneRates = []uint64{1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 
 // Watch reads the values of the device with a UUID through such a library. It returns false if the library can't be
-// loaded, or doesn't know the device.
+// loaded, or doesn't have the device.
 func Watch(library, uuid string) (s Sight, ok bool) {
 	l, u := C.CString(library), C.CString(uuid)
 	defer C.free(unsafe.Pointer(l))

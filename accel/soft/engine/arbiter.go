@@ -276,7 +276,7 @@ func (d *Party) gave(k Token) bool {
 	return true
 }
 
-// take revokes an engine that its domain doesn't use, or marks the grant as wanted by another domain. It reports
+// take revokes an engine that its domain doesn't use, or marks in the grant that another domain waits. It reports
 // whether the domain has lost the engine.
 func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 	g := &d.Engines.l.grants[k]
@@ -360,7 +360,7 @@ func (d *Party) uses(k Token, w grantWord) bool {
 	return w.ticket() == d.Engines.l.tokens[k].serving.Load()&ticketMask
 }
 
-// keep clears the wanted mark of a grant once no other domain waits for the engine.
+// keep clears that mark of a grant once no other domain waits for the engine.
 func (d *Party) keep(k Token) {
 	if d.denied[k] == 0 {
 		return

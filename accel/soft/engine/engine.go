@@ -55,7 +55,7 @@ type enginesLayout struct {
 	tokens   [NumTokens]tokenWords
 	grants   [NumTokens]grant
 	added    [NumTokens]atomic.Int64 // of engines that are held without a token; see Worker.Charge
-	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: no daemon ever did
+	granting atomic.Int64            // time until which the daemon's last renewal grants engines; 0: no daemon ever did
 
 	// Written by the daemon for the next daemon.
 	charged [NumTokens]atomic.Int64 // the part of the time held that Charge has returned

@@ -17,7 +17,7 @@ import (
 const quantum = 500_000
 
 // grantWord contains whether an engine is granted to the domain, and the ticket of the latest worker to enter:
-// ticket<<3 | wanted<<2 | mode.
+// `ticket<<3 | wanted<<2 | mode`.
 type grantWord uint64
 
 const (

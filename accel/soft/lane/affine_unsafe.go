@@ -14,7 +14,7 @@ import (
 // some threads write the register, or the written values are not affine, it is a row again. Such registers share slots
 // only with each other, so that every instruction that uses one can take its form into account.
 
-// affine is the known content of a slot: lane l has the value first + l·step.
+// affine is the content of a slot as a progression: lane l has the value first + l·step.
 type affine struct {
 	first uint64
 	step  int64
@@ -61,7 +61,7 @@ func (g *group) known(p place) *affine {
 	return nil
 }
 
-// progression returns an operand as an affine one, if it is: a single value, or a register that is known to be.
+// progression returns an operand as an affine one, if it is: a single value, or a register with a recorded progression.
 func (g *group) progression(p place) (a affine, ok bool) {
 	switch {
 	case p.kind == single:
@@ -75,7 +75,7 @@ func (g *group) progression(p place) (a affine, ok bool) {
 	return a, a.form != inRow
 }
 
-// fill writes the row of an affine register, if only its numbers are known.
+// fill writes the row of an affine register, if only its numbers are up to date.
 func (g *group) fill(p place) {
 	if p.affine == 0 {
 		return

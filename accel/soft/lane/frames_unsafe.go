@@ -68,7 +68,7 @@ type callOp struct {
 	returned []move
 	saved    []saved
 
-	unit, callee int // until frames are known
+	unit, callee int // until frames are laid out
 }
 
 // move copies bytes between the frames of caller and callee.

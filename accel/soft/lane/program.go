@@ -13,7 +13,7 @@ type program struct {
 	affine   int                     // affine registers' slots
 	caches   int                     // memory instructions
 	local    int                     // bytes of local memory a thread, without its stack
-	stacked  bool                    // threads need a stack for calls whose depth isn't known, or for alloca
+	stacked  bool                    // threads need a stack for indirect or recursive calls, or for alloca
 	taken    place                   // row of the bytes that alloca has taken from the stack's end, or nowhere
 	starts   []start                 // of the functions that have addresses, in their order
 	shared   int                     // bytes of static shared memory

@@ -145,8 +145,7 @@ func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together
 	return t, high < c.size && low <= high && (t.bits|imm)&in.align == 0
 }
 
-// follow is look for n addresses from a lane on that are known to be affine. It returns false if they exceed the range
-// of their width.
+// follow is look for n affine addresses from a lane on. It returns false if they exceed the range of their width.
 func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) bool {
 	from := *a
 	from.first += uint64(a.step * int64(lane))

@@ -133,7 +133,7 @@ func (f *fake) doDomctl(cmd uint32, id uint16, b []byte) (int64, error) {
 	return 0, nil
 }
 
-// Every known release is detected, and any number of its domains is read.
+// Every supported release is detected, and any number of its domains is read.
 func TestReleases(t *testing.T) {
 	for _, l := range layouts {
 		f := newFake(l, 1500)

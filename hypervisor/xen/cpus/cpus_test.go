@@ -19,7 +19,7 @@ const (
 	period = 30 * ms
 )
 
-// pass advances the time, in which vCPUs run as their states say.
+// pass advances the time, in which vCPUs run according to their states.
 func (f *fake) pass(d time.Duration) {
 	f.now = f.now.Add(d)
 	for _, all := range f.vcpus {

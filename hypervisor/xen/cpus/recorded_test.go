@@ -189,7 +189,7 @@ func replay(t *testing.T, name string, f *fake, c *CPUs, of []hypervisor.Guests,
 	}
 }
 
-// Computed credits agree with those that a real Xen, asked by a key press, printed: in sign where they exceed the
+// Computed credits agree with those that a real Xen printed at a key press: in sign where they exceed the
 // credit that a vCPU burns between two ticks of Xen, by which the hypervisor's own figure is out of date.
 func TestCreditsOfARealXen(t *testing.T) {
 	f := newFake()

@@ -160,7 +160,7 @@ func TestTracedCredit2(t *testing.T) {
 	p.state(118*ms, 1, trace.Runs, trace.Waits)
 	p.state(118*ms, 2, trace.Waits, trace.Runs)
 	f.lookAt(t, c, &p, 130*ms)
-	// From the last known time at 110 ms, which is 102, it waited until 118.
+	// From the last recorded time at 110 ms, which is 102, it waited until 118.
 	if waited := c.Spent(guests(2))[0].Waited - was; waited != 16*ms {
 		t.Errorf("it waited for %v more", waited)
 	}
@@ -239,7 +239,7 @@ func TestTraceThatStops(t *testing.T) {
 	}
 }
 
-// The records of an ended domain don't keep it known for ever.
+// The records of an ended domain don't keep its state for ever.
 func TestTraceOfTheDead(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -265,7 +265,7 @@ func TestTraceOfTheDead(t *testing.T) {
 	}
 }
 
-// A prediction for an unknown vCPU is neither a hit nor a miss: neither where the running vCPU isn't known yet, nor
+// A prediction for an unknown vCPU is neither a hit nor a miss: neither where no record has named the running vCPU yet, nor
 // where records were lost since.
 func TestForetoldUnknown(t *testing.T) {
 	f := newFake()

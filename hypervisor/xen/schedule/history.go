@@ -293,7 +293,7 @@ func (h *History) runs(at int64, cpu int, v *VCPU) {
 	h.begin(c, cpu, v.ID, at)
 }
 
-// leaves ends the run of a vCPU on its last known CPU and on the recording CPU; records of its end may have been
+// leaves ends the run of a vCPU on its last recorded CPU and on the recording CPU; records of its end may have been
 // lost.
 func (h *History) leaves(v *VCPU, cpu int, at int64) {
 	for _, n := range [2]int{v.CPU, cpu} {

@@ -393,7 +393,7 @@ func finish(in *inst, v uint64) uint64 {
 	return v
 }
 
-// source returns a float operand of cvt, flushed if that is asked for.
+// source returns a float operand of cvt, flushed if the instruction has .ftz.
 func source(in *inst, v uint64) (format, uint64) {
 	f := formatOf(in.types[1])
 	if in.mods["ftz"] && f == single {
