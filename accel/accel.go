@@ -2,7 +2,7 @@
 //
 // A worker process opens one Device and creates contexts on it for its guest process. The worker decides when work may
 // be submitted (the gate) and which domain it is charged to; a Device only executes. Calls come from one goroutine (the
-// worker's poller), in the guest's program order. No call blocks, except where its comment says so; asynchronous
+// worker's poller), in the guest's program order. No call blocks unless its comment states it; asynchronous
 // operations report their end to a Done callback.
 package accel
 

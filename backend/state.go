@@ -92,8 +92,8 @@ func (d *Daemon) saveOrWarn() {
 	}
 }
 
-// restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored. d.mu
-// is held.
+// restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored.
+// d.mu is held.
 func (d *Daemon) restore() {
 	s, err := d.readState()
 	if err != nil {

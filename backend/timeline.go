@@ -178,7 +178,7 @@ var engineNames = [accel.NumClasses]string{accel.Compute: "compute", accel.CopyI
 // windowNames are the display names of a lease's classes.
 var windowNames = [1 + gate.NumClasses]string{policies.AnyClass: "all", policies.Compute: "compute", policies.Copy: "copy"}
 
-// watch passes to tell every window in which a gate was open; nil ends that.
+// watch passes every window in which a gate was open to `tell`; nil ends that.
 func (a *accelerator) watch(tell func(control.Span)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

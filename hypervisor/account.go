@@ -25,7 +25,7 @@ type Account struct {
 	wants    time.Duration // average demand of CPU time in a period that it begins asleep
 	leaves   time.Duration // average of the time it leaves unused in a period that it begins awake
 	began    bool          // awake at the beginning of this period
-	foretold time.Duration // time predicted for this period by weight; valid if told
+	foretold time.Duration // time predicted for this period by weight; valid if `told` is set
 	off      time.Duration // average excess of its running time over the prediction
 	told     bool
 	past     [10]doing // ended periods, latest first

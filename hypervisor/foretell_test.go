@@ -38,7 +38,7 @@ func TestForetell(t *testing.T) {
 		"sleeps, as it did": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
 			{[2]vcpu.VCPUState{r, vcpu.BlockedOnAccelerator}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}}}},
-		// It could have used 12 ms of 30, a quarter of which stays in its average, and the prediction was off by as much; the
+		// Its demand was 12 ms of 30, a quarter of which stays in its average, and the prediction was off by as much; the
 		// other one lost them.
 		"sleeps after it ran": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},

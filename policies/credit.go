@@ -54,7 +54,7 @@ type purse struct {
 	turns      turns
 	tick       Time // start of its current period
 
-	// busy is the time used since start; known the part of it seen at the last tick.
+	// busy is the time used since start, and `known` the part of it up to the last tick.
 	start       Time
 	busy        time.Duration
 	known, over time.Duration

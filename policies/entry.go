@@ -51,7 +51,7 @@ func (e *entry) settle(pot uint64, most time.Duration) {
 // spend takes d off the balance.
 func (e *entry) spend(d time.Duration) { e.balance = max(e.balance-min(d, 2*maxDebt), -maxDebt) }
 
-// rotations returns the number of rotations until the balance has reached want, when each adds unit per
+// rotations returns the number of rotations until the balance has reached `want`, when each adds unit per
 // credit.
 func (e *entry) rotations(want time.Duration, unit uint64) int64 {
 	if e.balance >= want {

@@ -217,7 +217,7 @@ func (r *reserve) debit(now Time, d time.Duration) {
 	r.budget -= d
 }
 
-// enough returns when the budget reaches want.
+// enough returns the time at which the budget reaches `want`.
 func (r *reserve) enough(want time.Duration) Time {
 	n := (max(want-r.budget, 0) + r.cost - 1) / r.cost
 	if n > time.Duration(Forever)/r.period {

@@ -312,7 +312,7 @@ func (u *unit) metrics(m map[string]float64) {
 	m["off"], m["off_max"] = away(u.part, u.owed)
 }
 
-// away returns the mean and the largest distance of the values v from want.
+// away returns the mean and the largest distance of the values v from `want`.
 func away(v []float64, want float64) (mean, most float64) {
 	for _, x := range v {
 		d := math.Abs(x - want)

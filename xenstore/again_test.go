@@ -166,8 +166,8 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// Close of a watch doesn't wait for a connection, whether the loss of the last one has been detected yet or not, and the next
-// connection doesn't set it.
+// Close of a watch doesn't wait for a connection, whether the loss of the last one has been detected yet or not, and
+// the next connection doesn't set it.
 func TestClosedWithout(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		var away atomic.Bool

@@ -68,7 +68,7 @@ func (s *scripted) answer(q wire.Packet, body string) {
 	s.say(q)
 }
 
-// later calls ask in another goroutine.
+// later calls `ask` in another goroutine.
 func later[T any](ask func() (T, error)) func() (T, error) {
 	type outcome struct {
 		value T

@@ -196,8 +196,8 @@ func sparse() []byte {
 	return text
 }
 
-// testCommons checks that all processes that attach a Common find the same bytes, in any order of attaching and detaching,
-// and that the bytes are in the file exactly while no process holds the Common.
+// testCommons checks that all processes that attach a Common find the same bytes, in any order of attaching and
+// detaching, and that the bytes are in the file exactly while no process holds the Common.
 func testCommons(t *testing.T, b *bench) {
 	k := b.keeper()
 	d := newDomain(b)
@@ -348,8 +348,8 @@ func testHastyCommons(t *testing.T, b *bench) {
 	}
 }
 
-// testLostCommons checks that attaching a Common whose bytes are lost yields zeros or an error, and never another process's
-// bytes.
+// testLostCommons checks that attaching a Common whose bytes are lost yields zeros or an error, and never another
+// process's bytes.
 func testLostCommons(t *testing.T, b *bench) {
 	b.keeper()
 	d := newDomain(b)

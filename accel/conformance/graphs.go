@@ -40,8 +40,8 @@ func (b *bench) number(at uint64) uint32 {
 	return binary.LittleEndian.Uint32(b.download(at, 4))
 }
 
-// testGraphs checks that at each replay a graph's nodes run after their dependencies, and that a replay is charged as one
-// piece of work.
+// testGraphs checks that at each replay a graph's nodes run after their dependencies, and that a replay is charged as
+// one piece of work.
 func testGraphs(t *testing.T, b *bench) {
 	b.start(Options{})
 	b.grapher()
@@ -93,8 +93,8 @@ func testGraphs(t *testing.T, b *bench) {
 	}
 }
 
-// testGraphsInOrder checks that a replay runs after earlier work of its stream, and after the graph's previous replay, also
-// in another stream and with another version of the graph.
+// testGraphsInOrder checks that a replay runs after earlier work of its stream, and after the graph's previous replay,
+// also in another stream and with another version of the graph.
 func testGraphsInOrder(t *testing.T, b *bench) {
 	b.start(Options{})
 	b.grapher()

@@ -41,8 +41,8 @@ func CrowdOf[D interface {
 	return c
 }
 
-// RunSwapping tests eviction between devices. open returns a Crowd of n devices, which close when the test ends, and whose
-// allocation unit is 2 MiB at most.
+// RunSwapping tests eviction between devices. open returns a Crowd of n devices, which close when the test ends, and
+// whose allocation unit is 2 MiB at most.
 func RunSwapping(t *testing.T, open func(t testing.TB, n int, memory, swap uint64) Crowd) {
 	for _, part := range []struct {
 		name string
@@ -66,7 +66,8 @@ func RunSwapping(t *testing.T, open func(t testing.TB, n int, memory, swap uint6
 	}
 }
 
-// crowdMemory is the memory that the devices share. A tenth of it is reserved for eviction, so one device may have 18 MiB.
+// crowdMemory is the memory that the devices share. A tenth of it is reserved for eviction, so one device may have
+// 18 MiB.
 const crowdMemory = 20 << 20
 
 // user is a context, a module in it, and a stream.
@@ -312,8 +313,8 @@ func (u *user) program(r *rand.Rand, begins *piece, look func()) error {
 	return settle()
 }
 
-// testWithoutRoom checks that one device can compute with all memory that it may allocate, that a larger allocation fails,
-// and that an allocation without room on the device begins evicted.
+// testWithoutRoom checks that one device can compute with all memory that it may allocate, that a larger allocation
+// fails, and that an allocation without room on the device begins evicted.
 func testWithoutRoom(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer a.destroy()
@@ -382,7 +383,8 @@ func testAbsent(t *testing.T, c Crowd) {
 	}
 }
 
-// testWaitingForTheGuest checks that a request for memory doesn't block a process whose work waits for that process itself.
+// testWaitingForTheGuest checks that a request for memory doesn't block a process whose work waits for that process
+// itself.
 func testWaitingForTheGuest(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)
 	defer a.destroy()

@@ -43,8 +43,8 @@ type Object struct {
 // Is reports whether an image comes from the guest's linker.
 func Is(image []byte) bool { return bytes.HasPrefix(image, []byte(Magic)) }
 
-// Read returns the objects of an image for which Is returns true. If there are more than most, it returns most+1 of them.
-// It returns ok=false for a malformed image.
+// Read returns the objects of an image for which Is returns true. If there are more than most, it returns most+1 of
+// them. It returns ok=false for a malformed image.
 func Read(image []byte, most int) (objects []Object, p Purpose, ok bool) {
 	if len(image) < header || binary.LittleEndian.Uint64(image[8:]) != uint64(len(image)) {
 		return nil, 0, false

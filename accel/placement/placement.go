@@ -10,8 +10,8 @@
 //	W = S · free/memory / (1 + Σ weights of its domains / 256)
 //	S = ½ compute + ¼ memory + ¼ bandwidth, each relative to the best
 //
-// in thousandths, and half of that while the accelerator fails to keep the promises to its present domains. A domain that
-// fits nowhere waits for admission; of the waiting domains, the one with the greatest weight is admitted first.
+// in thousandths, and half of that while the accelerator fails to keep the promises to its present domains. A domain
+// that fits nowhere waits for admission; of the waiting domains, the one with the greatest weight is admitted first.
 package placement
 
 import (

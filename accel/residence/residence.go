@@ -144,8 +144,8 @@ func (r *Set) Close() {
 	r.over.Wait()
 }
 
-// TryAdd adds a movable allocation as Add does, and returns true. It returns false instead of waiting for other processes
-// to make room.
+// TryAdd adds a movable allocation as Add does, and returns true. It returns false instead of waiting for other
+// processes to make room.
 func (r *Set) TryAdd(addr, n uint64) bool {
 	o := &object{addr: addr, bytes: n, home: host}
 	if r.ledger.Settle(n) {
@@ -160,9 +160,9 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 	return true
 }
 
-// Add records a new allocation, which holds zeros. A fixed allocation is never moved. The allocation begins on the device
-// if it is fixed or there is room, else in host memory. While a kernel executes, Add blocks until other processes have
-// made room on the device; it returns ErrNoRoom when stop returns true.
+// Add records a new allocation, which holds zeros. A fixed allocation is never moved. The allocation begins on the
+// device if it is fixed or there is room, else in host memory. While a kernel executes, Add blocks until other
+// processes have made room on the device; it returns ErrNoRoom when stop returns true.
 func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
@@ -326,8 +326,8 @@ func (r *Set) began(kernel bool) {
 	}
 }
 
-// BeginKernel begins a kernel: it retrieves all allocations that are away from the device, for which other processes make
-// room. The caller holds the engine for kernels. BeginKernel returns ErrNoRoom when stop returns true.
+// BeginKernel begins a kernel: it retrieves all allocations that are away from the device, for which other processes
+// make room. The caller holds the engine for kernels. BeginKernel returns ErrNoRoom when stop returns true.
 func (r *Set) BeginKernel(stop func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -574,8 +574,8 @@ func (r *Set) moveOut(o *object) {
 	r.moved(o.bytes, 0, r.away)
 }
 
-// clearArea moves the objects in the area to host memory, until Close: other processes may need the area, and can compute
-// during the copy.
+// clearArea moves the objects in the area to host memory, until Close: other processes may need the area, and can
+// compute during the copy.
 func (r *Set) clearArea() {
 	for {
 		r.mu.Lock()

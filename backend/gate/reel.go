@@ -41,7 +41,7 @@ func NewReader(p *Page) *Reader {
 	return r
 }
 
-// Read passes to tell the records since the last Read, and returns how many were lost. It drops impossible records:
+// Read passes the records since the last Read to `tell`, and returns how many were lost. It drops impossible records:
 // work that ends before it begins, or in the future.
 func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 	for i := range int(r.page.top.Load()) {

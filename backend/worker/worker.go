@@ -1,6 +1,6 @@
 // Package worker serves one guest process: it takes the calls from the process's segment, checks them, waits for
 // admission at the gate, submits the work to an accelerator and replies. A worker is a process of its own, started by
-// the daemon and independent of it afterwards, so that a guest process can crash only what it could crash on a machine
+// the daemon and independent of it afterwards, so that a guest process can crash its own worker only, as on a machine
 // of its own.
 //
 // Callers: cmd/pegasusd, with the function that opens a device. The daemon communicates with the worker over one socket

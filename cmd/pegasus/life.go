@@ -92,7 +92,7 @@ func remove(c *call, args []string) error {
 	return c.askPatiently(control.MethodRemove, p)
 }
 
-// askPatiently is ask without a time limit.
+// askPatiently is `ask` without a time limit.
 func (c *call) askPatiently(method string, params any) error {
 	client, err := c.dial()
 	if err != nil {

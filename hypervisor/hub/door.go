@@ -18,7 +18,7 @@ type door struct {
 	answers int // answers of daemons so far; path is the last
 }
 
-// find returns the last answer and its number, or calls ask for another if the number is at most bad. A daemon that
+// find returns the last answer and its number, or calls `ask` for another if the number is at most bad. A daemon that
 // replaced the one that answered may lack the endpoint: then that answer and those before are invalid. One answer
 // serves all waiting callers, even if it equals the one before: with each answer, the daemon holds the domain once
 // more.

@@ -270,7 +270,7 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 	}
 }
 
-// settle updates the threads' credits after a time; known reports whether their activity in that time was sampled. A
+// settle updates the threads' credits after a time; `known` reports whether their activity in that time was sampled. A
 // domain's weight is divided among those of its threads that were runnable.
 func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time.Duration, known bool) {
 	c.accounts = c.accounts[:0]

@@ -124,7 +124,7 @@ func (t *thread) look(buf []byte) bool {
 	return true
 }
 
-// spend sets the account's times since the last look, if known.
+// spend sets the account's times since the last look, if `known` is set.
 func (t *thread) spend(known bool) {
 	t.account.Ran, t.account.Waited = 0, 0
 	if known {

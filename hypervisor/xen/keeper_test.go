@@ -81,7 +81,7 @@ func machine(name string, id uint16) hypervisor.Machine {
 	return hypervisor.Machine{Domain: name, Xen: id, State: hypervisor.MachineRunning}
 }
 
-// Wanted domUs have a hub, also after its death; others have none. A restarted daemon finds the existing hubs.
+// The keeper's domUs have a hub, also after its death; others have none. A restarted daemon finds the existing hubs.
 func TestKeeper(tt *testing.T) {
 	t := &keeperTest{T: tt, dir: filepath.Join(tt.TempDir(), "hubs")}
 	stop := t.start()

@@ -31,7 +31,7 @@ var errnos = func() map[string]syscall.Errno {
 	return all
 }()
 
-// known are the errors that xs_wire.h lists. A server sends others as EINVAL.
+// known contains the errors that xs_wire.h lists. A server sends others as EINVAL.
 var known = map[syscall.Errno]bool{
 	syscall.EINVAL: true, syscall.EACCES: true, syscall.EEXIST: true, syscall.EISDIR: true,
 	syscall.ENOENT: true, syscall.ENOMEM: true, syscall.ENOSPC: true, syscall.EIO: true,

@@ -121,7 +121,7 @@ func (w *Worker) ask(k Token) int64 {
 	return now
 }
 
-// got returns since when ticket n, which was requested at the time asked, is served.
+// got returns since when ticket n, which was requested at the time `asked`, is served.
 func (w *Worker) got(k Token, n uint64, asked int64) int64 {
 	return max(w.engines.l.tokens[k].slot(n-1).end.Load(), asked, w.engines.l.grants[k].since.Load())
 }

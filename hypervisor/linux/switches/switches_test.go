@@ -107,7 +107,7 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// until reads an entry until it satisfies wanted.
+// until reads an entry until it satisfies `wanted`.
 func until(t *testing.T, table *Table, p Place, what string, wanted func(Entry) bool) Entry {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(ms) {

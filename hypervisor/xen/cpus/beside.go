@@ -31,7 +31,7 @@ func split(of []hypervisor.Guests) (guests [2][]hypervisor.Guests, places [2][]i
 	return guests, places
 }
 
-// each calls ask for both sides that have guests, and merges the results in the order of the guests.
+// each calls `ask` for both sides that have guests, and merges the results in the order of the guests.
 func each[T any](b *Beside, of []hypervisor.Guests, ask func(side int, of []hypervisor.Guests) []T) []T {
 	all := make([]T, len(of))
 	guests, places := split(of)

@@ -31,7 +31,7 @@ func (p *pool) remove(d *domain) {
 // defaultSlice is Credit's default.
 const defaultSlice = 30 * time.Millisecond
 
-// settle updates the vCPUs' credits after a time; known reports whether their activity in that time was read. A
+// settle updates the vCPUs' credits after a time; `known` reports whether their activity in that time was read. A
 // weight is each vCPU's, a cap that of all of a domain's vCPUs together.
 func (p *pool) settle(passed time.Duration, known bool) {
 	p.accounts = p.accounts[:0]
@@ -74,7 +74,7 @@ func (p *pool) period() time.Duration {
 	return defaultSlice
 }
 
-// spend sets the account's times since the last look, if known. A runnable vCPU that didn't run has waited.
+// spend sets the account's times since the last look, if `known` is set. A runnable vCPU that didn't run has waited.
 func (u *unit) spend(known bool) {
 	a := &u.account
 	a.Ran, a.Waited = 0, 0

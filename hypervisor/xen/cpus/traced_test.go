@@ -265,8 +265,8 @@ func TestTraceOfTheDead(t *testing.T) {
 	}
 }
 
-// A prediction for an unknown vCPU is neither a hit nor a miss: neither where no record has named the running vCPU yet, nor
-// where records were lost since.
+// A prediction for an unknown vCPU is neither a hit nor a miss: neither where no record has named the running vCPU yet,
+// nor where records were lost since.
 func TestForetoldUnknown(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)

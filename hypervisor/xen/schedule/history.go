@@ -68,7 +68,7 @@ type CPU struct {
 	told    int64 // end of the last interval reported for this CPU
 }
 
-// NewHistory returns an empty History. It calls tell for each run when the run ends and when Flush is called.
+// NewHistory returns an empty History. It calls `tell` for each run when the run ends and when Flush is called.
 func NewHistory(tell func(Run)) *History {
 	return &History{vcpus: make(map[trace.VCPU]*VCPU), tell: tell}
 }

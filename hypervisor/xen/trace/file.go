@@ -61,7 +61,7 @@ type Merger struct{ pending []Record }
 // Add adds a record. Those of one CPU are in order.
 func (m *Merger) Add(r *Record) { m.pending = append(m.pending, *r) }
 
-// Until calls tell with all records before a time. The caller has added all of these.
+// Until calls `tell` with all records before a time. The caller has added all of these.
 func (m *Merger) Until(ticks uint64, tell func(*Record)) {
 	slices.SortStableFunc(m.pending, byTime)
 	n := 0

@@ -50,7 +50,7 @@ var (
 	errClock  = errors.New("the CPU's time-stamp counter has gone back: this host was suspended")
 )
 
-// Look calls tell with the records since the last Look, up to a time shortly before now. ok is false at the first
+// Look calls `tell` with the records since the last Look, up to a time shortly before now. ok is false at the first
 // look, which calibrates the clock, and again for two looks after another program has switched tracing off or the
 // CPUs' clock was set back: earlier records then have no connection to later ones. Look returns an error the first
 // time of that. A source that can't be opened is reported once, and not retried.

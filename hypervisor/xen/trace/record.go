@@ -54,7 +54,7 @@ const (
 
 var le = binary.LittleEndian
 
-// Decode calls tell with the records in a CPU's bytes, which begin with a whole record, and returns the number of
+// Decode calls `tell` with the records in a CPU's bytes, which begin with a whole record, and returns the number of
 // bytes of whole records. A record without a time has that of the one before, or at.
 func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 	var r Record
