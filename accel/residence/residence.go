@@ -72,8 +72,8 @@ type Ledger interface {
 	AwaitAsk(d time.Duration)
 	Wake()
 
-	// Carry acquires the engine that copies out of the device, and runs f while it holds the engine. After Wake it returns
-	// without running f if nothing is left to wait for.
+	// Carry acquires the engine that copies out of the device, and runs f while it holds the engine. After Wake it
+	// returns without running f if nothing is left to wait for.
 	Carry(f func())
 }
 

@@ -12,7 +12,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// machine is a device of some bytes with processes that share it.
+// machine is a device with a given number of bytes, and the processes that share it.
 type machine struct {
 	t              *testing.T
 	mu             sync.Mutex
@@ -21,7 +21,7 @@ type machine struct {
 	compute, out   sync.Mutex // the engines
 }
 
-// process is a Ledger and a Store, whose memory is on the device, or in host memory, by address.
+// process is a Ledger and a Store. It has its memory by address, on the device and in host memory.
 type process struct {
 	m            *machine
 	id           int
@@ -57,7 +57,7 @@ func (m *machine) sums() (resident, stashed uint64) {
 	return resident, stashed
 }
 
-// locked runs f with the books locked.
+// locked runs f with the ledger locked.
 func (p *process) locked(f func()) {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *process) Carry(f func()) {
 	f()
 }
 
-// Evict and Retrieve fail the test if a request is executed.
+// Evict and Retrieve fail the test if a request is executing.
 func (p *process) Evict(addr, n uint64) error    { return p.move(p.device, p.host, addr, n) }
 func (p *process) Retrieve(addr, n uint64) error { return p.move(p.host, p.device, addr, n) }
 
@@ -165,7 +165,7 @@ func (p *process) move(from, to map[uint64][]byte, addr, n uint64) error {
 	return nil
 }
 
-// at is the memory of an allocation where it is now.
+// at returns the memory of an allocation at its present home.
 func (p *process) at(addr, n uint64) (b []byte) {
 	where := p.device
 	if p.set.Absent(addr) {
@@ -307,7 +307,7 @@ func TestNoRoom(t *testing.T) {
 	a.set.End(true)
 }
 
-// A process whose memory can't be moved keeps it, and others find another.
+// A process with unmovable memory keeps it, and other processes choose another victim.
 func TestMoveFails(t *testing.T) {
 	m := newMachine(t, 100, 0, 3)
 	a, b, c := m.processes[0], m.processes[1], m.processes[2]
