@@ -14,8 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the answers into the conversations")
 
-// TestConversations plays the files in testdata. Lines beginning with > are what
-// the queue answers to the line above.
+// TestConversations executes the files in testdata. A line beginning with > is the queue's answer to the line above.
 //
 //	queue [round-robin]
 //	add NAME compute N memory N in N out N [max N]
@@ -166,7 +165,7 @@ func TestManyOnOne(t *testing.T) {
 	}
 }
 
-// TestGuarantees promises no more memory than there is to promise.
+// TestGuarantees checks that guarantees never exceed the memory that can be promised.
 func TestGuarantees(t *testing.T) {
 	q := NewQueue(ByWeight)
 	if _, err := q.Add(Accelerator{Name: "A0", Profile: Profile{Compute: 1, Memory: 1000}, Promised: 100}); err != nil {
