@@ -138,7 +138,7 @@ type affineFunc func(a, b, c affine, last int64) (affine, bool)
 
 // affineOp is the implementation of a row operation on progressions.
 type affineOp struct {
-	f      affineFunc // not implemented
+	f      affineFunc // nil: the operation has no form on progressions
 	single rowFunc    // for single values
 	rows   func(g *group, in *instr)
 }
