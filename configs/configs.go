@@ -93,7 +93,7 @@ type Accelerator struct {
 	// For the policies that lend requests:
 	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
 	ByArrival        bool          // fifo: requests in order of arrival, not domains in turn
-	Launches         int           // credit, band: requests of a lease
+	Launches         int           // credit, band, drr: requests of a lease
 	Period           time.Duration // credit, band: interval of the refills of credit
 	Window           time.Duration // band: over which use is measured
 	Mean             time.Duration // band: time of a running mean in place of Window; 0: none

@@ -130,6 +130,9 @@ func (c *credits) spend(t *turns, d time.Duration) {
 	t.ranOn = min(t.ranOn+max(t.tail-c.opt.Tick, 0)-before, maxDebt)
 }
 
+// yields returns false: a lease of several requests lasts.
+func (c *credits) yields(*tenant) bool { return false }
+
 // lasts returns the length of the lease: a brief one ends early, and so does any other when a waiting unit's
 // turn comes.
 func (c *credits) lasts(now Time) time.Duration {

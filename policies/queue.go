@@ -46,6 +46,7 @@ type queue struct {
 	amount  int     // requests in that lease
 	key     uint64  // Key of its only request; 0: several requests, or unknown
 	left    int     // requests of the lease that have not ended
+	between bool    // one of several has ended since the last decision
 	spent   time.Duration
 	heard   Time    // when the lease began, or use under it was last reported
 	hush    Time    // until then the queue waits for the domain whose lease was taken back
@@ -94,6 +95,9 @@ type books interface {
 	restore(now Time, u *unit, balance time.Duration)
 	// lasts returns the time that the unit returned by next may use under its lease while others wait.
 	lasts(now Time) time.Duration
+	// yields reports whether a lease of several requests ends now that one of them has ended: another unit
+	// goes before the holder's next request.
+	yields(holder *tenant) bool
 }
 
 // In production mode a lease may last this long without a sign of progress, plus patienceTimes the expected
@@ -466,6 +470,7 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 	}
 	q.left -= u.Requests
 	q.spent += u.Busy()
+	q.between = q.between || u.Requests > 0
 	switch {
 	case q.left <= 0:
 		q.release(now)
@@ -491,11 +496,11 @@ func (q *queue) release(now Time) {
 		q.missed++
 	}
 	c.unended += q.spent
-	c.ended = q.left <= 0
+	c.ended = q.amount - max(q.left, 0)
 	q.learn(c)
 	q.holder, q.closing, q.alone, q.last, q.lapsed, q.rested = nil, c, false, c, false, now
 	q.share.done(now, c.unit)
-	if c.ended {
+	if c.ended > 0 {
 		c.unended = 0
 	}
 	if c.pending() {
@@ -506,7 +511,7 @@ func (q *queue) release(now Time) {
 // learn records the cost of the holder's request in its history, if the request had a lease to itself and
 // ended under it.
 func (q *queue) learn(c *tenant) {
-	if c.history != nil && q.key != 0 && c.ended && !q.alone {
+	if c.history != nil && q.key != 0 && c.ended > 0 && !q.alone {
 		c.history.Learn(q.key, c.unended, c != q.last)
 	}
 	q.key = 0
@@ -613,8 +618,13 @@ func (q *queue) only() *tenant {
 	return nil
 }
 
-// cut ends a lease of several requests when a more urgent domain waits.
+// cut ends a lease of several requests when a more urgent domain waits, or when another unit's turn has come.
 func (q *queue) cut(now Time) {
+	between := q.between
+	q.between = false
+	if between && q.books != nil && q.holder != nil && q.inLine > 0 && q.books.yields(q.holder) {
+		q.takeBack(now)
+	}
 	if !q.cuttable() {
 		return
 	}
@@ -702,7 +712,7 @@ func (q *queue) lend(now Time) Decision {
 		q.key = r.Key
 	}
 	q.withdraw(now, c)
-	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
+	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard, q.between = c, nil, nil, q.amount, 0, now, false
 	if q.cap = q.most; q.books != nil {
 		q.cap = min(q.cap, q.books.lasts(now))
 	}

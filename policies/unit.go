@@ -36,6 +36,7 @@ type tenant struct {
 	unit    *unit
 	lane    *lane
 	rates   rates
+	shorts  int      // requests in a row that were short, under DRR
 	history *History // cost history of its requests; nil: predictions are used as given
 	busy    bool     // it has work, as last reported
 	refused bool     // admission control refused the reserve that it was promised
@@ -46,8 +47,8 @@ type tenant struct {
 	due     Time               // deadline of the waiting request; Forever: none
 	at      int                // position in its lane
 
-	unended time.Duration // used under leases that were taken back before a request ended
-	ended   bool          // its last lease ended with its last request
+	unended time.Duration // used under its last lease, and under earlier ones that were taken back before a request ended
+	ended   int           // requests that ended under its last lease
 }
 
 func newUnit(name string, before order) *unit {
