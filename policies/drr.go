@@ -29,8 +29,8 @@ func newDRR(o Options) Policy {
 // roundsRest is the time for which a unit without requests keeps its rest.
 const roundsRest = 2 * time.Millisecond
 
-// Requests are lent several at a time to a domain whose last manyShort requests cost less than short each: the
-// policy knows the cost of the first request only.
+// Requests are lent several at a time to a domain whose last manyShort requests cost less than short each, since
+// only the cost of the first request can be estimated.
 const (
 	short     = 2 * time.Millisecond
 	manyShort = 16
@@ -379,7 +379,7 @@ type rate uint64
 
 const rateBits = 16
 
-// learn records the cost of a tenant's requests that ended under its last lease, the first of which was q.
+// learn updates the rates of c by its requests that ended under its last lease, the first of which was q.
 func (c *tenant) learn(q Request) {
 	if c.ended == 0 {
 		return
