@@ -346,7 +346,7 @@ func (d *rounds) done(now Time, u *unit) {
 		d.ended = append(d.ended, c)
 	default:
 		u.rounds.left -= c.spent
-		c.of.learn(c.request)
+		c.of.measured(c.request)
 	}
 }
 
@@ -379,8 +379,8 @@ type rate uint64
 
 const rateBits = 16
 
-// learn updates the rates of c by its requests that ended under its last lease, the first of which was q.
-func (c *tenant) learn(q Request) {
+// measured updates the rates of c by its requests that ended under its last lease, the first of which was q.
+func (c *tenant) measured(q Request) {
 	if c.ended == 0 {
 		return
 	}
