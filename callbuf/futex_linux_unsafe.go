@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	futexWait = 0
-	futexWake = 1
+	futexWait       = 0
+	futexWake       = 1
+	futexWaitBitset = 9
+	futexWakeBitset = 10
 )
 
 // FutexWait sleeps while *w is old, at most for timeout. It returns early on
@@ -24,6 +26,19 @@ func FutexWait(w *atomic.Uint32, old uint32, timeout time.Duration) {
 // FutexWake wakes up to n sleepers on w.
 func FutexWake(w *atomic.Uint32, n int) {
 	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWake, uintptr(n), 0, 0, 0)
+}
+
+// FutexWaitAs is FutexWait for a sleeper of some kinds, a set of bits.
+func FutexWaitAs(w *atomic.Uint32, old uint32, timeout time.Duration, kinds uint32) {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	ts := unix.NsecToTimespec(now.Nano() + int64(max(timeout, 0))) // this operation takes a point in time
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitBitset, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, uintptr(kinds))
+}
+
+// FutexWakeOf wakes up to n sleepers on w of these kinds, the earliest first. A sleeper of FutexWait is of all kinds.
+func FutexWakeOf(w *atomic.Uint32, n int, kinds uint32) {
+	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWakeBitset, uintptr(n), 0, 0, uintptr(kinds))
 }
 
 // Yield lets other threads of this processor run, if there are any.

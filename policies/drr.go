@@ -29,8 +29,8 @@ func newDRR(o Options) Policy {
 // roundsRest is the time for which a unit without requests keeps its rest.
 const roundsRest = 2 * time.Millisecond
 
-// Requests are lent several at a time to a domain whose last manyShort requests cost less than short each, since
-// only the cost of the first request can be estimated.
+// Requests are lent several at a time to a domain of whose last requests manyShort cost less than short each, since
+// only the cost of the first request can be estimated. A longer one halves the count.
 const (
 	short     = 2 * time.Millisecond
 	manyShort = 16
@@ -386,9 +386,8 @@ func (c *tenant) measured(q Request) {
 	}
 	each := c.unended / time.Duration(c.ended)
 	c.rates.learn(q, each)
-	c.shorts += c.ended
-	if each >= short {
-		c.shorts = 0
+	if c.shorts = min(c.shorts+c.ended, 4*manyShort); each >= short {
+		c.shorts /= 2 // one that was disturbed is no reason to lend single ones again
 	}
 }
 

@@ -36,7 +36,7 @@ type tenant struct {
 	unit    *unit
 	lane    *lane
 	rates   rates
-	shorts  int      // requests in a row that were short, under DRR
+	shorts  int      // recent requests that were short, under DRR
 	history *History // cost history of its requests; nil: predictions are used as given
 	busy    bool     // it has work, as last reported
 	refused bool     // admission control refused the reserve that it was promised

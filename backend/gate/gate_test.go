@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -629,5 +630,44 @@ func TestSetStops(t *testing.T) {
 	m.Finish(ticket, usage(accel.Compute, 600))
 	if p.Revoke(AllClasses); p.Look().Heads[Compute].Seq != 0 {
 		t.Error("work that has ended waits")
+	}
+}
+
+// A lease of single requests wakes as many of the waiting threads as it admits, also when one of them ends its wait
+// without admission.
+func TestLeaseWakesThoseThatItAdmits(t *testing.T) {
+	const workers = 8
+	p, b, first := fixture(t)
+	members := []*Member{first}
+	for range workers - 1 {
+		members = append(members, member(t, p, b))
+	}
+	admitted := make(chan error, workers)
+	for _, m := range members {
+		go func() {
+			_, err := m.Acquire(Compute, 1, true, nil, nil)
+			admitted <- err
+		}()
+	}
+	for _, m := range members {
+		for m.slot.pending.Load() == 0 {
+			runtime.Gosched()
+		}
+	}
+	members[0].Stop()
+	if err := <-admitted; !errors.Is(err, ErrStopped) {
+		t.Fatal("the stopped member's request:", err)
+	}
+	for range workers - 1 {
+		p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 1})
+		if err := <-admitted; err != nil {
+			t.Fatal(err)
+		}
+		p.Revoke(AllClasses)
+	}
+	select {
+	case err := <-admitted:
+		t.Fatal("more requests than leases were admitted:", err)
+	default:
 	}
 }

@@ -196,6 +196,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	for {
 		if m.stop.Load() {
 			m.slot.idleSince.CompareAndSwap(0, Now())
+			m.passOn(c)
 			return t, ErrStopped
 		}
 		if v == Closed && !announced {
@@ -210,10 +211,11 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 		}
 		if v == Closed {
 			full = 0
-			m.waitOpen(t.generation, slice)
+			m.waitOpen(t.generation, slice, toEnter(c))
 		} else {
 			if full == 0 {
 				full = Now()
+				m.passOn(c)
 			}
 			unbounded = m.waitEnded(c, predicted, full, slice) || unbounded
 		}
@@ -239,12 +241,18 @@ func (s *slot) tell(predicted int64, about func() About) {
 	s.size.Store(a.Size)
 }
 
-// waitOpen blocks until the lease changes, the daemon is lost, or slice has passed.
-func (m *Member) waitOpen(generation uint32, slice time.Duration) {
+// passOn wakes another worker's thread that waits to enter. It is called where a wait at the gate ends without
+// admission: a lease of single requests wakes no more threads than it admits.
+func (m *Member) passOn(c Class) {
+	callbuf.FutexWakeOf(&m.page.at.generation, 1, uint32(toEnter(c)))
+}
+
+// waitOpen blocks until there is a lease, the daemon is lost, or slice has passed.
+func (m *Member) waitOpen(generation uint32, slice time.Duration, kind waits) {
 	if alive := m.page.at.aliveUntil.Load(); alive != 0 {
 		slice = min(slice, max(time.Duration(alive-Now())+time.Millisecond, 0))
 	}
-	callbuf.FutexWait(&m.page.at.generation, generation, slice)
+	callbuf.FutexWaitAs(&m.page.at.generation, generation, slice, uint32(kind))
 }
 
 // waitEnded blocks until work of the domain ends or slice has passed. It reports whether the limit has been reached for
@@ -308,7 +316,7 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 			m.slot.held[c].Add(1)
 			m.bell.Ring()
 		}
-		m.waitOpen(generation, turnSlice)
+		m.waitOpen(generation, turnSlice, forTurn(c))
 	}
 	if held {
 		m.slot.stood.Add(max(Now()-since, 0))

@@ -144,7 +144,37 @@ func (p *Page) Grant(t Terms) {
 	}
 	p.setTerms(mine, kind)
 	p.changed()
+	p.wake(t)
 }
+
+// wake wakes the workers' threads that wait for a lease with these terms: all that wait for a turn of admitted work,
+// and as many that wait at the gate as the lease admits. A domain may have a hundred processes that wait: to wake them
+// all for one request would take a millisecond of the processors that execute it.
+func (p *Page) wake(t Terms) {
+	turns, enters := waits(0), waits(0)
+	for c := range NumClasses {
+		if t.Classes.Has(c) {
+			turns |= forTurn(c)
+			enters |= toEnter(c)
+		}
+	}
+	if t.Requests == 0 {
+		turns, enters = turns|enters, 0
+	}
+	callbuf.FutexWakeOf(&p.at.generation, 1<<30, uint32(turns))
+	if enters != 0 {
+		callbuf.FutexWakeOf(&p.at.generation, int(min(t.Requests, 1<<30)), uint32(enters))
+	}
+}
+
+// waits is a set of the events that threads sleep for at the futex word `generation`.
+type waits uint32
+
+// toEnter returns the wait for admission of a request at a closed gate.
+func toEnter(c Class) waits { return 1 << c }
+
+// forTurn returns the wait of admitted work for its turn.
+func forTurn(c Class) waits { return 1 << (NumClasses + c) }
 
 func (p *Page) setTerms(lease int, kind uint32) {
 	p.wrote.terms[lease] = kind
@@ -170,13 +200,12 @@ func (p *Page) Revoke(s Classes) {
 			p.setTerms(i, 0)
 		}
 	}
-	p.changed()
+	p.changed() // which ends no wait
 }
 
 func (p *Page) changed() {
 	p.wrote.generation++
 	p.at.generation.Store(p.wrote.generation)
-	callbuf.FutexWake(&p.at.generation, 1<<30)
 }
 
 // Tick promises another Tick of the daemon before aliveUntil (CLOCK_MONOTONIC ns).
@@ -238,6 +267,7 @@ func (p *Page) Mend() {
 		h.leases[i].terms.Store(p.wrote.terms[i])
 	}
 	p.changed()
+	callbuf.FutexWake(&p.at.generation, 1<<30)
 }
 
 // Watch sets the drain watch: the next worker that runs out of work rings the doorbell. One Watch allows one ring, so
