@@ -140,10 +140,14 @@ func (a *accelerator) run(ctx context.Context) {
 			<-rang // the bell is unmapped later
 		}
 	}()
+	u := newUrgency(a.log)
 	for ctx.Err() == nil {
 		rung := a.bell.Rung()
+		start := gate.Now()
 		a.glance()
-		a.bell.Listen(rung, a.turn())
+		wait := a.turn()
+		u.ran(start, gate.Now())
+		a.bell.Listen(rung, wait)
 	}
 }
 

@@ -205,8 +205,17 @@ func (d *rounds) rests(now Time, u *unit) {
 	}
 }
 
-// estimate returns the expected cost of a tenant's request.
+// estimate returns the expected cost of a tenant's request. In production mode a lease lasts for a tick at most while
+// others wait, and a unit need not save up for more.
 func (d *rounds) estimate(c *tenant) time.Duration {
+	cost := d.expected(c)
+	if d.opt.Mode == Production && d.opt.Jiffy == 0 {
+		cost = min(cost, d.opt.Tick)
+	}
+	return cost
+}
+
+func (d *rounds) expected(c *tenant) time.Duration {
 	r := c.request()
 	switch {
 	case r.Bytes > 0 && c.rates.perByte > 0:
@@ -279,7 +288,7 @@ func (d *rounds) lend(now Time, u *unit) (*unit, int, Time) {
 		return u, 1, Forever
 	}
 	d.waiting.remove(u)
-	span := min(d.undisturbed(u), d.opt.brief())
+	span := min(d.undisturbed(u), d.opt.Tick)
 	d.waiting.push(u)
 	requests := atMost(d.opt.Launches, span, d.lent.cost)
 	if requests > 1 {

@@ -15,7 +15,7 @@ func TestCostsAreLearned(t *testing.T) {
 	asks := func(r Request) time.Duration {
 		r.Seq = 1
 		c.heads[Compute] = r
-		return d.estimate(c)
+		return d.expected(c)
 	}
 	for _, s := range []struct {
 		request Request
@@ -34,6 +34,23 @@ func TestCostsAreLearned(t *testing.T) {
 		c.rates.learn(s.learn, s.took)
 		if got := asks(s.request); (got - s.want).Abs() > s.want/1000 {
 			t.Errorf("%+v is expected to take %v, not %v", s.request, got, s.want)
+		}
+	}
+}
+
+// A unit saves up for a tick at most, since no lease lasts longer while others wait. As published it saves up for
+// the whole request.
+func TestSavingsAreBounded(t *testing.T) {
+	for _, mode := range []Mode{Production, Paper} {
+		o := Defaults(mode)
+		c := &tenant{}
+		c.heads[Compute] = Request{Seq: 1, Predicted: time.Second, Known: true}
+		want := o.Tick
+		if mode == Paper {
+			want = time.Second
+		}
+		if got := newRounds(o).estimate(c); got != want {
+			t.Errorf("%v mode: a request of 1 s needs %v, not %v", mode, got, want)
 		}
 	}
 }

@@ -555,10 +555,14 @@ func (q *queue) usedUpAt(now Time) Time {
 	if q.most == 0 || q.inLine == 0 {
 		return Forever
 	}
+	if q.amount > 1 && q.books != nil && q.books.yields(q.holder) {
+		return now.Add(lookEvery) // when a request may have ended
+	}
 	return max(q.heard.Add(q.cap-q.spent), now.Add(lookEvery))
 }
 
-// lookEvery is the poll interval of a lease that may be used up, although reported use does not show it.
+// lookEvery is the poll interval of a lease that may be used up, although reported use does not show it, and of one
+// that ends with the request that is executed.
 const lookEvery = time.Millisecond
 
 // heldUntil returns until when the accelerator is kept for the last domain served, whose next request is
