@@ -4,6 +4,12 @@
 // be submitted (the gate) and which domain it is charged to; a Device only executes. Calls come from one goroutine (the
 // worker's poller), in the guest's program order. No call blocks unless its comment states it; asynchronous
 // operations report their end to a Done callback.
+//
+// Callers: backend/worker, which submits a guest's work, and the accelerators' tests (accel/conformance). accel/soft
+// and accel/nvidia implement the interfaces.
+//
+// Trust boundary: a Device trusts the worker, but images, addresses and sizes are the guest's: the Device checks them
+// against the guest's own memory and objects.
 package accel
 
 import (

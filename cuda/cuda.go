@@ -1,6 +1,10 @@
 // Package cuda is the CUDA driver API as data: numbers, results, argument records and the wire operations
-// that calls are mapped to. It has no behaviour; all code that handles CUDA, on either side of a call buffer,
-// imports it.
+// that calls are mapped to. It has no behaviour.
+//
+// Callers: all code that handles CUDA, on either side of a call buffer.
+//
+// Trust boundary: decoders get bytes from guests. They check lengths, and leave the check of values to the
+// caller.
 package cuda
 
 // Result is a CUresult. Zero is success.

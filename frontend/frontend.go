@@ -3,6 +3,8 @@
 //
 // Callers: Go programs, tools and tests. CUDA programs load guest/libcuda, which uses the same format in C,
 // because a Go runtime cannot be loaded into them.
+//
+// Trust boundary: a guest trusts its host.
 package frontend
 
 import (

@@ -39,4 +39,9 @@
 //
 // To add a policy, write its file and name its constructor in table.go. A capability that only some policies
 // have or need is an interface of its own, such as Explainer.
+//
+// Callers: the daemon's scheduler loop (backend), the simulator (sim), and the pegasus command, which replays
+// traces. Each Scheduler is called by one goroutine at a time.
+//
+// Trust boundary: none within the package. Its driver validates the values that guests report, as above.
 package policies

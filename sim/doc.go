@@ -10,6 +10,11 @@
 // A scenario is a TOML file (scenario.go): accelerators, domains, workloads, the policies to compare, and the
 // expected results (row.go). Those in scenarios/ are the experiments of the papers that the policies are
 // from.
+//
+// Callers: `pegasus sim`, sim/report, and cmd/compare, which compares a run with a measurement.
+//
+// Trust boundary: scenarios and traces are the user's own files. They are checked, and every mistake is an
+// error.
 package sim
 
 //go:generate go run ./internal/gentimelines ../docs/zz_policies.svg

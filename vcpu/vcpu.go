@@ -4,6 +4,8 @@
 // It is pure data: time is passed in, nothing here blocks or reads a clock.
 //
 // Callers: the policies, the daemon and the simulator, which share these types.
+//
+// Trust boundary: none; the package only defines data.
 package vcpu
 
 import "time"

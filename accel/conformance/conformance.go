@@ -1,5 +1,9 @@
 // Package conformance tests an accelerator for the behaviour that package accel specifies. The accelerators' own tests
 // call Run.
+//
+// Callers: the tests of accel/soft and accel/nvidia.
+//
+// Trust boundary: none.
 package conformance
 
 import (

@@ -2,6 +2,10 @@
 //
 // Any goroutine may use a Table. It has neither locks nor chains: a key that hashes to the slot of another key replaces
 // that one.
+//
+// Callers: accel/soft and accel/nvidia.
+//
+// Trust boundary: none; keys are hashes of the guest's requests, and wrong durations only harm predictions.
 package history
 
 import "sync/atomic"

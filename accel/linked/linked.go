@@ -9,7 +9,11 @@
 //
 //	name, text  u64, the bytes of each, which follow in this order
 //
-// all little-endian and without padding. Accelerators read them; the image is hostile.
+// all little-endian and without padding.
+//
+// Callers: accel/soft and accel/nvidia.
+//
+// Trust boundary: the image is a guest's, and hostile.
 package linked
 
 import (

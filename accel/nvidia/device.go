@@ -7,13 +7,18 @@
 // unknown address for one of this process's own memory; zeroes memory before it is handed out; copies host memory that
 // the device can't access by way of memory that it can; and waits for the end of all work and reports it, in order.
 //
-// Each stream with unfinished work has one goroutine, which waits for the ends of its pieces one after the other,
-// asleep in the driver. Two events around a piece measure when the device executed it. Nothing polls.
+// Each stream with unfinished work has one goroutine, which waits for the ends of its pieces one after the other: it
+// polls for at most Config.SpinTime (spin.go), and then sleeps in the driver. Two events around a piece measure when the
+// device executed it.
 //
 // A kernel can't be ended: the driver has no call for that. Only the end of the process ends it, so a timeout has to
 // lead to that (Config.OnTimeout). Destroying a context waits for the submitted work.
 //
 // One mutex guards everything; it is not held across calls of the driver.
+//
+// Callers: cmd/pegasus-nvidia, which opens a Device in each worker; the worker calls it through package accel.
+//
+// Trust boundary: the driver's library is trusted, the guest's images, addresses and sizes are not.
 package nvidia
 
 import (

@@ -1,8 +1,11 @@
 // Package placement decides on which accelerator a domain's work runs.
 //
 // A domain is placed when its first process initialises CUDA, and stays until its last process has ended: moving its
-// memory would cost more than a better accelerator gains. The daemon calls this package when domains start and end. The
-// package neither blocks nor depends on time, and trusts its arguments.
+// memory would cost more than a better accelerator gains. The package neither blocks nor depends on time.
+//
+// Callers: the daemon, when domains start and end.
+//
+// Trust boundary: none; the package trusts its arguments.
 //
 // Accelerators form a queue, the greatest weight first, and a domain is placed on the first one that fits. The weight is
 // the strength S of an accelerator, times the free part of its memory, divided by its present load:

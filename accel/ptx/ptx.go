@@ -1,8 +1,10 @@
 // Package ptx parses PTX, NVIDIA's portable assembly, into a checked program that an engine can compile: lexer, parser,
 // form table, inlining of calls, basic blocks, immediate post-dominators, liveness and register slots.
 //
-// The software accelerator calls it with text that a guest supplied, so the text is hostile: every size is bounded, and
-// every mistake is an *Error that contains the line.
+// Callers: the software accelerator.
+//
+// Trust boundary: the text is a guest's, and hostile. Every size is bounded, and every mistake is an *Error that
+// contains the line.
 package ptx
 
 import "fmt"

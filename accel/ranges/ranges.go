@@ -1,5 +1,9 @@
 // Package ranges records the mappings within a range of reserved addresses, for accelerators that let guests map memory.
-// It is pure: it maps nothing, and identifies memory by an opaque value. Arguments come from guests and may be anything.
+// It is pure: it maps nothing, and identifies memory by an opaque value.
+//
+// Callers: accel/soft/memory and accel/nvidia.
+//
+// Trust boundary: arguments come from guests and may be anything.
 package ranges
 
 import (

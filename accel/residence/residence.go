@@ -13,6 +13,11 @@
 // A Store moves the bytes, and a Ledger holds the state that the processes share. The software accelerator implements
 // both, and a device with virtual memory management can: there an eviction is a copy, an unmap and a release, and a
 // retrieval is a create, a map and a copy.
+//
+// Callers: accel/soft and accel/nvidia, which provide the Store; accel/soft/engine implements the Ledger.
+//
+// Trust boundary: the Ledger's numbers come from other workers, of which any may be compromised. Wrong numbers can make
+// an allocation fail or evict it, and harm no data.
 package residence
 
 import (

@@ -9,6 +9,11 @@
 //
 // Guest requests are checked here when they are submitted; the lane engine checks the memory accesses of kernels
 // against the allocations.
+//
+// Callers: cmd/pegasusd, which opens a Device in each worker; the worker calls it through package accel.
+//
+// Trust boundary: images, kernels, addresses and sizes are the guest's, and hostile. The Engines page of the domain and
+// the Memory page of the accelerator are shared with other workers, of which any may be compromised (package engine).
 package soft
 
 import (

@@ -1,5 +1,9 @@
 // Package smi prints a guest's use of its accelerator, with the columns and flags of nvidia-smi, whose own binary calls
 // undocumented functions of NVML.
+//
+// Callers: pegasus and pegasus-guest.
+//
+// Trust boundary: a guest trusts its host.
 package smi
 
 import (

@@ -2,6 +2,8 @@
 // weights when a daemon has died: in a machine's hub, which outlives the daemon, or in the next daemon.
 //
 // Callers: Raisers, under Linux and under Xen. They provide reading and writing of a weight.
+//
+// Trust boundary: none; the file of changed weights lies in the runtime directory, which belongs to the daemon's user.
 package raised
 
 import (

@@ -6,6 +6,10 @@
 // The daemon feeds it events of the gates and writes the resulting weights into the machines' cgroups; the
 // simulator does the same with its model of the CPUs. Like a policy it is pure and deterministic: the caller
 // passes the time in, and the package does no I/O and never blocks.
+//
+// Callers: the daemon (backend) and the simulator (sim).
+//
+// Trust boundary: none; the caller's events are trusted.
 package boost
 
 import (

@@ -4,6 +4,8 @@
 //
 // Callers: the pegasus command, with the output of `pegasus trace --cpus`, and tests, with records of a real
 // host. The package is pure, and requires of its input only that it is JSON.
+//
+// Trust boundary: the trace is the user's own file and may be anything.
 package coordination
 
 import (

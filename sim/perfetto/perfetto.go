@@ -2,6 +2,8 @@
 // of Perfetto (ui.perfetto.dev) and chrome://tracing.
 //
 // Callers: the simulator and the pegasus command. The package is pure.
+//
+// Trust boundary: none.
 package perfetto
 
 import (

@@ -1,5 +1,9 @@
 // Package report writes the results of scenarios as one HTML page with figures, which needs neither a server
 // nor a script.
+//
+// Callers: the pegasus command.
+//
+// Trust boundary: none; scenarios are the user's own files, and their texts are escaped.
 package report
 
 import (

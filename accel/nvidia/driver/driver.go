@@ -1,7 +1,10 @@
 // Package driver calls NVIDIA's libcuda, which is loaded at run time: the build needs no part of CUDA.
 //
-// Each function here is one of the driver's, or a few that belong together, with no further semantics. accel/nvidia
-// calls it; the library is trusted.
+// Each function here is one of the driver's, or a few that belong together, with no further semantics.
+//
+// Callers: accel/nvidia, which has checked the guest's arguments.
+//
+// Trust boundary: none; the library is trusted.
 package driver
 
 /*

@@ -1,9 +1,11 @@
 // Package handover passes file descriptors of device memory between the workers of a domain, each of which exports its
-// memory through its own driver instance. accel/nvidia uses it.
+// memory through its own driver instance.
 //
-// A worker that exports memory listens at a socket in the abstract namespace, with a name and no file, so no daemon has
-// to be running. The name is no secret: a peer must have the same user as the worker, which no other domain has if the
-// daemon is root, and must send the tag of the memory, which can't be guessed.
+// Callers: accel/nvidia.
+//
+// Trust boundary: a worker that exports memory listens at a socket in the abstract namespace, with a name and no file,
+// so no daemon has to be running. The name is no secret: a peer must have the same user as the worker, which no other
+// domain has if the daemon is root, and must send the tag of the memory, which can't be guessed.
 package handover
 
 import (

@@ -1,7 +1,9 @@
 // Package image reads a module's image without a driver: the variables that PTX text or a cubin names, and a cubin's
-// kernels with their parameters. accel/nvidia uses it for facts that drivers don't report.
+// kernels with their parameters.
 //
-// Images are the guest's, and hostile.
+// Callers: accel/nvidia, for facts that drivers don't report.
+//
+// Trust boundary: images are the guest's, and hostile.
 package image
 
 // LooksLikeText reports whether an image begins with printable characters.

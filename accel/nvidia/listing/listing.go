@@ -1,5 +1,10 @@
 // Package listing defines the description of devices that pegasus-nvidia returns to the daemon and the pegasus command,
 // which contain no C library.
+//
+// Callers: pegasus-nvidia and accel/nvidia, which write the description; pegasusd, pegasus and cmd/visit, which read
+// it.
+//
+// Trust boundary: none; pegasus-nvidia is a program of the host.
 package listing
 
 import (

@@ -4,7 +4,12 @@
 // The workers of a domain map a page of the domain, Engines: it contains a queue for each engine, and the time for
 // which the workers held each. The daemon maps it, too, and grants each engine to one domain after another (Arbiter).
 // All workers of an accelerator map a further page, Memory: it contains the bytes that each worker has reserved, and
-// the seats of the threads that may spin. The daemon creates both; no guest maps them.
+// the seats of the threads that may spin. The daemon creates both.
+//
+// Callers: accel/soft in the workers, and cmd/pegasusd and cmd/pegasus-nvidia for the daemon's part.
+//
+// Trust boundary: no guest maps the pages. A compromised worker may write anything into its domain's Engines, which
+// harms that domain only, and into Memory, which can make other domains' allocations fail.
 //
 // A token is a first-in-first-out lock across processes. A worker claims a ticket together with its own identity in one
 // atomic step, so that a process may die between any two instructions and the others can determine which process held

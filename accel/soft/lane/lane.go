@@ -1,8 +1,10 @@
 // Package lane runs PTX kernels on the CPU. Each instruction works on up to 256 threads of a block in lockstep, with a
 // row of lanes per register; threads that part meet again at the immediate post-dominator; blocks run in parallel.
 //
-// The software accelerator calls it. Kernels and their arguments are hostile: every memory access is checked against
-// the launch's Memory, and a kernel can always be cancelled.
+// Callers: the software accelerator.
+//
+// Trust boundary: kernels and their arguments are hostile. Every memory access is checked against the launch's Memory,
+// and a kernel can always be cancelled.
 package lane
 
 import (

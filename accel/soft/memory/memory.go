@@ -4,6 +4,11 @@
 //
 // Any goroutine may allocate, free, and look up addresses; a lookup takes no locks, since kernels do it constantly. The
 // contents of an allocation are erased before its place is reused.
+//
+// Callers: accel/soft.
+//
+// Trust boundary: addresses and sizes come from guests and may be anything. The memory belongs to one worker; other
+// processes get a part of it only by lending.
 package memory
 
 import (

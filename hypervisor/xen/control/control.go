@@ -4,6 +4,10 @@
 // The calls are Xen's sysctl and domctl, whose layout is that of Xen's public headers. They are versioned: every
 // release of Xen has its own numbers and rejects others'. So New detects the version; an unknown release is rejected,
 // since its layout may differ.
+//
+// Callers: hypervisor/xen/cpus, domus and trace in the daemon, and the pegasus command, as root of Dom0.
+//
+// Trust boundary: the hypervisor is trusted.
 package control
 
 import (

@@ -6,6 +6,8 @@
 // second, and have to work without it as well.
 //
 // Callers: predictions of the hypervisor's scheduling, and tests of them, in Dom0.
+//
+// Trust boundary: the hypervisor is trusted, but the text may be incomplete or of another release.
 package dump
 
 import (

@@ -1,6 +1,8 @@
 // Package privcmd calls the hypervisor Xen from Dom0, through Linux's privcmd device. It checks nothing.
 //
 // Callers: the daemon, as root of Dom0, through hypervisor/xen/control and others that build the calls.
+//
+// Trust boundary: the hypervisor and the callers are trusted.
 package privcmd
 
 import (
