@@ -6,8 +6,8 @@
 // the same events produce the same decisions. Scheduler and policies trust their driver, which validates the
 // values that guests report.
 //
-// A policy lends leases of the gate: the right to submit. Accelerators do not preempt, so submitted work runs
-// to its end and can overlap the next lease. The policies:
+// A policy lends leases of the gate: the right to submit. A GPU does not preempt, so submitted work runs to its
+// end and can overlap the next lease; the software accelerator stops kernels instead. The policies:
 //
 //	none     every domain may always submit; first come, first served
 //	rr       one domain after the other, windows of equal length
