@@ -14,9 +14,9 @@ func opSet(names ...string) (set [256]bool) {
 // maxAffine bounds the registers of functions that are searched for affine ones.
 const maxAffine = 1<<16 - 2
 
-// affine returns the registers whose values may differ by a constant step from lane to lane, as thread indices, loop
-// counters and many addresses do: they are computed from other such registers, uniform ones and constants, without a
-// guard. It returns none if there are calls, across which registers are kept elsewhere.
+// affine returns the registers with values that may differ by a constant step from lane to lane, as thread indices,
+// loop counters and many addresses do: they are computed from other such registers, uniform ones and constants,
+// without a guard. It returns none if there are calls, across which registers are kept elsewhere.
 func (b *Body) affine(uniform []bool) []bool {
 	may := make([]bool, len(b.Regs))
 	if len(b.Units) > 1 || len(b.Regs) > maxAffine {

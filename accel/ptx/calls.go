@@ -149,7 +149,7 @@ func (p *parser) pointed(f *Func) error {
 	return nil
 }
 
-// findPointed lists the functions whose address is taken.
+// findPointed lists the functions of which the address is taken.
 func (m *Module) findPointed() error {
 	seen := map[*Func]bool{}
 	add := func(f *Func, line int) error {

@@ -10,7 +10,7 @@ import (
 )
 
 // Constant expressions have the values that they have in C with integers of 64 bits, but for ~,
-// whose result is unsigned, and %, whose operands are.
+// which has an unsigned result, and %, which has unsigned operands.
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1+2*3":                         7,

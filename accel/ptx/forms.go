@@ -19,7 +19,7 @@ import (
 //	E    a register of the first type, perhaps with a predicate r|p; G a 32-bit one
 //	D d  a 32-bit one of a video instruction, perhaps with a selector or a sign
 //	R r  a register at least as wide as the type (ld, st, cvt), or a vector of them
-//	Y y  a fragment of a matrix: a vector whose number of registers the form determines
+//	Y y  a fragment of a matrix: a vector of as many registers as the form determines
 //	h    a 64-bit cache policy; n the size of a copy, or an alignment;
 //	     i how much of it to read, or a predicate for none
 //	k    a 16-bit mask; s a 64-bit size

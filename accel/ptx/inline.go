@@ -68,7 +68,8 @@ type inliner struct {
 	module map[*Var]*Var // shared and local variables, with their places
 	units  []*Func       // all units so far
 	listed map[*Func]bool
-	// indirect is set if a function was called by its address, so that all functions whose address is taken are listed.
+	// indirect is set if a function was called by its address, so that all functions of which the address is taken are
+	// listed.
 	indirect bool
 	unit     int // being expanded
 	work     int // variables of the calls
@@ -128,7 +129,7 @@ func (x *inliner) reserve(size int64) {
 	u.Frame = max(u.Frame, (size+15)&^15)
 }
 
-// pendingTarget marks branches whose label is still an index in their function.
+// pendingTarget marks branches with a label that is still an index in their function.
 const pendingTarget = 1
 
 func (x *inliner) retarget(first int, inst *instance, inner bool) {

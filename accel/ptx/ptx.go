@@ -72,7 +72,7 @@ type Module struct {
 	Kernels []*Func // entries in the order of the file
 	Globals []*Var  // variables in .global and .const, in the order of the file
 	Funcs   map[string]*Func
-	Pointed []*Func // functions whose address is taken, by name
+	Pointed []*Func // functions of which the address is taken, by name
 	byName  map[string]*Var
 	locals  []*Var // in .local: each thread of a kernel has them
 }

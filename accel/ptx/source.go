@@ -17,7 +17,7 @@ type source struct {
 // place is one .loc: from a line of the text on, a line of a file.
 type place struct{ from, file, line int32 }
 
-// locate records a .loc directive, whose line has been read as far as its numbers.
+// locate records a .loc directive. The directive's line has been read as far as its numbers.
 func (p *parser) locate(at int, numbers []int) {
 	if p.fn != nil && len(numbers) >= 2 && numbers[1] > 0 {
 		p.fn.source.places = append(p.fn.source.places, place{int32(at), int32(numbers[0]), int32(numbers[1])})

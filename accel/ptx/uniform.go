@@ -1,7 +1,7 @@
 package ptx
 
-// varying are instructions whose results may differ between executions or
-// lanes even if their operands don't.
+// varying are instructions with results that may differ between executions or lanes even if the
+// operands don't.
 var varying = func() (set [256]bool) {
 	for _, name := range []string{"ldu", "atom", "shfl", "vote", "activemask", "match", "redux", "elect", "tex", "tld4", "txq", "suq", "suld", "call", "bar", "barrier",
 		"setp", "set", "testp", "mma", "wmma", "ldmatrix", "movmatrix", "addc", "subc", "madc", "mbarrier", "alloca", "stacksave"} {

@@ -21,7 +21,7 @@ type Case struct {
 	Tested string
 
 	text string // all but the first directives
-	// open marks a case whose result PTX does not define, so that devices may differ.
+	// open marks a case with a result that PTX does not define, so that devices may differ.
 	open bool
 }
 

@@ -119,8 +119,8 @@ func (s *Source) operand(b *strings.Builder, i int, loaded bool) string {
 // formThreads is the number of threads of a case: more than a warp.
 const formThreads = 40
 
-// variant returns the case of a form whose sources are loaded by each thread, or are parameters, and that all threads
-// execute, or every other one.
+// variant returns a form's case in which each thread loads the sources, or the sources are parameters, and that all
+// threads execute, or every other one.
 func (f *Form) variant(loaded, parted bool) Case {
 	c := Case{Name: fmt.Sprintf("%s (loaded %v, parted %v)", f.Name, loaded, parted), Threads: formThreads, Tested: f.Instruction, text: f.kernel(loaded, parted), open: f.open}
 	in := make([]uint64, 8*formThreads)
@@ -140,7 +140,7 @@ func (f *Form) variant(loaded, parted bool) Case {
 	return c
 }
 
-// ReadForms reads a file of single instructions, whose format the file documents.
+// ReadForms reads a file of single instructions. The file documents its format.
 func ReadForms(text string) (list []Form, err error) {
 	for n, line := range lines(text) {
 		f, err := formOf(line)

@@ -24,7 +24,7 @@ type kernel struct {
 // memoryWords is the size of a kernel's memory, in words.
 const memoryWords = 16
 
-// Kernels reads a file of kernels, whose format the file documents.
+// Kernels reads a file of kernels. The file documents its format.
 func Kernels(text string) (list []Case, err error) {
 	var k *kernel
 	end := func() {
