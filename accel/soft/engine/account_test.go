@@ -15,7 +15,7 @@ import (
 // burst exceeds the time for which any test holds an engine at once.
 const burst = 3600e9
 
-// clockwork is a domain whose workers use a clock that the test sets.
+// clockwork is a domain with workers that use a clock that the test sets.
 type clockwork struct {
 	t       *testing.T
 	memory  *Memory
@@ -200,8 +200,8 @@ func lateEnder(t *testing.T, later, begun, writes int) (more bool) {
 	return more
 }
 
-// The worker whose ticket a process ends is reaped meanwhile by another one, which dies. The place of the ticket is free for a
-// later one all the same.
+// While a process ends a dead worker's ticket, another process reaps that worker, and dies. The place of the ticket is free
+// for a later one all the same.
 func TestPlaceIsFreed(t *testing.T) {
 	for writes, more := 0, true; more; writes++ {
 		c := newClockwork(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// arbitrated is an accelerator whose engines an Arbiter grants.
+// arbitrated is an accelerator with engines that an Arbiter grants.
 type arbitrated struct {
 	*Arbiter
 	memory *Memory
@@ -198,8 +198,8 @@ func TestQuantum(t *testing.T) {
 	a.w.Release(Compute)
 }
 
-// A domain whose turn is over and that keeps an engine is overtaken, the sooner the more often it was, and is charged for the time
-// for any contents of its page. In its turn it is not.
+// A domain that keeps an engine after its turn is overtaken, the sooner the more often it was, and is charged for the time for
+// any contents of its page. In its turn it is not.
 func TestOvertaken(t *testing.T) {
 	for name, forge := range map[string]func(*Engines){
 		"late": func(*Engines) {},

@@ -203,7 +203,7 @@ func (e *Engines) dropAll(k Token, worker int, epoch uint16) {
 	}
 }
 
-// recover passes a token on whose holder died, gave up its ticket, or died while passing it on.
+// recover passes a token on if its holder died, gave up its ticket, or died while passing it on.
 func (e *Engines) recover(k Token, now int64) {
 	t := &e.l.tokens[k]
 	for range slotsPerToken {

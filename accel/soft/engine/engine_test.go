@@ -153,7 +153,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 
 func (f *fixture) start() *process { return f.startIn(f.engines) }
 
-// startIn starts a process of the domain whose page is e.
+// startIn starts a process of the domain that has the page e.
 func (f *fixture) startIn(e *Engines) *process {
 	f.t.Helper()
 	memory, engines := copyOf(f.t, f.memory.FD()), copyOf(f.t, e.FD())

@@ -14,7 +14,7 @@ const (
 	memorySize  = (int(unsafe.Sizeof(memoryLayout{})) + 4095) &^ 4095
 )
 
-// newMemfd creates a zeroed memfd whose length is sealed.
+// newMemfd creates a zeroed memfd with a sealed length.
 func newMemfd(name string, size int) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -25,7 +25,7 @@ func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 // registry contains the owners of the places of a page.
 type registry struct {
 	fd      int   // of the page's file; -1: it is only mapped
-	locks   int   // file descriptor of the file on whose bytes the locks lie
+	locks   int   // file descriptor of the file that has the locks on its bytes
 	lockAt  int64 // where they begin
 	places  int
 	owner   func(i int) *atomic.Uint64
@@ -38,7 +38,7 @@ type place struct {
 	index int
 	epoch uint16
 	me    uint64 // owner word: of this epoch and process
-	lock  int    // the open file description whose lock shows that the process lives
+	lock  int    // the open file description with the lock that shows that the process lives
 }
 
 // take takes a place for this process. start initializes the place for a new owner.
