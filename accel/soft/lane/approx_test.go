@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// approximation is an instruction whose result may be off by some units in the
-// last place: at most one, although the manual mostly allows more.
+// approximation is an instruction with a result that may be off by some units in the last place: at
+// most one, although the manual mostly allows more.
 type approximation struct {
 	op      string
 	flushed bool
@@ -68,7 +68,7 @@ func (a *approximation) check(x, got float32) bool {
 	return math.Abs(float64(got)-want) <= ulp
 }
 
-// approximate runs the instruction on n inputs whose bits begin at first and are a step apart.
+// approximate runs the instruction on n inputs with bits that begin at first and are a step apart.
 func (a *approximation) approximate(t *testing.T, first, step uint32, n int) {
 	d := newDevice(t)
 	buf := d.buffer(4 * n)

@@ -101,7 +101,7 @@ func runBulk(g *group, in *instr) {
 	}
 }
 
-// copyMasked copies, of each 16 bytes, those whose bit is set in the mask.
+// copyMasked copies, of each 16 bytes, those with a set bit in the mask.
 func copyMasked(to, from []byte, m uint32) {
 	for i := range to {
 		if m>>(i%bulkUnit)&1 != 0 {

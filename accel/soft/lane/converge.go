@@ -23,7 +23,7 @@ const (
 // parking is returned instead of a fault where an instruction is to be executed again, once more threads are there.
 var parking = new(Fault)
 
-// alike returns the part of rest whose threads have the same mask as the first of them, and that mask.
+// alike returns the threads of rest that have the same mask as the first of them, and that mask.
 func (g *group) alike(member place, warp int, rest uint32) (same, members uint32) {
 	lane := func(rest uint32) int { return warp*warpLanes + bits.TrailingZeros32(rest) }
 	members = g.scalar(member, lane(rest))
@@ -84,7 +84,7 @@ func (g *group) stop(f *fragment, at int) {
 	g.parked++
 }
 
-// settle resumes parked fragments whose threads have all come.
+// settle resumes parked fragments of which all threads have come.
 func (g *group) settle() {
 	for i := 0; i < len(g.frags) && g.parked > 0; i++ {
 		if g.frags[i].bar == parked && g.together(i) {

@@ -180,7 +180,7 @@ func (d *directive) unsigned(v uint64, base int, prefix string) string {
 	return d.pad(prefix, digits, d.precision < 0)
 }
 
-// digits returns at least as many digits as the precision requires; none for a zero whose precision is 0.
+// digits returns at least as many digits as the precision requires; none for a zero at precision 0.
 func (d *directive) digits(v uint64, base int) string {
 	if v == 0 && d.precision == 0 {
 		return ""

@@ -74,7 +74,7 @@ type callOp struct {
 // move copies bytes between the frames of caller and callee.
 type move struct{ caller, callee, size int }
 
-// saved is a place whose value the frame keeps during a call.
+// saved is a place with a value that the frame keeps during a call.
 type saved struct {
 	place place
 	at    int

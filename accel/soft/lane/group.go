@@ -60,7 +60,7 @@ type fragment struct {
 	pc   int32 // block
 	join int32 // where it is awaited, or -1
 	at   int32 // how many instructions of the block it has executed
-	bar  int32 // block whose barrier it waits at, or runnable, or parked
+	bar  int32 // block of the barrier that it waits at, or runnable, or parked
 	id   int32 // of that barrier
 	sp   int   // start of the frame of its threads
 }
@@ -317,7 +317,7 @@ func first(m *mask) int {
 	return a.lo
 }
 
-// taken returns the threads of the fragment whose guard holds.
+// taken returns the threads of the fragment for which the guard holds.
 func (g *group) taken(f *fragment, b *block) mask {
 	if b.guard < 0 {
 		return f.m

@@ -6,8 +6,8 @@ import (
 )
 
 // maxKept bounds the bytes of compiled programs that are kept for later launches. A kernel that calls functions by their
-// addresses is compiled with all functions whose address is taken, so a module's programs together may be hundreds of times
-// as large as its text.
+// addresses is compiled with all functions of which the address is taken, so a module's programs together may be hundreds
+// of times as large as its text.
 const maxKept = 1 << 30
 
 // instrBytes is roughly the memory of an instruction.

@@ -204,7 +204,7 @@ func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
 	return op
 }
 
-// guard restricts instructions to the threads whose predicate holds.
+// guard restricts instructions to the threads for which the predicate holds.
 func (l *lowerer) guard(in *ptx.Inst, code []instr) {
 	for i := range code {
 		c := &code[i]
@@ -279,8 +279,8 @@ func (l *lowerer) affine(r int32) uint16 {
 	return uint16(n)
 }
 
-// knowsAffine are the opcodes whose lowering passes all operands to add. For others the rows of affine registers are
-// written before.
+// knowsAffine are the opcodes with a lowering that passes all operands to add. For others the rows of affine registers
+// are written before.
 var knowsAffine = func() (set [256]bool) {
 	for _, name := range fields("mov add sub mul mad fma shl shr and or xor not neg min max abs div rem cvt cvta setp set selp slct bfe ld ldu st atom red") {
 		set[ptx.OpOf(name)] = true
@@ -459,7 +459,7 @@ func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	l.add(in, nil, in.row)
 }
 
-// same returns the widths of an operation whose operands all have the size of t.
+// same returns the widths of an operation with all operands of the size of t.
 func same(t ptx.Type) [4]bool {
 	w := t.Size() == 8
 	return [4]bool{w, w, w, w}

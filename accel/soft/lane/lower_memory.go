@@ -103,7 +103,7 @@ func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 	c.shape, c.seen, c.aware = seen.number, known, true
 }
 
-// reused returns the register whose value is the address, before an offset that is the same for all lanes, or its
+// reused returns the register that contains the address, before an offset that is the same for all lanes, or its
 // index; or None if other instructions can't use this one's address shape.
 func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
 	if o.Var != nil || in.Guard != ptx.None || l.looksAnew(in) {

@@ -99,7 +99,7 @@ func (c *code) mask(name string, args ...any) vec {
 	return c.emit(inst{name: name, args: args, tied: -1}, k)
 }
 
-// replacing is op for instructions whose last source is the result as well.
+// replacing is op for instructions in which the last source is the result as well.
 func (c *code) replacing(name string, args ...any) vec {
 	return c.emit(inst{name: name, args: args, tied: len(args) - 1}, vector)
 }
@@ -139,7 +139,7 @@ func vecOf(a any) vec {
 	return -1
 }
 
-// prune drops instructions whose results are unused.
+// prune drops instructions with unused results.
 func (c *code) prune() {
 	used := map[vec]bool{}
 	var kept []inst

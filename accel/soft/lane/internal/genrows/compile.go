@@ -120,7 +120,7 @@ func (c *compiler) statements(list []ast.Stmt, s scope) value {
 		switch st := st.(type) {
 		case *ast.ReturnStmt:
 			return c.expr(st.Results[0], s)
-		case *ast.DeclStmt: // constants, whose values the type checker has
+		case *ast.DeclStmt: // constants: the type checker has their values
 		case *ast.AssignStmt:
 			c.assign(st, s)
 		case *ast.IfStmt:

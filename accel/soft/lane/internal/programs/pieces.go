@@ -185,7 +185,8 @@ func (w *writer) list(letter rune, count int, written bool) string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// accumulators are the operations on words that all threads update, each by one operation whose order does not matter.
+// accumulators are the operations on words that all threads update, each by one operation. The order of the updates
+// does not matter.
 var accumulators = [...]string{"add.u32", "add.u64", "min.s32", "max.u32", "min.u64", "max.s64", "and.b32", "or.b64", "xor.b32", "xor.b64", "inc.u32", "min.s64", "max.s32", "min.u32"}
 
 // atomic generates an update of an accumulator, or of a word of the thread's own.

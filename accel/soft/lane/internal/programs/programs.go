@@ -1,5 +1,5 @@
-// Package programs generates random PTX programs whose results are defined to the bit: without races, endless loops,
-// and behavior that PTX leaves open. Tests run them on the engine and on an independent interpreter.
+// Package programs generates random PTX programs with results that are defined to the bit: without races, endless
+// loops, and behavior that PTX leaves open. Tests run them on the engine and on an independent interpreter.
 package programs
 
 import (
@@ -207,7 +207,7 @@ func (w *writer) loop(label int) {
 	w.add(text + fmt.Sprintf("add.u32 %%n%d, %%n%d, 1; setp.lt.u32 %%q, %%n%d, %s; @%%q bra L%d", n, n, n, limit, label))
 }
 
-// condition adds pieces for the threads whose predicate holds.
+// condition adds pieces for the threads for which a predicate holds.
 func (w *writer) condition() {
 	c := node{cond: fmt.Sprintf("%%c%d", w.p.conds)}
 	w.add(fmt.Sprintf("mov.pred %s, %s", c.cond, w.predicate()))

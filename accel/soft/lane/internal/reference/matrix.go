@@ -118,7 +118,7 @@ func dotIntegers(in *inst, a, b []uint64, c uint64) uint64 {
 	return wrap(sum, 32)
 }
 
-// dotFloats rounds the exact sum once. Programs only compute it of finite numbers whose sum is exact in every
+// dotFloats rounds the exact sum once. Programs only compute it of finite numbers with a sum that is exact in every
 // implementation.
 func dotFloats(a, b []uint64, c uint64, td, ta, tc typ) uint64 {
 	f := formatOf(ta)

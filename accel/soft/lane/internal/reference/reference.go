@@ -30,7 +30,7 @@ type problem struct{ err error }
 
 func fail(format string, args ...any) { panic(problem{fmt.Errorf(format, args...)}) }
 
-// undefined ends an execution whose result PTX does not define.
+// undefined ends an execution with a result that PTX does not define.
 func undefined(why string) { panic(problem{fmt.Errorf("%w: %s", ErrUndefined, why)}) }
 
 func unknown(in *inst) { panic(problem{fmt.Errorf("%s: %w", in.text, ErrUnknown)}) }
