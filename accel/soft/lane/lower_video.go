@@ -212,7 +212,7 @@ func simdLane(in *ptx.Inst) laneFunc {
 	}
 }
 
-// vmad lowers vmad, whose sum has more than 64 bits.
+// vmad lowers vmad, which has a sum of more than 64 bits.
 func (l *lowerer) vmad(in *ptx.Inst) {
 	a, b, c := &in.Args[1], &in.Args[2], &in.Args[3]
 	ta, tb := in.Type2, in.Type3

@@ -101,7 +101,7 @@ func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 	}
 }
 
-// plainLayout is that of wmma, whose fragments have no documented layout: elements in order. If there are more
+// plainLayout is the layout of wmma's fragments, for which none is documented: elements in order. If there are more
 // registers than elements, they are there twice.
 func plainLayout(t *tile, lane, k int) int { return lane*t.PerLane + k%t.PerLane }
 

@@ -306,7 +306,7 @@ func TestMatrixProducts(t *testing.T) {
 	}
 }
 
-// filled is a fragment whose every register is the same.
+// filled is a fragment with the same value in every register.
 func filled(n int, v uint64) (regs [32][]uint64) {
 	for lane := range regs {
 		for range n {

@@ -39,8 +39,8 @@ rest:
 			t.Errorf("line %d took %v", c.Line, c.Time)
 		}
 	}
-	// Two launches of three blocks, of a group with 256 threads and one with 44,
-	// whose threads are all beyond 100. They meet at the end.
+	// Two launches of three blocks, of a group with 256 threads and one with 44, all of them beyond
+	// 100. They meet at the end.
 	for mark, want := range map[string][2]uint64{
 		"looped": {10 * 12, 10 * 1800}, "back": {10 * 12, 10 * 1800}, "some": {6, 6 * 100}, "all": {12, 1800},
 	} {

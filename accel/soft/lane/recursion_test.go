@@ -10,8 +10,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// withFunctions puts functions before a kernel whose body has in %a0 the address of its 32-bit element of out, in %t
-// the thread's number.
+// withFunctions puts functions before a kernel. The kernel's body has in %a0 the address of its 32-bit element of out,
+// in %t the thread's number.
 func withFunctions(functions, body string) []byte {
 	text := string(entry(body))
 	at := strings.Index(text, ".visible .entry")

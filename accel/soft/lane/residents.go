@@ -8,7 +8,7 @@ type residents struct {
 	run         *run
 	first, last *worker // those put aside, in the order of their turns
 	waiting     int     // their number
-	idle        *worker // workers whose blocks are over
+	idle        *worker // workers with finished blocks
 	bytes       int     // of all
 	watch       *stopwatch
 }

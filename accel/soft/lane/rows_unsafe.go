@@ -103,7 +103,7 @@ func get64(p unsafe.Pointer, step, lane int) uint64 { return *(*uint64)(unsafe.A
 func put32(p unsafe.Pointer, lane int, v uint32)    { *(*uint32)(unsafe.Add(p, 4*lane)) = v }
 func put64(p unsafe.Pointer, lane int, v uint64)    { *(*uint64)(unsafe.Add(p, 8*lane)) = v }
 
-// runSingle executes an arithmetic instruction whose result is the same for all threads.
+// runSingle executes an arithmetic instruction with the same result for all threads.
 func runSingle(g *group, in *instr) {
 	in.row(g.at(in.d, 0), g.at(in.a, 0), g.at(in.b, 0), g.at(in.c, 0), 1, 0)
 }

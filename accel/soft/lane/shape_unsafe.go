@@ -8,7 +8,7 @@ import (
 // chunk is the number of lanes that are moved at a time if their addresses are regular.
 const chunk = 16
 
-// irregular is the step of a chunk whose addresses don't differ by a constant.
+// irregular is the step of a chunk with addresses that don't differ by a constant.
 const irregular = math.MinInt64
 
 // shape describes the addresses of consecutive lanes. Assembly depends on the offsets of its fields.

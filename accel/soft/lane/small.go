@@ -16,7 +16,7 @@ type smallFloat struct {
 	infinity uint64 // 0 if there is none
 	nan      uint64 // the NaN that results have
 
-	scale float64 // of a value whose exponent is read with the bias of float64
+	scale float64 // of a value after its exponent is read with the bias of float64
 }
 
 var smallFloats = func() map[ptx.Type]*smallFloat {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A shfl whose lanes all have the same operands has the same results as one executed lane by lane, for any threads that
+// A shfl with the same operands in all lanes has the same results as one executed lane by lane, for any threads that
 // take part and in blocks of any size.
 func TestShflAlike(t *testing.T) {
 	const threads = 250

@@ -303,8 +303,8 @@ func (g *group) arrivePart(f *fragment, b *block, m mask) bool {
 
 func (g *group) blockIndex(b *block) int32 { return b.next - 1 }
 
-// arriving counts threads as a barrier does: with an explicit count, a warp
-// whose living threads are all there counts fully.
+// arriving counts threads as a barrier does: with an explicit count, a warp counts fully if all its
+// living threads are there.
 func (g *group) arriving(m *mask, warps bool) int {
 	if !warps {
 		return m.count()
