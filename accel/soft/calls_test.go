@@ -34,7 +34,7 @@ func runKernel(t *testing.T, c *Context, m *Module, name string, params ...byte)
 	return 0
 }
 
-// A kernel's allocations live on, in a heap of the context whose size a limit sets.
+// A kernel's allocations live on, in a heap of the context. A limit sets the heap's size.
 func TestDeviceHeap(t *testing.T) {
 	d, c := open(t, nil)
 	m := load(t, c, heapKernels)

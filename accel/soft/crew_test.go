@@ -156,8 +156,8 @@ func looping(let *atomic.Bool, turns *atomic.Int64) goCode {
 	}
 }
 
-// When the turn is over all kernels stop, the engine is released once, and all continue in the next turn. One whose
-// context is destroyed meanwhile ends at once.
+// When the turn is over all kernels stop, the engine is released once, and all continue in the next turn. A kernel in a
+// context that is destroyed meanwhile ends at once.
 func TestCrewPauses(t *testing.T) {
 	const members = 5
 	page := newPage(t, engine.Options{Memory: 64 << 20})

@@ -266,7 +266,7 @@ func (e *executor) perform(m *member, n *node) (r cuda.Result) {
 	return e.carryOut(m, n, m.began)
 }
 
-// carryOut executes n, whose memory is resident, with the engine held since then.
+// carryOut executes n, with its memory resident and the engine held since then.
 func (e *executor) carryOut(m *member, n *node, since int64) cuda.Result {
 	switch n.kind {
 	case batchNode:

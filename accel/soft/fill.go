@@ -94,7 +94,7 @@ func (b *boxFill) run(mem, tile []byte, cancel *atomic.Bool, due func() bool) (d
 	return true
 }
 
-// draw repeats the value over a tile, whose length is a multiple of an element's.
+// draw repeats the value over a tile. The tile's length is a multiple of an element's.
 func (b *boxFill) draw(tile []byte) {
 	var word [4]byte
 	binary.LittleEndian.PutUint32(word[:], b.value)

@@ -34,7 +34,7 @@ type hold struct {
 	entered bool       // evictions are prevented, see enter
 	got     int64      // when the engine was acquired
 	since   int64      // start of the use that is yet to be charged
-	settled int64      // until then kernels keep the engine whose memory had to be restored first: for as long as the restore took
+	settled int64      // until then kernels keep the engine if their memory had to be restored first: for as long as the restore took
 
 	changed sync.Cond // signals: members stand, leave or are cancelled, or a pause has ended
 	handing bool      // a waiting member releases the engine, or acquires it
@@ -48,8 +48,8 @@ const (
 	shared        // they may, and one has tried
 )
 
-// lead acquires the engine for a node, whose member then forms the crew. It returns false when the device closes, or
-// the page of the domain is damaged.
+// lead acquires the engine for a node. The node's member then forms the crew. lead returns false when the device
+// closes, or the page of the domain is damaged.
 func (e *executor) lead(m *member, n *node) bool {
 	since, ok := e.acquire(m, n, false)
 	if ok {
@@ -124,7 +124,7 @@ func (e *executor) tryAcquire(m *member, n *node) bool {
 	return true
 }
 
-// admit lets kernels join a kernel whose memory is resident.
+// admit lets kernels join a kernel with resident memory.
 func (e *executor) admit(n *node) {
 	if n.kind != kernelNode || n.inline || e.most == 1 {
 		return
@@ -212,7 +212,7 @@ func (e *executor) join(m *member, n *node) bool {
 	return true
 }
 
-// leave removes a member from the crew, whose node has ended for now. The last one releases the engine.
+// leave removes a member from the crew after the member's node has ended for now. The last one releases the engine.
 func (e *executor) leave(m *member, n *node) {
 	if open := e.open.Load(); open == shared || open == lone && !e.open.CompareAndSwap(lone, closed) {
 		e.mu.Lock()
@@ -283,7 +283,7 @@ func (e *executor) release(end int64, part bool) int64 {
 	return end
 }
 
-// alert makes members whose kernels are stopped check whether these are cancelled.
+// alert makes members with stopped kernels check whether these are cancelled.
 func (e *executor) alert() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -318,8 +318,8 @@ func (m *member) yield() bool {
 	return false
 }
 
-// resume blocks a member, none of whose kernel's cores runs now, until all kernels of the crew have stopped and it is
-// their turn again, or until the kernel is to end.
+// resume blocks a member until all kernels of the crew have stopped and it is their turn again, or until the member's
+// kernel is to end. No core of that kernel runs now.
 func (m *member) resume() {
 	from := m.e.dev.clock()
 	m.stand()

@@ -143,7 +143,8 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	return f, cuda.Success
 }
 
-// refuse returns the result of a launch whose kernel can't be compiled. The reason goes to the log and, once, to the program's stderr.
+// refuse returns the result of a launch of a kernel that can't be compiled. The reason goes to the log and, once, to the
+// program's stderr.
 func (c *Context) refuse(f *function, err error) cuda.Result {
 	c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
 	if !f.told {

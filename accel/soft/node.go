@@ -147,7 +147,7 @@ func (q *nodeQueue) pop() *node {
 	return n
 }
 
-// submit starts a node whose dependencies are set. d.mu is held, and released.
+// submit starts a node after its dependencies are set. d.mu is held, and released.
 func (d *Device) submit(n *node) {
 	if n.waits > 0 {
 		d.mu.Unlock()

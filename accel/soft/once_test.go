@@ -8,8 +8,8 @@ import (
 	"pegasus/cuda"
 )
 
-// A warp whose threads all unlock a lock by the same store does it once: a later
-// store would unlock it for the block that has taken it meanwhile.
+// A warp in which all threads unlock a lock by the same store does it once: a later store would
+// unlock it for the block that has taken it meanwhile.
 func TestUnlockedOnce(t *testing.T) {
 	_, c := open(t, nil)
 	m := load(t, c, header+`

@@ -95,7 +95,7 @@ func TestRefusedByCompiling(t *testing.T) {
 	want(t, synchronize(t, c), cuda.Success)
 }
 
-// A block whose local memory is too large is refused when it is launched, and the context lives. The attributes have the limit.
+// A block with too much local memory is refused when it is launched, and the context lives. The attributes have the limit.
 func TestLocalMemoryOfBlocks(t *testing.T) {
 	const text = header + `.visible .entry k() { .local .align 8 .b8 m[BYTES]; .reg .b64 %p; mov.u64 %p, m; st.local.u32 [%p], 1; ret; }
 .func below() { .local .align 8 .b8 m[BYTES]; .reg .b64 %p; mov.u64 %p, m; st.local.u32 [%p], 1; ret; }

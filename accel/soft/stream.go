@@ -64,7 +64,7 @@ func (s *Stream) idle() bool {
 	return s.behind(func(n *node) bool { return n == nil })
 }
 
-// ending reports whether the stream would be idle but for nodes whose callbacks are running. d.mu is held.
+// ending reports whether the stream would be idle but for nodes with running callbacks. d.mu is held.
 func (s *Stream) ending() bool {
 	return s.behind(func(n *node) bool { return n == nil || n.telling.Load() })
 }

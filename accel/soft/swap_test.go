@@ -17,7 +17,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// swapped opens devices on one accelerator whose memory is less than that of all devices together.
+// swapped opens devices on one accelerator that has less memory than all devices together.
 func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) {
 	page := newPage(t, engine.Options{Memory: memory, Swap: swap})
 	var all []*Device
@@ -32,8 +32,8 @@ func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) 
 	return page, all
 }
 
-// Devices whose allocations come to three times the memory of the accelerator
-// copy, fill, launch and free at random, and find the bytes that they wrote, at the same
+// Devices with allocations that come to three times the memory of the accelerator copy,
+// fill, launch and free at random, and find the bytes that they wrote, at the same
 // addresses, in linear memory and in arrays. Kernels find all of it on the device.
 func TestSwap(t *testing.T) {
 	const memory = 2 << 20

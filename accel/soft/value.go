@@ -88,7 +88,7 @@ func (d *Device) watchValues() {
 	}
 }
 
-// lookAtValues polls each pending wait once, and releases the streams whose conditions are met.
+// lookAtValues polls each pending wait once, and releases the streams for which the conditions are met.
 func (d *Device) lookAtValues() (seen bool, left int) {
 	v := &d.values
 	v.mu.Lock()
