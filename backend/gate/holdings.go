@@ -22,7 +22,7 @@ func KeepTime(bytes uint64) time.Duration {
 	return 10*time.Second + time.Duration(bytes>>28)*time.Second
 }
 
-// CountSegmentsIn sets the unit in bytes to whose multiples segments are rounded up in the accounts. All workers of a
+// CountSegmentsIn sets the unit in bytes: in the accounts segments are rounded up to its multiples. All workers of a
 // domain set the same unit.
 func (m *Member) CountSegmentsIn(unit uint64) { m.page.at.segmentUnit.Store(unit) }
 
@@ -145,8 +145,8 @@ func (m *Member) Charge(u accel.Usage) {
 	m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0), Now(), "")
 }
 
-// Holds returns how long worker i may take to store the segments that it holds, whose bytes could be lost with it; 0 if
-// it holds none. Any goroutine may call it.
+// Holds returns how long worker i may take to store the segments that it holds. Their bytes could be lost with the
+// worker. The result is 0 if it holds none. Any goroutine may call it.
 func (p *Page) Holds(i int) (patience time.Duration) {
 	for k := range p.made() {
 		if p.at.slot[i].has(uint32(k)) {

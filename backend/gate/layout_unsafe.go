@@ -71,7 +71,7 @@ type header struct {
 	overrun [NumClasses]atomic.Int64 // engine ns of work that ended with the gate closed or the budget used up
 	_       [48]byte
 
-	lock        atomic.Uint32 // 0, or 1 + the slot whose worker changes the fields below; futex word
+	lock        atomic.Uint32 // 0, or 1 + the slot of the worker that changes the fields below; futex word
 	lockWaiters atomic.Uint32
 	memory      [numPools]pool
 	daemon      atomic.Uint32 // pid
@@ -93,7 +93,7 @@ type header struct {
 	_           [36]byte
 	holdings    [Segments]holding
 
-	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot whose worker prepares work
+	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot of the worker that prepares work
 	preparers        atomic.Uint32               // number of preparation slots in use; 0: written by an older daemon, no limit
 	preparersWaiting atomic.Uint32
 	prepared         atomic.Uint32 // futex word: incremented when a preparation slot becomes free
@@ -112,7 +112,7 @@ type segment struct {
 	bytes  atomic.Uint64
 }
 
-// holding describes how workers pass each other a segment whose bytes are in a driver's memory and not in the domain's
+// holding describes how workers pass each other a segment with its bytes in a driver's memory and not in the domain's
 // file.
 type holding struct {
 	tag     atomic.Uint64 // by which one worker requests it from another
@@ -164,7 +164,7 @@ type slot struct {
 
 	standing atomic.Int64 // since when a request waits for admission; 0: none does
 
-	holds [Segments / 64]atomic.Uint64 // a bit for each segment whose memory the worker has and exports to others
+	holds [Segments / 64]atomic.Uint64 // a bit for each segment of which the worker has the memory, and exports it to others
 
 	guest atomic.Uint32 // pid of the process that the worker serves; 0: none of this host
 

@@ -54,7 +54,7 @@ func segmented(t *testing.T) (*Page, [2]*Member) {
 	return p, all
 }
 
-// A loose segment whose worker was killed before it attached it belongs to no worker, and is freed.
+// If a worker is killed before it attaches its loose segment, the segment belongs to no worker, and is freed.
 func TestLooseOfNobody(t *testing.T) {
 	p, workers := segmented(t)
 	b := &bank{room: 1 << 40}
@@ -229,7 +229,7 @@ func TestKilledBetweenCountingAndTable(t *testing.T) {
 	}
 }
 
-// mortal is a bank whose caller dies when it reports the size.
+// mortal is a bank with a caller that dies when it reports the size.
 type mortal struct {
 	*bank
 	counts bool // before it dies
