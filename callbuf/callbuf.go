@@ -180,7 +180,7 @@ type Header struct {
 	Stream    uint64
 }
 
-// FlagReply marks a packet whose caller waits in ReplySlot for ReplyTag.
+// FlagReply marks a packet with a caller that waits in ReplySlot for ReplyTag.
 const FlagReply = 1
 
 // Packet is one call, in private memory. Payload aliases the Packet.

@@ -244,7 +244,7 @@ func TestRepliesReachTheirCallers(t *testing.T) {
 	}
 }
 
-// A caller whose host has died gets its error within a slice or two.
+// After its host has died, a caller gets its error within a slice or two.
 func TestCallersNoticeADeadHost(t *testing.T) {
 	_, g, _ := pair(t, small())
 	dead := errors.New("hung up")

@@ -287,8 +287,8 @@ func (h *Host) Poison(result int32) { word32(h.mem, offProcessPoison).Store(uint
 // resultUnknown is CUDA_ERROR_UNKNOWN.
 const resultUnknown = 999
 
-// Abandon makes every call of a process whose worker has ended return an error, unless the worker set a
-// result itself. It takes the segment's first page.
+// Abandon makes every call of a process return an error after the process's worker has ended, unless the
+// worker set a result itself. It takes the segment's first page.
 func Abandon(header []byte) {
 	word32(header, offProcessPoison).CompareAndSwap(0, resultUnknown)
 }

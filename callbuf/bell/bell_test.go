@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// listen returns a port for the length of a test, whose Conns come from a channel.
+// listen returns a port for the length of a test. The port's Conns come from a channel.
 func listen(t *testing.T, reopen bool, ports <-chan *net.UnixConn) (p *Port, changes *atomic.Int32) {
 	t.Helper()
 	changes = new(atomic.Int32)

@@ -24,7 +24,7 @@ import (
 const Name = "org.pegasus.0"
 
 const (
-	// openAgain is the retry interval for a port that does not exist, or whose other end is not open.
+	// openAgain is the retry interval for a port that does not exist, or that is not open at the other end.
 	openAgain = 500 * time.Millisecond
 	// patience is the time after which a missing port is reported: hub and agent often start first.
 	patience = 2 * time.Second
@@ -40,7 +40,7 @@ type Conn interface {
 	syscall.Conn
 }
 
-// waker is a Conn that rings by other means than a byte, and whose received data must be acknowledged.
+// waker is a Conn that rings by other means than a byte. Data received from it must be acknowledged.
 type waker interface {
 	Ring(fd uintptr)
 	Heard(fd uintptr, said []byte) error

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Channel is an event channel with a file of its own: a bell.Conn whose rings need more than writing and
-// reading bytes.
+// Channel is an event channel with a file of its own: a bell.Conn with rings that need more than writing
+// and reading bytes.
 type Channel struct {
 	events *Events
 	port   Port
