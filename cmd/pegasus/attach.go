@@ -300,7 +300,7 @@ func (a *attachment) libvirt(in []byte, args ...string) (s libvirt.Shown, err er
 // answerTime is libvirt's time limit for an operation.
 const answerTime = 30 * time.Second
 
-// askLibvirt runs pegasus-libvirt, whose errors are in libvirt's words. It gives up after patience: a
+// askLibvirt runs pegasus-libvirt, which reports errors in libvirt's words. It gives up after patience: a
 // libvirtd that hangs never answers.
 func askLibvirt(patience time.Duration, program string, in []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -121,9 +121,9 @@ func sweepOwn(base string) {
 	}
 }
 
-// removeAbandoned removes a runtime directory of this user's whose daemon has gone: the lock of DaemonLock is free. It
-// keeps a directory that changed within startTime, because a daemon makes that file just before it takes the lock, and
-// a directory without that file or without OnceMark.
+// removeAbandoned removes a runtime directory of this user's if its daemon has gone: the lock of DaemonLock is free.
+// It keeps a directory that changed within startTime, because a daemon makes that file just before it takes the lock,
+// and a directory without that file or without OnceMark.
 func removeAbandoned(dir string) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < startTime || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// table is aligned text: columns whose head begins with '>' are right-aligned.
+// table is aligned text: columns with a head that begins with '>' are right-aligned.
 type table struct {
 	head []string
 	rows [][]string

@@ -11,7 +11,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// shortDir is a directory for sockets, whose paths are at most 107 bytes.
+// shortDir is a directory for sockets, which have paths of at most 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg")

@@ -110,7 +110,7 @@ func claimMachines(claim func(context.Context) (release func(), err error)) (rel
 	return func() {}, nil
 }
 
-// keepHubs runs the hubs of the machines whose regions are in a directory, beside the daemon.
+// keepHubs runs the hubs of the machines with regions in a directory, beside the daemon.
 func keepHubs(ctx context.Context, regions, dir string, known *overheard, log *slog.Logger) {
 	k := kvm.Keeper{
 		Dir: regions, Valid: configs.CheckName, Log: log,

@@ -19,8 +19,8 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// A hub whose log is not read serves its machine, and ends on a signal: otherwise its mappings would keep the
-// memory of a domU that has gone.
+// A hub with a log that is not read serves its machine, and ends on a signal: otherwise its mappings would keep
+// the memory of a domU that has gone.
 func TestHubLogStuck(t *testing.T) {
 	const size, controlAt = 16 << 20, 4 << 20
 	dir, err := os.MkdirTemp("", "pg")

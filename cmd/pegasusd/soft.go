@@ -23,7 +23,7 @@ import (
 // acceleratorTypes are the types that openHardware and openDevice support.
 var acceleratorTypes = []string{"soft", "nvidia"}
 
-// openHardware makes the accelerator of a configuration, or adopts the one whose files workers still use.
+// openHardware makes the accelerator of a configuration, or adopts the one with files that workers still use.
 func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
 	return func(c configs.Accelerator, dir string, files []*os.File) (backend.Hardware, error) {
 		log := log.With("accelerator", c.Name)
