@@ -56,7 +56,7 @@ type ParamLayout struct{ Offset, Size uint32 }
 // GlobalKind is the kind of a module variable.
 type GlobalKind uint32
 
-// The kinds of module variables: plain memory, and references whose address identifies an object.
+// The kinds of module variables: plain memory, and references with an address that identifies an object.
 const (
 	GlobalMemory GlobalKind = iota
 	GlobalTexture

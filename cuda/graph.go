@@ -58,7 +58,7 @@ func AppendGraph(b []byte, nodes []GraphNode) []byte {
 func pad8(n int) int { return -n & 7 }
 
 // DecodeGraph decodes a graph from b. Payloads alias b. It returns false unless b is exactly one graph, of a
-// permitted size, whose nodes each depend on earlier ones only.
+// permitted size, in which each node depends on earlier ones only.
 func DecodeGraph(b []byte) (nodes []GraphNode, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < graphHeader || le.Uint32(b) != graphVersion {

@@ -66,7 +66,7 @@ func TestGraphRefused(t *testing.T) {
 	}
 }
 
-// DecodeGraph accepts only graphs whose nodes depend on earlier ones, within the limits.
+// DecodeGraph accepts only graphs in which nodes depend on earlier ones, within the limits.
 func FuzzGraph(f *testing.F) {
 	f.Add(cuda.AppendGraph(nil, exampleGraph()))
 	f.Add([]byte{})

@@ -95,7 +95,7 @@ func emitOlder(w *writer, s *spec, f *function) {
 	w.f("\tif (device_driver_version() < %d)\n\t\treturn %s(%s);\n", f.Since, older.Symbol, strings.Join(names, ", "))
 }
 
-// older returns the newest symbol before f, of the same name and kind of stream, whose parameters are a
+// older returns the newest symbol before f, of the same name and kind of stream, with parameters that are a
 // prefix of f's.
 func (f *function) older(s *spec) *function {
 	var older *function

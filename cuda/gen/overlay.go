@@ -153,7 +153,7 @@ func (f *function) implemented() bool {
 	return f.decision.Body == bodyManual || f.decision.Body == bodyGenerated
 }
 
-// target returns the function whose implementation f uses, or nil.
+// target returns the function with the implementation that f uses, or nil.
 func (f *function) target(s *spec) *function {
 	for f.decision.Body == bodyAlias {
 		f = s.bySymbol[f.decision.Of]

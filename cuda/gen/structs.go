@@ -83,7 +83,7 @@ func tree(fields []field) []*member {
 	return root.members
 }
 
-// overAligned are structures whose alignment no member explains.
+// overAligned are structures with an alignment that no member explains.
 var overAligned = map[string]string{"CUtensorMap_st": "\n#if defined(__cplusplus)\n\talignas(64)\n#else\n\t_Alignas(64)\n#endif\n"}
 
 func emitStruct(w *writer, s *spec, tag string) {
