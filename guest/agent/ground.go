@@ -69,8 +69,8 @@ func (p *Piece) Close() error {
 	return p.File.Close()
 }
 
-// Obstacle is an error of Create whose text the process receives. For any other error the hub reports that there is no
-// room, and the setting that limits it.
+// Obstacle is an error of Create of which the process receives the text. For any other error the hub reports that
+// there is no room, and the setting that limits it.
 type Obstacle struct{ Err error }
 
 func (o *Obstacle) Error() string { return o.Err.Error() }

@@ -10,8 +10,8 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// resume resumes the session of the previous agent, whose programs compute meanwhile. It needs the agent's record, its
-// shared memory, and a hub that still serves the session; otherwise the error names the missing part.
+// resume resumes the session of the previous agent while that agent's programs compute. It needs the agent's record,
+// its shared memory, and a hub that still serves the session; otherwise the error names the missing part.
 //
 // The previous agent's pending work and messages are not needed. Processes that it had not served have lost their
 // connection, and are closed here; for the hub that is at worst redundant. Processes that have ended since are closed,

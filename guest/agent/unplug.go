@@ -24,7 +24,7 @@ func unplugged(err *error) (done func()) {
 	}
 }
 
-// end releases a session whose region is gone, without notifying its processes.
+// end releases a session after its region is gone, without notifying its processes.
 func (s *session) end() {
 	close(s.over)
 	for _, p := range s.processes {

@@ -1,6 +1,6 @@
 /*
- * tpacf computes the histogram of the distances between all points on a sphere: one very long kernel, whose threads
- * diverge.
+ * tpacf computes the histogram of the distances between all points on a sphere: one very long kernel with diverging
+ * threads.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// bar is the region as a PCI device, QEMU's ivshmem-plain, whose memory is mapped through sysfs, without a driver or a
+// bar is the region as a PCI device, QEMU's ivshmem-plain. Its memory is mapped through sysfs, without a driver or a
 // file system. All pieces are parts of one file, which all of their processes have open.
 type bar struct {
 	path string

@@ -106,7 +106,7 @@ type piece struct {
 	parts callbuf.Extents // its ranges in the region
 }
 
-// Create makes a file of zeros, whose size and place the receiving process cannot change.
+// Create makes a file of zeros. The receiving process cannot change the file's size or place.
 func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
 	f, err := a.make(name, bytes)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"pegasus/guest/agent"
 )
 
-// device is the region in the guest's kernel: a block device whose memory can be mapped, and its offset in the region.
+// device is the region in the guest's kernel: a block device with mappable memory, and its offset in the region.
 type device struct {
 	path   string
 	bytes  uint64
@@ -33,8 +33,8 @@ const (
 // deviceTime is how long the kernel may take to create a device.
 const deviceTime = 10 * time.Second
 
-// openDevice finds the machine's region among its NVDIMMs, by the host's mark, and creates a device from it whose
-// memory can be mapped. Other NVDIMMs are not touched.
+// openDevice finds the machine's region among its NVDIMMs, by the host's mark, and creates from it a device with
+// memory that can be mapped. Other NVDIMMs are not touched.
 func openDevice() (*device, error) {
 	spaces, err := filepath.Glob(ndDevices + "/namespace*")
 	if err != nil {

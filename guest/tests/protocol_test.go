@@ -56,8 +56,8 @@ func TestPlaced(t *testing.T) {
 	})
 }
 
-// A guest that finds the worker asleep sends one doorbell message, also if many threads do at once; one whose worker
-// has no doorbell doesn't.
+// A guest that finds the worker asleep sends one doorbell message, also if many threads do at once; one with a worker
+// without a doorbell doesn't.
 func TestRings(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		const features = callbuf.FeatureApart | callbuf.FeatureBell

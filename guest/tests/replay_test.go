@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// still is a driver whose functions do nothing; addresses in a recording are not dereferenced.
+// still is a driver with functions that do nothing; addresses in a recording are not dereferenced.
 const still = `
 #include <stdlib.h>
 #define STILL(name) int name(void) { return 0; }

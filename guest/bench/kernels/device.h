@@ -8,7 +8,7 @@
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
 
-/* A variable such as threadIdx, whose members are read from special registers. */
+/* A variable such as threadIdx: its members are read from special registers. */
 #define INDEX(type, register)                                                  \
 	struct type {                                                          \
 		__declspec(property(get = getx)) unsigned x;                   \
