@@ -13,9 +13,9 @@ type CPUs interface {
 	// Weights returns the configured weight of each domain, in their order.
 	Weights(of []Guests) []Weight
 	// Look returns the state of each domain's vCPUs at now and the prediction for the coming period, in the domains'
-	// order, with the IDs left empty. A domain whose CPU side is not observable has no vCPUs there. It is to be
-	// called at least once a period; the first call, and one after a long pause, returns states but no credits.
-	// Weights may be those of the last call of Weights.
+	// order, with the IDs left empty. A domain without an observable CPU side has no vCPUs there. It is to be called
+	// at least once a period; the first call, and one after a long pause, returns states but no credits. Weights may
+	// be those of the last call of Weights.
 	Look(now vcpu.Time, period time.Duration, of []Guests) ([]vcpu.Schedule, vcpu.Quality)
 	// Spent returns the totals of each domain's vCPUs since they began, in the domains' order.
 	Spent(of []Guests) []Spent

@@ -20,7 +20,7 @@ type pool struct {
 	cpus   CPUSet
 	count  int
 	claims []*claim      // limited to exactly this set
-	within []*pool       // pools whose sets are subsets of it, itself included, the smallest first
+	within []*pool       // pools with sets that are subsets of it, itself included, the smallest first
 	spent  time.Duration // time of its CPUs given to final claims
 	level  level
 	done   bool

@@ -47,7 +47,7 @@ func (a *Account) expected(period time.Duration) time.Duration {
 	return max(period-a.leaves, 0)
 }
 
-// where returns the CPU whose time the vCPU shares.
+// where returns the CPU of which the vCPU shares the time.
 func (a *Account) where() CPUSet {
 	if a.CPU < 0 {
 		return a.CPUs

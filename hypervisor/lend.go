@@ -6,8 +6,8 @@ import (
 	"pegasus/callbuf"
 )
 
-// Lender is a connection whose segment doesn't come from the daemon: it represents a process of a virtual machine,
-// and provides a part of the memory that it shares with the machine. Its Hello has callbuf.FeatureApart.
+// Lender is a connection with a segment that doesn't come from the daemon: it represents a process of a virtual
+// machine, and provides a part of the memory that it shares with the machine. Its Hello has callbuf.FeatureApart.
 type Lender interface {
 	Newcomer
 	// MostBytes returns the largest arena that the machine has memory for; 0: unknown.

@@ -166,7 +166,7 @@ func TestScribbles(t *testing.T) {
 	m.serve(1)
 }
 
-// An agent whose end its kernel reports, without a successor, loses its session.
+// An agent loses its session if its kernel reports its end and it has no successor.
 func TestDeserted(t *testing.T) {
 	m := newMachine(t)
 	m.begin()

@@ -43,8 +43,8 @@ func (s *session) features(p *process, terms uint64) uint64 {
 	return callbuf.FeatureBell | callbuf.FeatureRouse&terms
 }
 
-// rouse wakes the workers whose guests have rung. The port doesn't identify the guest; the flag in its segment does.
-// A worker that sleeps elsewhere gets a message.
+// rouse wakes the workers of the guests that have rung. The port doesn't identify the guest; the flag in its segment
+// does. A worker that sleeps elsewhere gets a message.
 func (s *session) rouse() {
 	for _, p := range s.processes {
 		switch {

@@ -23,8 +23,8 @@ type Keeper struct {
 	Hub func(region, domain string) []string
 	// Valid returns an error for an invalid domain name.
 	Valid func(domain string) error
-	// Off reports whether a machine is confirmed to be off. A region whose removal at the machine's end was missed is
-	// then removed. Nil: the machines' states are unavailable.
+	// Off reports whether a machine is confirmed to be off. A region is then removed if its removal at the machine's
+	// end was missed. Nil: the machines' states are unavailable.
 	Off func(domain string) bool
 	Log *slog.Logger
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftover is a region whose machine is off.
+// leftover is the region of a machine that is off.
 type leftover struct {
 	inode uint64
 	since time.Time // when the machine was first seen off

@@ -24,7 +24,7 @@ func sharedName(region string) string {
 // sharedPath returns the second path of a region.
 func sharedPath(region string) string { return filepath.Join(sharedDir, sharedName(region)) }
 
-// regionNamed returns the region in a directory whose sharedName is given.
+// regionNamed returns the region with the given sharedName in a directory.
 func regionNamed(name, dir string) (region string, ok bool) {
 	machine, ok := strings.CutPrefix(name, filepath.Base(dir)+"-")
 	region = filepath.Join(dir, machine)

@@ -14,7 +14,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// threadsOf returns Threads whose queries a function answers, and the logged lines.
+// threadsOf returns Threads with queries that a function answers, and the logged lines.
 func threadsOf(query func(ctx context.Context, machine string) error) (t *Threads, lines func() []string) {
 	var mu sync.Mutex
 	var all []string

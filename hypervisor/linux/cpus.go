@@ -59,7 +59,7 @@ const (
 	longPause = 8
 )
 
-// process is a guest process whose threads are sampled.
+// process is a guest process with sampled threads.
 type process struct {
 	threads []*thread // by TID
 	listed  int       // number of the look at which threads was listed
@@ -72,7 +72,7 @@ func NewCPUs(log *slog.Logger, load func() (*switches.Table, error)) *CPUs {
 	return &CPUs{proc: "/proc", cgroups: "/sys/fs/cgroup", load: load, allowed: allowedCPUs, log: log, processes: make(map[int]*process)}
 }
 
-// everywhere is the affinity of a thread whose own is unknown.
+// everywhere is the affinity that a thread has if its own is unknown.
 var everywhere = hypervisor.FirstCPUs(runtime.NumCPU())
 
 func allowedCPUs(tid int) hypervisor.CPUSet {

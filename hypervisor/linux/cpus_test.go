@@ -363,7 +363,7 @@ func TestWeightsOfVirtualMachines(t *testing.T) {
 	}
 }
 
-// A thread recorded as sleeping, whose end was not recorded, is dropped.
+// A thread recorded as sleeping, without a record of its end, is dropped.
 func TestEndUnnoticed(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	k.process(1, 0, "0::/\n")

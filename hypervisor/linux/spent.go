@@ -34,7 +34,7 @@ func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	return all
 }
 
-// candidates returns the threads of a process, whose directory is dir, that may be vCPUs.
+// candidates returns the threads that may be vCPUs, of the process with the directory dir.
 func (v threads) candidates(dir string) (tids []int) {
 	if len(v.known) > 0 {
 		return v.known

@@ -218,7 +218,7 @@ func adapter(t *testing.T) Adapter {
 	return Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
 }
 
-// opens opens a domain's door, whose guests receive the given worker PID.
+// opens opens a domain's door. The door's guests receive the given worker PID.
 func (a Adapter) opens(t *testing.T, name string, pid uint32) hypervisor.Door {
 	t.Helper()
 	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {

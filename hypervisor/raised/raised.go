@@ -38,7 +38,7 @@ const MaxWeight = 1 << 18
 // Put restores the configured weight, if the machine still has one that we wrote, and reports whether it did.
 type Put func(r Record) (put bool, err error)
 
-// Note records on disk that weight may be written for a machine whose configured weight is set.
+// Note records on disk that weight may be written for a machine with the configured weight set.
 func (r *Record) Note(dir, domain string, set, weight int64) error {
 	if slices.Contains(r.Ours, weight) {
 		return nil
@@ -105,7 +105,7 @@ func parse(text []byte) (r Record, err error) {
 	return r, nil
 }
 
-// Sweep restores the weights that earlier daemons left changed, whose records are in dir. No other daemon runs now.
+// Sweep restores the weights that earlier daemons left changed. Their records are in dir. No other daemon runs now.
 // Records of weights that can't be restored remain.
 func Sweep(dir string, log *slog.Logger, put Put) {
 	entries, err := os.ReadDir(dir)
