@@ -4,7 +4,7 @@ package hypervisor
 // themselves. A weight that another program sets stays the configured one: a Raiser records its own writes. Its
 // methods are called by one goroutine, but CPUs of the same host may call it concurrently.
 type Raiser interface {
-	// Groups returns the groups of those machines whose group's weight can be changed, in the machines' order.
+	// Groups returns the groups of those machines that have a group with a changeable weight, in the machines' order.
 	Groups(of []Guests) []Group
 	// Raise sets another weight for a machine. An error reports that its group is out of reach; changed, that it had
 	// a weight that we didn't write, which stays: see Groups.

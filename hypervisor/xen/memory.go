@@ -2,8 +2,9 @@
 // (hypervisor/hub) lends to the workers of its processes, and the Keeper of such hubs.
 //
 // In the domU an agent (guest/xen) grants a control area, and publishes its first page and its event channel in
-// XenStore; see callbuf/region. For each process of the domU it grants a segment, whose pages the hub finds by
-// tables. They go into a device's file of their own, which the worker maps: it can reach no other process's.
+// XenStore; see callbuf/region. For each process of the domU it grants a segment. The hub finds the segment's
+// pages by tables. They go into a device's file of their own, which the worker maps: it can reach no other
+// process's.
 //
 // Callers: `pegasusd hub`, a process of its own for each domU, and the daemon as Keeper.
 //

@@ -1,9 +1,9 @@
 // Package control reads and changes, from Dom0, the state and scheduling parameters of domains and their vCPUs in the
 // hypervisor Xen.
 //
-// The calls are Xen's sysctl and domctl, whose layout is that of Xen's public headers. They are versioned: every
-// release of Xen has its own numbers and rejects others'. So New detects the version; an unknown release is rejected,
-// since its layout may differ.
+// The calls are Xen's sysctl and domctl, with the layout of Xen's public headers. They are versioned: every release
+// of Xen has its own numbers and rejects others'. So New detects the version; an unknown release is rejected, since
+// its layout may differ.
 //
 // Callers: hypervisor/xen/cpus, domus and trace in the daemon, and the pegasus command, as root of Dom0.
 //
@@ -40,7 +40,7 @@ type layout struct {
 	domainInfoBytes int
 }
 
-// layouts are those of the releases whose public headers were compared: 4.11 to 4.22.
+// layouts are those of the releases of which the public headers were compared: 4.11 to 4.22.
 var layouts = []layout{
 	{0x16, 0x18, 112}, // 4.22
 	{0x16, 0x17, 112}, // 4.21
@@ -116,7 +116,7 @@ const (
 // A Scheduler is one of Xen's schedulers.
 type Scheduler uint32
 
-// The schedulers whose parameters are supported.
+// The schedulers with supported parameters.
 const (
 	Credit  Scheduler = 5
 	Credit2 Scheduler = 6

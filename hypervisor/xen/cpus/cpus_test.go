@@ -334,7 +334,7 @@ func TestMuteVCPU(t *testing.T) {
 	}
 }
 
-// A pool whose scheduler has no weights doesn't affect the others.
+// A pool with a scheduler without weights doesn't affect the others.
 func TestOtherSchedulers(t *testing.T) {
 	const null = control.Scheduler(9)
 	f := newFake()

@@ -275,7 +275,7 @@ func (c *CPUs) ask() {
 	t.printer = nil
 }
 
-// credit reports whether some pool's scheduler is Credit, whose trace has no credits.
+// credit reports whether some pool's scheduler is Credit, which has no credits in its trace.
 func (c *CPUs) credit() bool {
 	for _, p := range c.pools {
 		if p.shadow != nil {

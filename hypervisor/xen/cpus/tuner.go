@@ -14,7 +14,7 @@ type Tuner struct {
 	id   func(name string) (uint16, bool)
 }
 
-// Tuner returns the Tuner of the domUs whose numbers id returns.
+// Tuner returns the Tuner of the domUs with the numbers that id returns.
 func (c *CPUs) Tuner(id func(name string) (uint16, bool)) *Tuner { return &Tuner{cpus: c, id: id} }
 
 // Tuned implements hypervisor.Tuner. It ignores a temporarily raised weight.
@@ -67,7 +67,7 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 }
 
 // mostCap returns the greatest cap of so many vCPUs. For very many vCPUs it is limited by the width of Xen's
-// parameter, whose greatest value means no change.
+// parameter. The parameter's greatest value means no change.
 func mostCap(vcpus int) int { return min(100*vcpus, math.MaxUint16-1) }
 
 // find returns a domU's current state.

@@ -47,7 +47,7 @@ type DomUs struct {
 
 	mu   sync.Mutex
 	told map[string]hypervisor.Machine
-	here map[uint16]bool // domUs whose agent reports its presence
+	here map[uint16]bool // domUs with an agent that reports its presence
 }
 
 const (

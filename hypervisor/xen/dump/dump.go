@@ -126,7 +126,7 @@ func Parse(text string) (*Dump, error) {
 	return &p.Dump, nil
 }
 
-// parser is the position in the output: the CPU or queue whose lines follow.
+// parser is the position in the output: the CPU or queue of the lines that follow.
 type parser struct {
 	Dump
 	caps  map[uint16]int      // by domain

@@ -5,7 +5,7 @@ import "pegasus/hypervisor"
 // Both combines the runs of domUs and of Dom0's own process guests.
 type Both struct{ DomUs, Dom0 hypervisor.Runs }
 
-// Look implements hypervisor.Runs. Dom0's CPUs are vCPUs themselves, whose physical CPU is unknown.
+// Look implements hypervisor.Runs. Dom0's CPUs are vCPUs themselves. Their physical CPU is unknown.
 func (b Both) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	var units, own []hypervisor.Guests
 	for _, g := range of {

@@ -10,7 +10,7 @@ type clock struct {
 	period      int64
 	early, late int64 // bounds on the time of the last hand-out
 	begun       bool
-	cpu         int   // the CPU whose timer it is
+	cpu         int   // the CPU that the timer belongs to
 	due         int64 // time of its next tick; 0: unknown
 	usual       int64 // usual lateness of a tick
 	from, held  int64 // the interval in which it was last kept from its timers
@@ -66,7 +66,7 @@ func (c *clock) told(cpu int, at int64) {
 	c.early, c.late = at, at
 }
 
-// by sets the CPU whose timer it is.
+// by sets the CPU that the timer belongs to.
 func (c *clock) by(cpu int) {
 	if cpu != c.cpu {
 		c.cpu, c.due = cpu, 0

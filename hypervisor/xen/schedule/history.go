@@ -94,8 +94,8 @@ func (c *CPU) SliceLeft(now int64) (ns int64, ok bool) {
 	return max(c.Granted+c.Slice-now, 0), true
 }
 
-// ends returns the time of the next scheduling decision on the CPU: the end of the running vCPU's slice, whose length
-// is the argument slice if it is unknown.
+// ends returns the time of the next scheduling decision on the CPU: the end of the running vCPU's slice. The argument
+// slice is the slice's length if that is unknown.
 func (c *CPU) ends(slice int64) int64 {
 	if c.Granted != 0 && c.Slice > 0 {
 		return c.Granted + c.Slice

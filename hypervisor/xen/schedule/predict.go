@@ -61,7 +61,7 @@ func (h *History) Predict(r Rules, period int64) Prediction {
 	return m.play(period)
 }
 
-// expire sets, under Credit2, the end of each run whose slice is unknown: when the vCPU has no more credit than the
+// expire sets, under Credit2, the end of each run with an unknown slice: when the vCPU has no more credit than the
 // next one.
 func (m *model) expire(h *History) {
 	for i := range m.cpus {
@@ -96,7 +96,7 @@ type slot struct {
 // unit is a vCPU.
 type unit struct {
 	id     trace.VCPU
-	cpu    int   // the CPU whose run queue it is in
+	cpu    int   // the CPU of the run queue that it is in
 	class  int   // Credit: its priority; a higher one goes first
 	since  int64 // start of its wait
 	credit int64 // Credit2; Credit: see Rules.Gets
@@ -213,7 +213,7 @@ func (m *model) hand() {
 	}
 }
 
-// wake wakes the vCPUs whose sleep has ended. A woken vCPU preempts one with lower priority.
+// wake wakes the vCPUs that have reached the end of their sleep. A woken vCPU preempts one with lower priority.
 func (m *model) wake() {
 	kept := m.sleep[:0]
 	for _, u := range m.sleep {

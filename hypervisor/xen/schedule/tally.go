@@ -28,7 +28,7 @@ type forecast struct {
 	ran, asNow bool // the prediction was right
 }
 
-// mostOpen bounds the predictions whose time has not come.
+// mostOpen bounds the predictions for a time that has not come.
 const mostOpen = 1 << 14
 
 // Foretold adds predictions of some CPUs for the time at; now are the vCPUs running when they were made.

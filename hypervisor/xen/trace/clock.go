@@ -69,8 +69,8 @@ func (c *Clock) span(ticks uint64) int64 {
 	return int64(min(ns, longest))
 }
 
-// Calibrate returns a Clock whose rate it estimates from the records' own running times of vCPUs; our time begins
-// with the first record.
+// Calibrate returns a Clock with a rate that it estimates from the records' own running times of vCPUs; our time
+// begins with the first record.
 func Calibrate(records []Record) (*Clock, error) {
 	type stint struct {
 		who  VCPU

@@ -46,7 +46,7 @@ type Buffers struct {
 	closed  bool
 }
 
-// everything is the event mask of a Xen whose mask was never set.
+// everything is the event mask of a Xen on which no mask was ever set.
 const everything = 0x0ffff000
 
 // Open enables events of the given classes, and maps the buffers. Buffers may exist already, since they can be
