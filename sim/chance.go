@@ -35,7 +35,7 @@ const (
 	factorBits = 20 // of the fraction in a factor
 )
 
-// spread is a distribution of factors whose mean is 1, in ascending order.
+// spread is a distribution of factors with the mean 1, in ascending order.
 type spread [points]uint64
 
 // times draws a factor and multiplies d with it. A nil spread is always 1.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// busyGuests are two machines on one CPU whose guests always have other work to do.
+// busyGuests are two machines on one CPU, with guests that always have other work to do.
 const busyGuests = `
 profile = "even"
 time = "20s"

@@ -41,7 +41,7 @@ type engine struct {
 	running *request
 	began   Time
 	took    time.Duration
-	context *domain // domain whose state it has
+	context *domain // domain of which it has the state
 	turn    int     // domain that the hardware serves next, if it takes turns
 	busy    time.Duration
 	changes int

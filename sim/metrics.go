@@ -24,7 +24,7 @@ type Metrics map[string]map[string]float64
 //	part       of the engines' busy time, and off, off_max against the entitled share
 //	cpu        of a CPU
 //
-// Additional measurements of a plan: done (all runs), failed (domains whose memory allocation failed), moved
+// Additional measurements of a plan: done (all runs), failed (domains with a failed memory allocation), moved
 // (MB swapped out and in), runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of
 // context per second), changing (time for them).
 func (s *Sim) measure(sc *Scenario) Metrics {

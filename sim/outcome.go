@@ -35,7 +35,7 @@ type books struct {
 	Outcome
 	work    [3]bool           // by policies.Class
 	gates   [3]policies.Lease // by policies.Class; Until is zero while a gate is closed
-	held    float64           // ns of Open, divided by the domains whose gates were open then
+	held    float64           // ns of Open, divided by the domains that had open gates then
 	charged float64           // held at the last charge
 	waiting bool
 	since   Time

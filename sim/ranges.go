@@ -68,7 +68,7 @@ func ranges(what string, v any) error {
 	return nil
 }
 
-// positive are keys whose zero would stand for a default: a file that gives 0 has another intention.
+// positive are keys for which zero would stand for a default: a file that gives 0 has another intention.
 var positive = []string{"seeds", "window", "count", "threads", "depth", "credits", "credits_to", "cpu_credits", "calls", "ahead", "work"}
 
 // zeros returns an error if a key that must be positive is given as 0 in a file.

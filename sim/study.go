@@ -23,9 +23,9 @@ func (p *Plan) study(seed uint64) (Metrics, error) {
 	return f(p, seed)
 }
 
-// studyDeadline models a thread under Linux' SCHED_DEADLINE whose jobs compute, wait for the accelerator and
-// compute again, one job after the other. Its metric is used: the percentage of the time that it used its CPU
-// or the accelerator.
+// studyDeadline models a thread under Linux' SCHED_DEADLINE with jobs that compute, wait for the accelerator
+// and compute again, one job after the other. Its metric is used: the percentage of the time that it used its
+// CPU or the accelerator.
 func studyDeadline(p *Plan, seed uint64) (Metrics, error) {
 	o := struct {
 		Runtime, Period, CPU, GPU, Time time.Duration

@@ -8,8 +8,8 @@ import (
 	"pegasus/sim/perfetto"
 )
 
-// Trace is a run's timeline, for people: the domain whose request each engine ran, the domain whose gate was
-// open, the domain that each CPU ran.
+// Trace is a run's timeline, for people: the domain of the request that each engine ran, the domain with the
+// open gate, the domain that each CPU ran.
 type Trace struct {
 	picture *perfetto.Trace
 	open    map[track]begun

@@ -56,7 +56,7 @@ const (
 )
 
 // Scheduled reports whether a vCPU of the sample's i-th domain runs in the coming period: it has most of that, or
-// runs now. A vCPU whose slice is about to end doesn't count as running if another domain has most of the period on
+// runs now. A vCPU near the end of its slice doesn't count as running if another domain has most of the period on
 // its CPU.
 func (s *Sample) Scheduled(i int) bool {
 	for _, v := range s.Domains[i].VCPUs {
