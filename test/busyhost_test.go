@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// On a host whose processors are taken by busy processes no kernel is killed that computes for less than
+// On a host with its processors taken by busy processes no kernel is killed that computes for less than
 // kernel_timeout, however long that takes, and backlogged domains have their shares of engine time.
 func TestBusyHost(t *testing.T) { busyHost(t, 3*time.Second) }
 

@@ -129,7 +129,7 @@ func TestControlFlood(t *testing.T) {
 	}
 	eventually(t, soon, "the daemon answers again", func() bool { _, err := h.try("domains", "--json"); return err == nil })
 	c := h.caller()
-	for range 20_000 { // requests whose answers are not read
+	for range 20_000 { // requests with answers that are not read
 		c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		if _, err := c.Write([]byte(`{"v":1,"id":1,"method":"accelerators"}` + "\n")); err != nil {
 			break // the daemon has stopped reading
@@ -194,7 +194,7 @@ func TestSlowFollower(t *testing.T) {
 	h.sound()
 }
 
-// A daemon whose log is no longer read, as behind a stopped terminal, serves all the same.
+// A daemon with a log that is no longer read, as behind a stopped terminal, serves all the same.
 func TestLogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

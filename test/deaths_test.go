@@ -39,7 +39,7 @@ func TestGuestKilled(t *testing.T) {
 	stays.works()
 }
 
-// A guest whose worker is killed gets errors, not silence; other guests are unaffected.
+// After its worker is killed, a guest gets errors, not silence; other guests are unaffected.
 func TestWorkerKilled(t *testing.T) {
 	h := startHost(t, twoDomains)
 	victim, neighbour, other := h.dial("one"), load(t, h.dial("one")), load(t, h.dial("other"))

@@ -129,7 +129,7 @@ func (f *fields) deinterlaced() plane {
 
 func (f *fields) between(x, y int) int {
 	at := func(p plane, x, y int) int { return int(p.at(x, y, 0)) }
-	early, late := f.prev, f.cur // the frames whose rows are nearest in time
+	early, late := f.prev, f.cur // the frames with the rows nearest in time
 	if f.second {
 		early, late = f.cur, f.next
 	}
@@ -323,7 +323,7 @@ func TestFFmpegKeysColours(t *testing.T) {
 	}
 }
 
-// representative returns the frame whose histogram is nearest to the mean of all, and by how much it is nearer than the
+// representative returns the frame with the histogram nearest to the mean of all, and by how much it is nearer than the
 // next.
 func representative(frames [][]plane) (best int, margin float64) {
 	hist := make([][768]float64, len(frames))

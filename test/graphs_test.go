@@ -42,8 +42,8 @@ func TestGraphsOnNVIDIA(t *testing.T) {
 	}
 }
 
-// A domain whose work is one long graph has its share and no more; and with round-robin requests others don't wait for
-// the graph's end.
+// A domain with one long graph as its work has its share and no more; and with round-robin requests others don't wait
+// for the graph's end.
 func TestLongGraphsShare(t *testing.T) {
 	inParallel(t)
 	for policy, least := range map[string]float64{"accc": 60, "prt": 0.05} {

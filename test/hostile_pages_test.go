@@ -119,8 +119,8 @@ func TestHostilePages(t *testing.T) {
 	hostilePages(t, 4*time.Second, gatePage, enginePage, bellPage, memoryPage)
 }
 
-// hostilePages runs a domain, whose workers are replaced when they are killed, that overwrites these pages for so long.
-// Two honest domains compute beside it.
+// hostilePages runs a domain that overwrites these pages for so long. Its workers are replaced when they are killed.
+// Two honest domains compute beside that domain.
 func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	h := startHost(t, fmt.Sprintf(theftConfig, "accc", "", 256, 256)+"[[domain]]\nname = \"other\"\ncredits = 256\n")
 	sharers := []sharer{{"victim", 256, 1}, {"other", 256, 2}}

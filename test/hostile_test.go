@@ -53,7 +53,7 @@ func (h *host) socket(domain string) string {
 	return filepath.Join(h.dir, "domains", domain+".sock")
 }
 
-// seeded returns a random source whose seed is in the test's log.
+// seeded returns a random source with its seed in the test's log.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(seeds.Fixed(t), 1))

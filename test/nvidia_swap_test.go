@@ -13,8 +13,8 @@ import (
 	"pegasus/frontend"
 )
 
-// On a GPU, too, domains whose allocations sum to more than its memory all finish with correct results, whichever
-// processes are killed meanwhile, and nothing is left.
+// On a GPU, too, domains with allocations that sum to more than its memory all finish with correct results,
+// whichever processes are killed meanwhile, and nothing is left.
 func TestSwapOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"48MiB\"\nswap = \"160MiB\"\n"+eight)
 	binary := program(t, "swap")

@@ -27,7 +27,7 @@ func (p plane) at(x, y, c int) float64 {
 	return float64(p.pix[(y*p.w+x)*p.channels+c])
 }
 
-// linear returns the interpolated value between samples, whose centres are at .5.
+// linear returns the interpolated value between samples, which have their centres at .5.
 func (p plane) linear(x, y float64, c int) float64 {
 	x, y = x-.5, y-.5
 	x0, y0 := math.Floor(x), math.Floor(y)

@@ -23,7 +23,7 @@ type sharer struct {
 
 func (s sharer) String() string { return fmt.Sprintf("%s:%d:%gms", s.name, s.credits, s.kernelMs) }
 
-// queue returns how many kernels the program keeps queued: two, or 200 ms of them. A host whose processors are taken lets
+// queue returns how many kernels the program keeps queued: two, or 200 ms of them. A host with its processors taken lets
 // the program wait for up to 150 ms, and a domain without work has no claim to that time.
 func (s sharer) queue() string { return fmt.Sprint(max(2, int(math.Ceil(200/s.kernelMs)))) }
 

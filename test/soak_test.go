@@ -139,8 +139,8 @@ func TestSoakShares(t *testing.T) {
 	}
 }
 
-// On a host whose processors are busy with other work for 30 % of the time, in bursts as under a hypervisor, domains
-// have their shares all the same.
+// On a host with processors that are busy with other work for 30 % of the time, in bursts as under a hypervisor,
+// domains have their shares all the same.
 func TestSoakSharesOnBusyHost(t *testing.T) {
 	var stop atomic.Bool
 	var thieves sync.WaitGroup

@@ -47,8 +47,8 @@ name = "d6"
 name = "d7"
 `
 
-// Eight domains whose allocations sum to three times the device memory all finish with correct results, and the daemon
-// reports the memory that left the device.
+// Eight domains with allocations that sum to three times the device memory all finish with correct results, and the
+// daemon reports the memory that left the device.
 func TestEightDomainsSwap(t *testing.T) {
 	h := startHost(t, crowded+eight)
 	binary := program(t, "swap")

@@ -372,7 +372,7 @@ func shortJobs(t *testing.T, policy string, long time.Duration, points float64) 
 	h.await([]sharer{{name: "victim"}, {name: "thief"}})
 	want := map[string]float64{"victim": 25, "thief": 75}
 	switch policy {
-	case "rr", "xc", "slaf": // whose shares don't follow the accelerator's credits
+	case "rr", "xc", "slaf": // their shares don't follow the accelerator's credits
 		want = map[string]float64{"victim": 50, "thief": 50}
 	}
 	checkShares(t, h.over(long), want, points)

@@ -23,9 +23,9 @@ import (
 	"pegasus/sim"
 )
 
-// Policies with two machines whose vCPUs are tied to one CPU, and whose guests
-// always have something to compute: the work done, beside the simulator's prediction for V1 with
-// the times that launches take here. Each round has every plan once.
+// Policies with two machines that have their vCPUs tied to one CPU, and guests that always have
+// something to compute: the work done, beside the simulator's prediction for V1 with the times
+// that launches take here. Each round has every plan once.
 //
 //	PEGASUS_ROUNDS=4 go test -tags soak -run TestSoakCoordination -count=1 -v ./test/vm
 //

@@ -4,7 +4,7 @@
 //	foe pry PID          as any user: attack process PID and its segment
 //	foe crowd SECONDS    as any user: act as more programs at once than can be served
 //	foe scribble SECONDS as root: write random data anywhere into the region
-//	foe flood SECONDS    as root: act as an agent whose processes start and end all the time
+//	foe flood SECONDS    as root: act as an agent with processes that start and end all the time
 package main
 
 import (
