@@ -37,7 +37,7 @@ func cpuTime(t tester, pid int) time.Duration {
 // ticks are the units of /proc's times in a second.
 const ticks = 100
 
-// processes returns the host's processes whose command lines contain all parts.
+// processes returns the host's processes with command lines that contain all parts.
 func processes(t tester, parts ...string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -87,8 +87,8 @@ func collect(build string, k *image.Kernel) (*image.Contents, error) {
 	return c, c.AddNeeds()
 }
 
-// initScript is the first process. It runs the shell script /job, whose output is
-// on the first serial port; the kernel's and the agent's messages are on the second.
+// initScript is the first process. It runs the shell script /job. The script's output is on the
+// first serial port; the kernel's and the agent's messages are on the second.
 const initScript = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin

@@ -70,7 +70,7 @@ true
 	}
 }
 
-// The doctor's findings in a machine whose programs find an accelerator, and its findings when
+// The doctor's findings in a machine with programs that find an accelerator, and its findings when
 // a part is missing. The installation can be removed.
 func TestInstalled(t *testing.T) {
 	t.Parallel()

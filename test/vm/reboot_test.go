@@ -6,7 +6,7 @@ import (
 )
 
 // whichBoot is the beginning of a job that a machine runs at each boot: it reads the number of earlier
-// boots from a file on the region, whose memory survives a reboot.
+// boots from a file on the region. The region's memory survives a reboot.
 const whichBoot = `
 set -e
 boot=0
@@ -38,9 +38,9 @@ done
 	})
 }
 
-// A machine that reboots, or whose kernel panics, keeps its memory and its hub, with their contents
-// from before: the agent of the new boot begins a new session, nothing is left of old programs, and
-// new ones work.
+// A machine that reboots, or that has a kernel panic, keeps its memory and its hub, with their
+// contents from before: the agent of the new boot begins a new session, nothing is left of old
+// programs, and new ones work.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)

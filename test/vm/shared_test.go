@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// CUDA programs of any user compute in a machine whose region is a PCI device, with pinned memory at one address
+// CUDA programs of any user compute in a machine with a PCI device as its region, with pinned memory at one address
 // on both sides; several at once; and nothing is left of them afterwards.
 func TestShared(t *testing.T) {
 	t.Parallel()

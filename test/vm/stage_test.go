@@ -30,7 +30,7 @@ type stage struct {
 	insides  map[string]string // the usual state inside each machine
 }
 
-// A scene is a test whose failures name the latest event.
+// A scene is a test with failures that name the latest event.
 type scene struct {
 	*testing.T
 	now string
@@ -67,8 +67,8 @@ arena = "16MiB"
 
 const stageTick = 30 * time.Millisecond
 
-// witnessing is a machine's job. The job also executes commands from a port of its own, whose lines
-// each have a number and a command. A press of the power button switches the machine off.
+// witnessing is a machine's job. The job also executes commands from a port of its own. Each line
+// there has a number and a command. A press of the power button switches the machine off.
 const witnessing = `
 boot=$(cut -c -8 /proc/sys/kernel/random/boot_id)
 printf '\nboot %s\n' $boot

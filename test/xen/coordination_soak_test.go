@@ -14,7 +14,8 @@ import (
 )
 
 // TestSoakXenCoordination: domUs that compute share one CPU with one that spins. Under policies that go by Xen's
-// schedule the accelerator goes to the domUs whose vCPUs run by Xen's trace; under others it does so only by chance.
+// schedule the accelerator goes to the domUs with vCPUs that run by Xen's trace; under others it does so only by
+// chance.
 //
 // A host can stop an emulated CPU for some ten milliseconds, and Xen can't observe that. So slices and ticks are longer
 // than Xen's, and all other times are in proportion.
@@ -51,7 +52,7 @@ func TestSoakXenCoordination(t *testing.T) {
 }
 
 // clearly checks that the chosen domains' vCPUs ran more often than by chance, by at least 1/parts of the possible
-// gain. Windows may extend into the next slice, whose domain can't be predicted reliably.
+// gain. Windows may extend into the next slice, for which the domain can't be predicted reliably.
 func clearly(t *testing.T, when string, p coordination.Part, parts float64) {
 	t.Helper()
 	if p.Chosen < p.Chance+(p.Best-p.Chance)/parts {

@@ -11,8 +11,8 @@ import (
 type agreement struct {
 	n, agree, off       float64 // off is in credits of 100 µs
 	told, wrong         float64 // parts of a coming period that were predicted, and the sum of their errors
-	vcpus, signs, us    float64 // vCPUs at the time of the print, those whose sign agrees, and the sum of the errors in µs
-	asked, right, asNow float64 // CPUs whose next vCPU was predicted, right predictions, and CPUs whose vCPU stayed the same
+	vcpus, signs, us    float64 // vCPUs at the time of the print, those with a sign that agrees, and the sum of the errors in µs
+	asked, right, asNow float64 // CPUs with a predicted next vCPU, right predictions, and CPUs on which the vCPU stayed the same
 	cost                float64 // percent of a CPU
 }
 

@@ -23,7 +23,7 @@ const (
 	jobTime     = 5 * time.Minute
 )
 
-// Host is a machine with Xen, whose Dom0 executes the test's commands.
+// Host is a machine with Xen. Its Dom0 executes the test's commands.
 type Host struct {
 	t       testing.TB
 	dir     string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sharing is the configuration of a Dom0 whose policy follows the weights of Xen's scheduler.
+// sharing is the configuration of a Dom0 with a policy that follows the weights of Xen's scheduler.
 const sharing = daemonConfig + "policy = \"xc\"\n[default_domain]\narena = \"8MiB\"\n"
 
 // backlogged is a job that checks a computation's results, and then keeps many kernels queued, so that it could use

@@ -37,7 +37,7 @@ const (
 const unkept = "unkept"
 
 // witnessing is a domU's job. Its parameter is the command that starts the agent. The job also executes commands
-// from the domU's console, whose lines each have a number and a command.
+// from the domU's console. Each line there has a number and a command.
 const witnessing = `
 exec </dev/hvc0
 stty -echo

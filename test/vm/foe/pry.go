@@ -20,7 +20,7 @@ const (
 	region = "/run/pegasus-guest/region"
 )
 
-// errNothing is the error of an attack whose calls all return but that has no effect here.
+// errNothing is the error of an attack with calls that all return, but without an effect here.
 var errNothing = errors.New("nothing came of it")
 
 // pry tries all attacks, and prints each result. The last line is a count.

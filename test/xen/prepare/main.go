@@ -1,5 +1,5 @@
 // Prepare makes the image that tests with a real Xen boot, unless the image exists; `make xen-image`
-// runs it. It makes only those parts again whose inputs have changed.
+// runs it. It makes a part again only if the part's inputs have changed.
 package main
 
 import (
