@@ -210,8 +210,8 @@ func TestClosedWithout(t *testing.T) {
 	}
 }
 
-// An update whose connection is lost is run again as long as its commit wasn't sent, for until then nothing can have
-// been changed.
+// An update is run again after a loss of its connection as long as its commit wasn't sent, for until then nothing can
+// have been changed.
 func TestUpdateAgain(t *testing.T) {
 	c, servers := another(t)
 	updated, calls := make(chan error, 1), 0

@@ -116,12 +116,12 @@ func (c *Client) SetQuotaOf(ctx context.Context, dom DomID, name string, value u
 	return err
 }
 
-// about sends a request whose body is a domain.
+// about sends a request with a domain as its body.
 func (c *Client) about(ctx context.Context, op wire.Type, dom DomID) ([]byte, error) {
 	return c.send(ctx, op, dom.String(), wire.Join(dom.String()))
 }
 
-// words sends a request whose body is words.
+// words sends a request with words as its body.
 func (c *Client) words(ctx context.Context, op wire.Type, words ...string) ([]byte, error) {
 	for _, w := range words {
 		if strings.Contains(w, "\x00") {

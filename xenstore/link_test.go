@@ -163,7 +163,7 @@ func TestLocalAgain(t *testing.T) {
 	comes(listen())
 }
 
-// short returns a directory whose name leaves room for a socket's below it.
+// short returns a directory with a name that leaves room for a socket's below it.
 func short(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {

@@ -40,8 +40,8 @@ func TestStuckServer(t *testing.T) {
 	}
 }
 
-// within is a kernel's device whose server is away: a Write that sets a watch blocks within the kernel, and so does a
-// Close then.
+// within is a kernel's device with a server that is away: a Write that sets a watch blocks within the kernel, and so
+// does a Close then.
 type within struct {
 	closed, back chan struct{}
 	in           chan struct{} // has a token when a Write has begun

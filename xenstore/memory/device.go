@@ -46,7 +46,7 @@ type device struct {
 	watches map[string]wire.Packet // the requests, by our own token
 }
 
-// question is a request in flight, whose answer goes to the reader, or to answer.
+// question is a request in flight. Its answer goes to the reader, or to answer.
 type question struct {
 	wire.Packet
 	answer chan wire.Packet

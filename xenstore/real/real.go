@@ -46,7 +46,7 @@ type Server struct {
 	said   bytes.Buffer
 }
 
-// Start starts a server, with further arguments, whose files are in dir. The name of dir has to be short, since a
+// Start starts a server, with further arguments and with its files in dir. The name of dir has to be short, since a
 // socket's may have 108 bytes. The caller stops the server.
 func Start(dir string, args ...string) (*Server, error) {
 	found, _ := filepath.Glob(binaries)

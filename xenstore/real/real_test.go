@@ -65,7 +65,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A client that dials again finds the restarted server, whose store is empty, and sets its watches there again.
+// A client that dials again finds the restarted server, which has an empty store, and sets its watches there again.
 func TestRestart(t *testing.T) {
 	s := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

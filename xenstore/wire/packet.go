@@ -78,8 +78,8 @@ func (p *Parser) Need() int {
 	return max(0, HeaderBytes+int(min(le.Uint32(p.held[12:]), BodyMax))-len(p.held))
 }
 
-// Next takes out a packet, whose body the caller owns. It returns false without a complete packet; once it has failed
-// it keeps failing.
+// Next takes out a packet. The caller owns the packet's body. Next returns false without a complete packet; once it
+// has failed it keeps failing.
 func (p *Parser) Next() (Packet, bool, error) {
 	if p.err != nil || len(p.held) < HeaderBytes {
 		return Packet{}, false, p.err
