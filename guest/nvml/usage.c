@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "arena.h"
-#include "device.h"
-#include "ring.h"
-#include "zz_wire.h"
+#include "core/arena.h"
+#include "core/device.h"
+#include "core/ring.h"
+#include "core/zz_wire.h"
 
 struct usage_head {
 	uint32_t version, processes;

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "context.h"
-#include "export.h"
+#include "object/context.h"
+#include "api/export.h"
 #include "tables.h"
 
 enum { BUCKETS = 64 };

@@ -331,7 +331,7 @@ func TestUnloads(t *testing.T) {
 // The parts that need no host.
 func TestUnits(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
-		runs(t, run{build: b, program: "units", own: []string{"range.c", "handle.c", "image.c", "layout.c", "log.c", "zstd.c"}})
+		runs(t, run{build: b, program: "units", own: []string{"core/range.c", "core/handle.c", "core/log.c", "image/image.c", "image/layout.c", "image/zstd.c"}})
 	})
 }
 

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "../../libcuda/ring.c"
+#include "../../libcuda/core/ring.c"
 
 struct process process;
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));

@@ -1,0 +1,218 @@
+/* Whether calls can be made: the state of the process's connection, forks, and thread ends. */
+#define _GNU_SOURCE
+#include "core/process.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "core/futex.h"
+#include "work/hostmap.h"
+#include "core/connect.h"
+#include "core/reconnect.h"
+#include "core/ring.h"
+#include "object/stream.h"
+
+/* How often a thread that only queues calls checks that its worker is alive. */
+#define LOOK_EVERY_NS 40000000
+
+struct process process = {.socket = -1};
+_Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t hooksOnce = PTHREAD_ONCE_INIT;
+static pthread_key_t threadKey;
+static bool threadKeyMade;
+
+/* Prints once the host's message about a failure, such as the location of a kernel's fault. */
+static void show_last_words(void)
+{
+	char text[sizeof process.header->words];
+	uint32_t waits = 1;
+	if (!process.header || !atomic_compare_exchange_strong_explicit(&process.header->wordsWait, &waits, 0, memory_order_acquire, memory_order_relaxed))
+		return;
+	memcpy(text, process.header->words, sizeof text);
+	text[sizeof text - 1] = 0;
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ')
+			*c = ' ';
+	log_at(LOG_ERROR, "%s", text);
+}
+
+CUresult process_result(uint32_t fromHost)
+{
+	if (UNLIKELY(fromHost != 0))
+		show_last_words();
+	return fromHost <= CUDA_ERROR_UNKNOWN ? (CUresult)fromHost : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult process_refusal(void)
+{
+	uint32_t poison;
+	switch (atomic_load_explicit(&process.state, memory_order_acquire)) {
+	case PROCESS_READY:
+		poison = atomic_load_explicit(&process.header->processPoison, memory_order_relaxed);
+		return process_result(poison);
+	case PROCESS_LOST:
+		return (CUresult)atomic_load_explicit(&process.fault, memory_order_relaxed);
+	default:
+		return CUDA_ERROR_NOT_INITIALIZED;
+	}
+}
+
+static bool hung_up(void)
+{
+	int saved = errno;
+	struct pollfd p = {.fd = process.socket, .events = POLLIN};
+	struct timespec now = {0};
+	long n = syscall(SYS_ppoll, &p, 1, &now, NULL, 0);
+	errno = saved;
+	return n > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/* Marks the worker as lost. Its reason in the poison word, if there is one, is the result of all calls from now on. */
+static CUresult lose(void)
+{
+	uint32_t poison = atomic_load_explicit(&process.header->processPoison, memory_order_acquire);
+	CUresult r = poison == 0 ? CUDA_ERROR_UNKNOWN : process_result(poison);
+	atomic_store_explicit(&process.fault, (uint32_t)r, memory_order_relaxed);
+	if (atomic_exchange_explicit(&process.state, PROCESS_LOST, memory_order_release) == PROCESS_READY)
+		log_at(LOG_ERROR, "the worker on the host has gone; every call returns %d from now on", (int)r);
+	return r;
+}
+
+CUresult process_look(void)
+{
+	CUresult r = process_enter();
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	if (LIKELY(now < atomic_load_explicit(&process.lookNext, memory_order_relaxed)))
+		return CUDA_SUCCESS;
+	atomic_store_explicit(&process.lookNext, now + LOOK_EVERY_NS, memory_order_relaxed);
+	if (LIKELY(!hung_up()) || (process.apart && rejoin()))
+		return process_enter();
+	return lose();
+}
+
+/*
+ * Reports whether a descriptor is the worker's socket: the program may have closed its number and reused it for a
+ * socket of its own.
+ */
+static bool is_ours(int fd)
+{
+	struct stat s;
+	return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) && s.st_ino == process.socketInode;
+}
+
+void process_take_socket(int fd)
+{
+	struct stat s;
+	process.socket = fd;
+	process.socketInode = fstat(fd, &s) == 0 ? s.st_ino : 0;
+}
+
+void process_ring(void)
+{
+	int saved = errno;
+	if (is_ours(process.socket))
+		syscall(SYS_sendto, process.socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	errno = saved;
+}
+
+/*
+ * The child of a process that had called cuInit has no segment (it is not inherited) and must not keep the socket, or
+ * the worker would outlive its guest. All calls return CUDA_ERROR_NOT_INITIALIZED, cuInit included.
+ */
+static void forked_child(void)
+{
+	if (atomic_load_explicit(&process.state, memory_order_relaxed) == PROCESS_NEW && process.socket < 0)
+		return;
+	atomic_store_explicit(&process.state, PROCESS_FORKED, memory_order_relaxed);
+	if (is_ours(process.socket))
+		close(process.socket);
+	process.socket = -1;
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&startLock);
+	hostmap_before_fork();
+}
+
+static void after_fork_parent(void)
+{
+	hostmap_after_fork(false);
+	pthread_mutex_unlock(&startLock);
+}
+
+static void after_fork_child(void)
+{
+	hostmap_after_fork(true);
+	pthread_mutex_init(&startLock, NULL);
+	forked_child();
+}
+
+static void thread_ended(void *unused)
+{
+	(void)unused;
+	thread.registered = false;
+	if (process_enter() == CUDA_SUCCESS) {
+		stream_release_thread();
+		call_release_thread();
+	}
+	if (thread.stack != thread.inlineStack)
+		free(thread.stack);
+	thread.stack = NULL;
+	thread.depth = thread.capacity = 0;
+}
+
+/*
+ * Of fork handlers that the program installs later, those before the fork run before the library's, and the child's
+ * after it: the program takes its locks in the same order as its threads that call the library, and its child has
+ * private memory by then.
+ */
+__attribute__((constructor)) static void install_fork_hooks(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static void install_hooks(void)
+{
+	threadKeyMade = pthread_key_create(&threadKey, thread_ended) == 0;
+}
+
+void thread_register(void)
+{
+	if (thread.registered || !threadKeyMade)
+		return;
+	thread.registered = pthread_setspecific(threadKey, &thread) == 0;
+}
+
+/*
+ * Many threads may call cuInit any number of times; only the first call connects. The conversation with the daemon has
+ * many cancellation points, but cancellation is disabled while the lock is held.
+ */
+CUresult process_start(void)
+{
+	if (LIKELY(atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_READY))
+		return process_enter();
+	int cancelable;
+	CUresult r;
+	pthread_once(&hooksOnce, install_hooks);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	pthread_mutex_lock(&startLock);
+	if (atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_NEW) {
+		r = link_open();
+		if (r == CUDA_SUCCESS)
+			atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
+	} else {
+		r = process_enter();
+	}
+	pthread_mutex_unlock(&startLock);
+	pthread_setcancelstate(cancelable, NULL);
+	return r;
+}

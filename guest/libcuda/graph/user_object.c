@@ -1,0 +1,204 @@
+/*
+ * User objects: memory of the program that graphs use, with its destructor. The library calls the destructor when the
+ * last reference is released: by the program, a graph, or an executable graph that runs.
+ */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "core/zz_impl.h"
+
+struct user_object {
+	struct object object;
+	void *data;
+	CUhostFn destroy;
+	uint64_t references;
+	struct user_object *next; /* in the list of those that are due */
+};
+
+/* A graph's references to a user object. */
+struct keep {
+	struct user_object *object;
+	uint32_t count;
+	struct keep *next;
+};
+
+static struct table objects = HANDLE_TABLE(HANDLE_USER_OBJECT, struct user_object, 60000);
+static struct user_object *due; /* guarded by the graphs' lock */
+static _Atomic bool any_due;
+
+static void release(struct user_object *o, uint64_t count)
+{
+	o->references -= count;
+	if (o->references > 0)
+		return;
+	handle_retire(o);
+	o->next = due;
+	due = o;
+	any_due = true;
+}
+
+void keeps_run(void)
+{
+	if (!any_due)
+		return;
+	graphs_lock();
+	struct user_object *o = due;
+	due = NULL;
+	any_due = false;
+	graphs_leave();
+	while (o) {
+		struct user_object *next = o->next;
+		CUhostFn destroy = o->destroy;
+		void *data = o->data;
+		bool within = thread.inCallback;
+		handle_free(&objects, o);
+		thread.inCallback = true;
+		destroy(data);
+		thread.inCallback = within;
+		o = next;
+	}
+}
+
+static CUresult keep(struct graph *g, struct user_object *o, uint32_t count)
+{
+	struct keep *k = g->kept;
+	while (k && k->object != o)
+		k = k->next;
+	if (k) {
+		if (count > UINT32_MAX - k->count)
+			return CUDA_ERROR_INVALID_VALUE;
+		k->count += count;
+		return CUDA_SUCCESS;
+	}
+	k = malloc(sizeof *k);
+	if (!k)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*k = (struct keep){.object = o, .count = count, .next = g->kept};
+	g->kept = k;
+	return CUDA_SUCCESS;
+}
+
+CUresult keeps_copy(struct graph *to, const struct graph *from)
+{
+	for (const struct keep *k = from->kept; k; k = k->next) {
+		CUresult r = keep(to, k->object, 1);
+		if (r != CUDA_SUCCESS)
+			return r;
+		k->object->references++;
+	}
+	return CUDA_SUCCESS;
+}
+
+void keeps_drop(struct keep **list)
+{
+	while (*list) {
+		struct keep *k = *list;
+		*list = k->next;
+		release(k->object, k->count);
+		free(k);
+	}
+}
+
+void keeps_move(struct keep **to, struct keep **from)
+{
+	while (*to)
+		to = &(*to)->next;
+	*to = *from;
+	*from = NULL;
+}
+
+static struct graph *within(const struct graph *g, uint32_t i)
+{
+	return g->nodes[i]->type == CU_GRAPH_NODE_TYPE_GRAPH ? g->nodes[i]->child : NULL;
+}
+
+void keeps_move_all(struct keep **to, struct graph *from)
+{
+	keeps_move(to, &from->kept);
+	for (uint32_t i = 0; i < from->count; i++)
+		if (within(from, i))
+			keeps_move_all(to, within(from, i));
+}
+
+bool keeps_any(const struct graph *g)
+{
+	bool any = g->kept != NULL;
+	for (uint32_t i = 0; i < g->count && !any; i++)
+		any = within(g, i) && keeps_any(within(g, i));
+	return any;
+}
+
+static struct user_object *find(CUuserObject handle) { return handle_find(&objects, (uint64_t)(uintptr_t)handle); }
+
+CUresult pg_cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int references, unsigned int flags)
+{
+	GRAPHS_LOCKED;
+	if (!out || !destroy || references == 0 || references > INT32_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct user_object *o = handle_new(&objects);
+	if (!o)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	o->data = data;
+	o->destroy = destroy;
+	o->references = references;
+	handle_publish(o);
+	*out = HANDLE_OF(CUuserObject, o);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuUserObjectRetain(CUuserObject handle, unsigned int count)
+{
+	GRAPHS_LOCKED;
+	struct user_object *o = find(handle);
+	if (!o || count == 0 || count > INT32_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	o->references += count;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuUserObjectRelease(CUuserObject handle, unsigned int count)
+{
+	GRAPHS_LOCKED;
+	struct user_object *o = find(handle);
+	if (!o || count == 0 || count > o->references)
+		return CUDA_ERROR_INVALID_VALUE;
+	release(o, count);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuGraphRetainUserObject(CUgraph graph, CUuserObject handle, unsigned int count, unsigned int flags)
+{
+	GRAPHS_LOCKED;
+	struct graph *g = graph_of(graph);
+	struct user_object *o = find(handle);
+	if (!g || !o || count == 0 || count > INT32_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = keep(g, o, count);
+	if (r == CUDA_SUCCESS && !(flags & CU_GRAPH_USER_OBJECT_MOVE))
+		o->references += count;
+	return r;
+}
+
+CUresult pg_cuGraphReleaseUserObject(CUgraph graph, CUuserObject handle, unsigned int count)
+{
+	GRAPHS_LOCKED;
+	struct graph *g = graph_of(graph);
+	struct user_object *o = find(handle);
+	if (!g || !o || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (struct keep **at = &g->kept; *at; at = &(*at)->next) {
+		struct keep *k = *at;
+		if (k->object != o)
+			continue;
+		if (count > k->count)
+			return CUDA_ERROR_INVALID_VALUE;
+		k->count -= count;
+		if (k->count == 0) {
+			*at = k->next;
+			free(k);
+		}
+		release(o, count);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}

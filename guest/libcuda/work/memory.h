@@ -1,0 +1,30 @@
+#ifndef PEGASUS_MEMORY_H
+#define PEGASUS_MEMORY_H
+
+#include "object/object.h"
+#include "core/range.h"
+
+/* Allocates device memory of a context and adds it to the table of ranges. */
+CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address);
+/* Frees memory of memory_alloc; the host reuses it after earlier work has completed. */
+CUresult memory_free(uint64_t address);
+/*
+ * As memory_alloc, but does not add the memory to the table of ranges. If the device has too little memory, pools
+ * release their unused memory first.
+ */
+CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
+/* Frees memory of memory_take; the host reuses it after earlier work has completed. */
+CUresult memory_give(uint32_t wire, uint64_t address);
+/* Blocks until all queued work of all contexts has completed; returns the result of the current context. */
+CUresult memory_drain(void);
+/* Allocates arena memory of a context: pinned or managed. */
+CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
+/*
+ * Called before a context is destroyed: removes its device memory from the table before the host can allocate the same
+ * addresses again.
+ */
+void memory_context_ends(uint64_t context);
+/* Called after a context and its work have ended: frees its arena memory. */
+void memory_context_ended(uint64_t context);
+
+#endif

@@ -1,0 +1,308 @@
+package tests
+
+import (
+	"debug/elf"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// layers are the directories of the library, lowest first: a file uses symbols and headers of its own layer and of
+// lower ones only.
+var layers = []string{"core", "object", "image", "work", "graph", "api"}
+
+// circleMost bounds the number of files of a layer that depend on each other in a circle.
+const circleMost = 6
+
+// object is the symbol table of one file of the library. Names are paths without
+// the extension, such as core/ring.
+type object struct {
+	name            string
+	defined, needed []string
+}
+
+func (o object) layer() int { return slices.Index(layers, filepath.Dir(o.name)) }
+
+// objects compiles each file of the library by itself and returns the objects by name.
+func objects(t *testing.T) map[string]object {
+	t.Helper()
+	dir := t.TempDir()
+	paths := make(chan string)
+	failed := make(chan error, len(sources()))
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for path := range paths {
+				failed <- gcc(append(slices.Clone(warnings), "-O0", "-fPIC", "-fvisibility=hidden", "-c", path, "-o", filepath.Join(dir, objectName(path)+".o"))...)
+			}
+		})
+	}
+	for _, layer := range layers {
+		if err := os.MkdirAll(filepath.Join(dir, layer), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range sources() {
+		paths <- path
+	}
+	close(paths)
+	workers.Wait()
+	close(failed)
+	for err := range failed {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := map[string]object{}
+	for _, path := range sources() {
+		name := objectName(path)
+		all[name] = readObject(t, name, filepath.Join(dir, name+".o"))
+	}
+	return all
+}
+
+func objectName(path string) string {
+	return filepath.Join(filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".c"))
+}
+
+func readObject(t *testing.T, name, path string) object {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := object{name: name}
+	for _, s := range symbols {
+		switch {
+		case elf.ST_BIND(s.Info) == elf.STB_LOCAL:
+		case s.Section == elf.SHN_UNDEF:
+			o.needed = append(o.needed, s.Name)
+		default:
+			o.defined = append(o.defined, s.Name)
+		}
+	}
+	return o
+}
+
+// arrows maps each object to the objects that it takes symbols from, and these to the symbols.
+func arrows(all map[string]object) map[string]map[string][]string {
+	owner := map[string]string{}
+	for name, o := range all {
+		for _, s := range o.defined {
+			owner[s] = name
+		}
+	}
+	from := map[string]map[string][]string{}
+	for name, o := range all {
+		from[name] = map[string][]string{}
+		for _, s := range o.needed {
+			if to := owner[s]; to != "" && to != name {
+				from[name][to] = append(from[name][to], s)
+			}
+		}
+	}
+	return from
+}
+
+// circles returns the strongly connected components of more than one object, by Tarjan's algorithm.
+func circles(from map[string]map[string][]string) [][]string {
+	var found [][]string
+	var stack []string
+	index, low, open := map[string]int{}, map[string]int{}, map[string]bool{}
+	var visit func(n string)
+	visit = func(n string) {
+		index[n] = len(index)
+		low[n] = index[n]
+		stack = append(stack, n)
+		open[n] = true
+		for _, m := range slices.Sorted(maps.Keys(from[n])) {
+			if _, seen := index[m]; !seen {
+				visit(m)
+				low[n] = min(low[n], low[m])
+			} else if open[m] {
+				low[n] = min(low[n], index[m])
+			}
+		}
+		if low[n] != index[n] {
+			return
+		}
+		at := slices.Index(stack, n)
+		if circle := slices.Sorted(slices.Values(stack[at:])); len(circle) > 1 {
+			found = append(found, circle)
+		}
+		for _, m := range stack[at:] {
+			open[m] = false
+		}
+		stack = stack[:at]
+	}
+	for _, n := range slices.Sorted(maps.Keys(from)) {
+		if _, seen := index[n]; !seen {
+			visit(n)
+		}
+	}
+	return found
+}
+
+func TestLayers(t *testing.T) {
+	all := objects(t)
+	from := arrows(all)
+	up, seen := 0, map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		if all[name].layer() < 0 {
+			t.Errorf("%s.c is in no layer; the layers are %s", name, strings.Join(layers, ", "))
+		}
+		for to, symbols := range from[name] {
+			if all[to].layer() <= all[name].layer() {
+				continue
+			}
+			for _, s := range symbols {
+				up++
+				arrow := fmt.Sprintf("%s uses %s of %s", name, s, to)
+				seen[arrow] = true
+				if !slices.Contains(upward, arrow) {
+					t.Errorf("%s.c uses %s, which the higher layer's %s.c defines", name, s, to)
+				}
+			}
+		}
+	}
+	for _, arrow := range upward {
+		if !seen[arrow] {
+			t.Errorf("%q is listed, but is no more so: delete the line", arrow)
+		}
+	}
+	found := circles(from)
+	for _, circle := range found {
+		t.Logf("circle of %d files: %s", len(circle), strings.Join(circle, ", "))
+		inOne := !slices.ContainsFunc(circle, func(n string) bool { return filepath.Dir(n) != filepath.Dir(circle[0]) })
+		if len(upward) == 0 && (!inOne || len(circle) > circleMost) {
+			t.Errorf("%d files depend on each other; want at most %d, of one layer: %s", len(circle), circleMost, strings.Join(circle, ", "))
+		}
+	}
+	t.Logf("%d files, %d circles, %d symbols of higher layers", len(all), len(found), up)
+}
+
+var includeLine = regexp.MustCompile(`(?m)^#include "([a-z]+)/([a-z_]+\.h)"`)
+
+func TestLayersOfHeaders(t *testing.T) {
+	paths, err := filepath.Glob(librarySource + "/*/*.[ch]")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files of the library: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, path := range paths {
+		name := filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range includeLine.FindAllStringSubmatch(string(text), -1) {
+			if slices.Index(layers, m[1]) <= slices.Index(layers, filepath.Dir(name)) {
+				continue
+			}
+			arrow := fmt.Sprintf("%s includes %s/%s", name, m[1], m[2])
+			seen[arrow] = true
+			if !slices.Contains(upwardIncludes, arrow) {
+				t.Errorf("%s, which is of a higher layer", arrow)
+			}
+		}
+	}
+	for _, arrow := range upwardIncludes {
+		if !seen[arrow] {
+			t.Errorf("%q is listed, but is no more so: delete the line", arrow)
+		}
+	}
+}
+
+// Arrows to higher layers that are still there.
+var (
+	upward = []string{
+		"core/device uses array_format_bytes of object/array",
+		"core/process uses hostmap_after_fork of work/hostmap",
+		"core/process uses hostmap_before_fork of work/hostmap",
+		"core/process uses stream_release_thread of object/stream",
+		"graph/memory uses pool_check_access of api/mempool",
+		"graph/memory uses pool_check_props of api/mempool",
+		"image/module uses reference_module_gone of api/reference",
+		"object/array uses end_linear of work/copy",
+		"object/array uses mipmaps of api/mipmap",
+		"object/context uses callback_await of work/callback",
+		"object/context uses callback_context_gone of work/callback",
+		"object/context uses context_default_limit of api/context_settings",
+		"object/context uses coredump_context_begins of api/coredump",
+		"object/context uses coredump_context_gone of api/coredump",
+		"object/context uses export_context_ended of api/export",
+		"object/context uses export_context_ends of api/export",
+		"object/context uses memory_context_ended of work/memory",
+		"object/context uses memory_context_ends of work/memory",
+		"object/context uses module_context_gone of image/module",
+		"object/context uses stocks_context_ended of graph/exec",
+		"object/context uses stocks_synchronised of graph/exec",
+		"object/event uses capture_event_gone of graph/capture",
+		"object/event uses capture_forbids of graph/capture",
+		"object/event uses capture_record of graph/capture",
+		"object/event uses capture_refuse_event of graph/capture",
+		"object/event uses capture_wait of graph/capture",
+		"object/event uses captures_running of graph/capture",
+		"object/event uses pools_synchronised of work/pool",
+		"object/event uses stocks_synchronised of graph/exec",
+		"object/stream uses capture_event_gone of graph/capture",
+		"object/stream uses capture_forbids of graph/capture",
+		"object/stream uses capture_implies of graph/capture",
+		"object/stream uses capture_refuse of graph/capture",
+		"object/stream uses capture_stream_gone of graph/capture",
+		"object/stream uses captures_running of graph/capture",
+		"object/stream uses mipmaps of api/mipmap",
+		"object/stream uses pools_synchronised of work/pool",
+		"object/stream uses stocks_synchronised of graph/exec",
+		"object/stream uses stream_joins of api/context_event",
+		"object/stream uses stream_sleeps of api/stream_attributes",
+		"object/stream_query uses capture_forbids of graph/capture",
+		"object/stream_query uses captures_running of graph/capture",
+		"work/callback uses capture_host of graph/capture",
+		"work/callback uses capture_refuse of graph/capture",
+		"work/callback uses memopWaits of api/memop",
+		"work/copy uses capture_copy of graph/capture",
+		"work/copy uses capture_refuse of graph/capture",
+		"work/fill uses capture_fill of graph/capture",
+		"work/fill uses capture_refuse of graph/capture",
+		"work/launch uses capture_kernel of graph/capture",
+		"work/launch uses capture_refuse of graph/capture",
+		"work/memory uses graph_memory_free of graph/memory",
+	}
+	upwardIncludes = []string{
+		"core/device.c includes object/array.h",
+		"core/process.c includes object/stream.h",
+		"core/process.c includes work/hostmap.h",
+		"object/array.h includes work/copy.h",
+		"object/context.c includes api/coredump.h",
+		"object/context.c includes api/export.h",
+		"object/context.c includes graph/exec.h",
+		"object/context.c includes image/module.h",
+		"object/context.c includes work/memory.h",
+		"object/event.c includes api/entry.h",
+		"object/event.c includes graph/capture.h",
+		"object/event.c includes graph/exec.h",
+		"object/event.c includes work/pool.h",
+		"object/stream.c includes api/entry.h",
+		"object/stream.c includes graph/capture.h",
+		"object/stream.c includes graph/exec.h",
+		"object/stream.c includes work/pool.h",
+		"object/stream_query.c includes api/entry.h",
+		"work/callback.c includes graph/capture.h",
+		"work/copy.c includes graph/capture.h",
+		"work/fill.c includes graph/capture.h",
+		"work/launch.c includes graph/capture.h",
+		"work/memory.c includes graph/memory.h",
+	}
+)
