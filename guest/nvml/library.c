@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/connect.h"
 #include "core/device.h"
 #include "core/release.h"
 #include "core/zz_impl.h"

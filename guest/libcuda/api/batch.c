@@ -1,10 +1,10 @@
 /* Batches of other calls: copies with attributes, prefetches, and discards of managed memory. */
-#include "object/array.h"
-#include "graph/capture.h"
-#include "object/context.h"
-#include "work/copy.h"
 #include "core/range.h"
 #include "core/zz_impl.h"
+#include "graph/capture.h"
+#include "object/array.h"
+#include "object/context.h"
+#include "work/copy.h"
 
 /*
  * Reading sources in stream order satisfies every access order that a program can allow, except a source that must have

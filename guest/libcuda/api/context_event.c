@@ -3,13 +3,13 @@
  * joint, which waits for the others; the legacy stream stands for all streams that synchronise with it. A wait of the
  * context orders the later work of all its streams, including streams created later.
  */
+#include "core/ring.h"
+#include "core/zz_impl.h"
+#include "core/zz_wire.h"
 #include "graph/capture.h"
 #include "object/context.h"
 #include "object/event.h"
-#include "core/ring.h"
 #include "object/stream.h"
-#include "core/zz_impl.h"
-#include "core/zz_wire.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the contexts' joints; the lock of events nests inside it */
 

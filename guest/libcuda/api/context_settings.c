@@ -1,12 +1,12 @@
 /* Settings and queries of a context, served by the guest except for limits that the host needs. */
-#include "graph/capture.h"
-#include "object/context.h"
-#include "work/pool.h"
 #include "core/device.h"
-#include "graph/exec.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "graph/exec.h"
+#include "object/context.h"
+#include "work/pool.h"
 
 #define API_VERSION 3020
 

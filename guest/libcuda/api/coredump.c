@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "object/context.h"
 #include "core/zz_impl.h"
+#include "object/context.h"
 
 enum { NAME_ROOM = 1024 }; /* of a file's name, with its NUL */
 #define GENERATION_KNOWN (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT | CU_COREDUMP_GZIP_COMPRESS)

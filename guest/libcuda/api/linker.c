@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
 #include "core/device.h"
 #include "core/futex.h"
+#include "core/zz_impl.h"
 #include "image/image.h"
 #include "image/jit.h"
 #include "image/module.h"
-#include "core/zz_impl.h"
+#include "object/context.h"
 
 /* The collected inputs. The program's option arrays stay valid until the link state is destroyed. */
 struct link {

@@ -1,9 +1,9 @@
 /* Stream memory waits and writes. A batch of operations is a sequence of single ones, each in stream order. */
-#include "work/copy.h"
 #include "core/device.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "work/copy.h"
 
 enum { ACTION_WRITE = 16, BATCH_MOST = 256 };
 

@@ -1,13 +1,13 @@
 /* API calls for memory pools. Allocation and reuse of pool memory are in pool.c. */
-#include "graph/capture.h"
-#include "object/context.h"
 #include "core/device.h"
+#include "core/zz_impl.h"
+#include "graph/capture.h"
 #include "graph/memory.h"
-#include "work/memory.h"
+#include "object/context.h"
 #include "object/stream_timeline.h"
+#include "work/memory.h"
 #include "work/pool.h"
 #include "work/pool_share.h"
-#include "core/zz_impl.h"
 
 /* Handles of each device's default pool, created on first use, and of its current pool. Guarded by momentLock. */
 static struct {

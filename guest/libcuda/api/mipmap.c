@@ -2,9 +2,9 @@
  * Mipmapped arrays: one array per level, each of which programs copy to and from, and use as a texture or surface.
  * Devices here read no mipmaps, so a texture of all levels requires a single level.
  */
+#include "core/zz_impl.h"
 #include "object/array.h"
 #include "object/context.h"
-#include "core/zz_impl.h"
 
 struct table mipmaps = HANDLE_TABLE(HANDLE_MIPMAP, struct mipmap, 60000);
 

@@ -1,13 +1,13 @@
 /* Pointer attributes, from the table of ranges. */
 #include <string.h>
 
-#include "object/context.h"
 #include "core/device.h"
+#include "core/range.h"
+#include "core/zz_impl.h"
+#include "object/context.h"
 #include "work/hostmap.h"
 #include "work/pool.h"
-#include "core/range.h"
 #include "work/vmm.h"
-#include "core/zz_impl.h"
 
 /* An attribute's value, with its size. */
 struct answer {

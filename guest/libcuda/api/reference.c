@@ -5,12 +5,12 @@
  */
 #include <string.h>
 
-#include "object/array.h"
-#include "object/context.h"
-#include "image/library.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "image/library.h"
+#include "object/array.h"
+#include "object/context.h"
 
 #define FLAGS (unsigned)(CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)
 

@@ -3,10 +3,10 @@
  * memory order of a device, and also a priority set after creation: the host orders work by the priority of the
  * stream's creation.
  */
-#include "object/context.h"
 #include "core/device.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
+#include "object/context.h"
+#include "object/stream.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the attributes of all streams */
 

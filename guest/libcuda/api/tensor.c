@@ -4,10 +4,10 @@
  */
 #include <string.h>
 
-#include "object/context.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
 
 enum { RANK_MOST = 5, TILED = 0, COLUMNS = 1, MOVED = 2 };
 

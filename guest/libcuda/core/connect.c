@@ -15,9 +15,10 @@
 #include <sys/un.h>
 
 #include "core/arena.h"
-#include "core/kernel_check.h"
 #include "core/device.h"
 #include "core/futex.h"
+#include "core/kernel_check.h"
+#include "core/lifecycle.h"
 #include "core/profile.h"
 #include "core/reconnect.h"
 #include "core/release.h"
@@ -423,7 +424,7 @@ static CUresult attach(struct rendezvous *r)
 	return result;
 }
 
-/* Undoes a failed link_open. */
+/* Undoes a failed open_link. */
 static void detach(void)
 {
 	if (process.arenaShared)
@@ -492,7 +493,8 @@ static CUresult come(const char *path, uint64_t features, bool *cutOff)
 	return result;
 }
 
-CUresult link_open(void)
+/* Connects and fills process; on failure it releases everything. */
+static CUresult open_link(void)
 {
 	const char *path = find_socket();
 	release_cuda(0); /* validates its variables also for programs that never query the version */
@@ -512,4 +514,45 @@ CUresult link_open(void)
 	if (cutOff)
 		log_at(LOG_ERROR, "the Pegasus daemon goes away each time it is asked");
 	return result;
+}
+
+/* --- start of the process, and forks --- */
+
+static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
+
+/*
+ * Many threads may call cuInit any number of times; only the first call connects. The conversation with the daemon has
+ * many cancellation points, but cancellation is disabled while the lock is held.
+ */
+CUresult process_start(void)
+{
+	if (LIKELY(atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_READY))
+		return process_enter();
+	int cancelable;
+	CUresult r;
+	lifecycle_begin();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	pthread_mutex_lock(&startLock);
+	if (atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_NEW) {
+		r = open_link();
+		if (r == CUDA_SUCCESS)
+			atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
+	} else {
+		r = process_enter();
+	}
+	pthread_mutex_unlock(&startLock);
+	pthread_setcancelstate(cancelable, NULL);
+	return r;
+}
+
+void connect_before_fork(void) { pthread_mutex_lock(&startLock); }
+
+void connect_after_fork(bool child)
+{
+	if (!child) {
+		pthread_mutex_unlock(&startLock);
+		return;
+	}
+	pthread_mutex_init(&startLock, NULL);
+	process_forked();
 }

@@ -1,10 +1,14 @@
-/* Connects to the worker: the rendezvous over PEGASUS_SOCKET, and mapping of the segment. */
-#ifndef PEGASUS_LINK_H
-#define PEGASUS_LINK_H
+/* Connects the process to its worker: the rendezvous over PEGASUS_SOCKET, and the mapping of the segment. */
+#ifndef PEGASUS_CONNECT_H
+#define PEGASUS_CONNECT_H
 
 #include "core/process.h"
 
-/* Connects and fills process; on failure it releases everything. The caller holds the start lock. */
-CUresult link_open(void);
+/* Connects the process; idempotent. */
+CUresult process_start(void);
+
+/* Called around fork: a connection attempt of another thread is not cut in two, and the child is not connected. */
+void connect_before_fork(void);
+void connect_after_fork(bool child);
 
 #endif

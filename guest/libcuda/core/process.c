@@ -1,4 +1,4 @@
-/* Whether calls can be made: the state of the process's connection, forks, and thread ends. */
+/* The state of the process's connection, and the checks that the worker is alive. */
 #define _GNU_SOURCE
 #include "core/process.h"
 
@@ -10,22 +10,13 @@
 #include <sys/stat.h>
 
 #include "core/futex.h"
-#include "work/hostmap.h"
-#include "core/connect.h"
 #include "core/reconnect.h"
-#include "core/ring.h"
-#include "object/stream.h"
 
 /* How often a thread that only queues calls checks that its worker is alive. */
 #define LOOK_EVERY_NS 40000000
 
 struct process process = {.socket = -1};
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
-
-static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t hooksOnce = PTHREAD_ONCE_INIT;
-static pthread_key_t threadKey;
-static bool threadKeyMade;
 
 /* Prints once the host's message about a failure, such as the location of a kernel's fault. */
 static void show_last_words(void)
@@ -127,7 +118,7 @@ void process_ring(void)
  * The child of a process that had called cuInit has no segment (it is not inherited) and must not keep the socket, or
  * the worker would outlive its guest. All calls return CUDA_ERROR_NOT_INITIALIZED, cuInit included.
  */
-static void forked_child(void)
+void process_forked(void)
 {
 	if (atomic_load_explicit(&process.state, memory_order_relaxed) == PROCESS_NEW && process.socket < 0)
 		return;
@@ -135,84 +126,4 @@ static void forked_child(void)
 	if (is_ours(process.socket))
 		close(process.socket);
 	process.socket = -1;
-}
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&startLock);
-	hostmap_before_fork();
-}
-
-static void after_fork_parent(void)
-{
-	hostmap_after_fork(false);
-	pthread_mutex_unlock(&startLock);
-}
-
-static void after_fork_child(void)
-{
-	hostmap_after_fork(true);
-	pthread_mutex_init(&startLock, NULL);
-	forked_child();
-}
-
-static void thread_ended(void *unused)
-{
-	(void)unused;
-	thread.registered = false;
-	if (process_enter() == CUDA_SUCCESS) {
-		stream_release_thread();
-		call_release_thread();
-	}
-	if (thread.stack != thread.inlineStack)
-		free(thread.stack);
-	thread.stack = NULL;
-	thread.depth = thread.capacity = 0;
-}
-
-/*
- * Of fork handlers that the program installs later, those before the fork run before the library's, and the child's
- * after it: the program takes its locks in the same order as its threads that call the library, and its child has
- * private memory by then.
- */
-__attribute__((constructor)) static void install_fork_hooks(void)
-{
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-}
-
-static void install_hooks(void)
-{
-	threadKeyMade = pthread_key_create(&threadKey, thread_ended) == 0;
-}
-
-void thread_register(void)
-{
-	if (thread.registered || !threadKeyMade)
-		return;
-	thread.registered = pthread_setspecific(threadKey, &thread) == 0;
-}
-
-/*
- * Many threads may call cuInit any number of times; only the first call connects. The conversation with the daemon has
- * many cancellation points, but cancellation is disabled while the lock is held.
- */
-CUresult process_start(void)
-{
-	if (LIKELY(atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_READY))
-		return process_enter();
-	int cancelable;
-	CUresult r;
-	pthread_once(&hooksOnce, install_hooks);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	pthread_mutex_lock(&startLock);
-	if (atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_NEW) {
-		r = link_open();
-		if (r == CUDA_SUCCESS)
-			atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
-	} else {
-		r = process_enter();
-	}
-	pthread_mutex_unlock(&startLock);
-	pthread_setcancelstate(cancelable, NULL);
-	return r;
 }

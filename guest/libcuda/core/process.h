@@ -60,14 +60,11 @@ struct thread {
 	uint32_t replySlot; /* index + 1, 0: none claimed yet */
 	uint32_t replyBusy; /* a call of this thread waits in replySlot */
 	struct thread_stream *streams; /* per-thread default streams, by context */
-	bool registered;               /* thread_ended will run when the thread ends */
+	bool registered;               /* see thread_register */
 	bool inCallback;               /* the thread runs a host callback of the program */
 };
 
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
-
-/* Registers thread_ended to run when the calling thread ends. */
-void thread_register(void);
 
 /* Returns the error of every call after the fast check of process_enter has failed. */
 CUresult process_refusal(void);
@@ -93,8 +90,8 @@ static inline CUresult process_enter(void)
 	return CUDA_SUCCESS;
 }
 
-/* Connects the process; idempotent. */
-CUresult process_start(void);
+/* Marks the child of a fork as not connected, and closes its copy of the socket. */
+void process_forked(void);
 
 /* Log levels of PEGASUS_LOG, in order. */
 enum log_level { LOG_OFF, LOG_ERROR, LOG_INFO, LOG_DEBUG };

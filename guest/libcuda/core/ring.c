@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/futex.h"
+#include "core/lifecycle.h"
 
 static struct ring_slot *slot_at(uint32_t index)
 {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
-#include "graph/memory.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/memory.h"
+#include "object/context.h"
 
 /* A stream's membership in a capture: the nodes that its next node depends on. */
 struct capturing {

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "graph/memory.h"
 #include "core/zz_impl.h"
+#include "graph/memory.h"
 
 static const char *const names[] = {
 	"KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC",

@@ -11,16 +11,16 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "graph/capture.h"
-#include "object/context.h"
-#include "work/copy.h"
-#include "object/event.h"
-#include "graph/memory.h"
-#include "image/library.h"
-#include "object/stream_timeline.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "graph/memory.h"
+#include "image/library.h"
+#include "object/context.h"
+#include "object/event.h"
+#include "object/stream_timeline.h"
+#include "work/copy.h"
 
 struct table graph_execs = HANDLE_TABLE(HANDLE_GRAPH_EXEC, struct graph_exec, 60000);
 

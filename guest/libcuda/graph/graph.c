@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/exec.h"
 #include "core/zz_impl.h"
+#include "graph/exec.h"
 
 struct table graphs = HANDLE_TABLE(HANDLE_GRAPH, struct graph, 200000);
 struct table graph_nodes = HANDLE_TABLE(HANDLE_GRAPH_NODE, struct graph_node, 1000000);

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
 #include "core/device.h"
+#include "core/zz_impl.h"
+#include "object/context.h"
 #include "object/stream_timeline.h"
 #include "work/pool.h"
-#include "core/zz_impl.h"
 
 /* A block of device memory that allocations of one graph share in turn. */
 struct graph_piece {

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
-#include "work/copy.h"
+#include "core/zz_impl.h"
 #include "graph/graph.h"
 #include "graph/memory.h"
 #include "image/library.h"
-#include "core/zz_impl.h"
+#include "object/context.h"
+#include "work/copy.h"
 
 static CUresult context_handle(CUcontext handle, uint64_t *context)
 {

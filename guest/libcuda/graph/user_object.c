@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "graph/graph.h"
 #include "core/zz_impl.h"
+#include "graph/graph.h"
 
 struct user_object {
 	struct object object;

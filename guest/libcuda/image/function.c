@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "core/device.h"
-#include "image/library.h"
 #include "core/zz_impl.h"
+#include "image/library.h"
 
 enum hint function_hint(CUfunction_attribute attribute)
 {

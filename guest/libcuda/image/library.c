@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
 #include "core/device.h"
+#include "core/zz_impl.h"
 #include "image/image.h"
 #include "image/jit.h"
-#include "core/zz_impl.h"
+#include "object/context.h"
 
 /* The module of a library in a context, both by handle. Either may have been destroyed. */
 struct loaded {

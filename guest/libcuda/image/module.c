@@ -9,15 +9,16 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "object/context.h"
 #include "core/device.h"
 #include "core/futex.h"
-#include "image/image.h"
-#include "image/jit.h"
+#include "core/lifecycle.h"
 #include "core/range.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "image/image.h"
+#include "image/jit.h"
+#include "object/context.h"
 
 #define LOG_ROOM 8192
 enum { HOLD_YIELDS = 1000, HOLD_TRIES = 11000 }; /* attempts of a module's end to wait for threads that launch its functions */
@@ -340,7 +341,7 @@ static void dismantle(struct module *m, bool alone)
 	if (alone && m->loaded)
 		post_unload(m);
 	image_drop(&m->later);
-	reference_module_gone(m->object.id);
+	lifecycle_hooks.module_ends(m->object.id);
 	range_remove_owner(m->object.id);
 	handle_free(&modules, m);
 }

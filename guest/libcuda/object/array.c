@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "object/context.h"
 #include "core/device.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
 
 struct table arrays = HANDLE_TABLE(HANDLE_ARRAY, struct array, 60000);
 struct table textures = HANDLE_TABLE(HANDLE_TEXTURE, struct texture, 60000);

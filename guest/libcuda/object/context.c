@@ -5,15 +5,16 @@
 #include <string.h>
 
 #include "api/coredump.h"
-#include "core/device.h"
 #include "api/export.h"
-#include "graph/exec.h"
-#include "work/memory.h"
-#include "image/module.h"
+#include "core/device.h"
+#include "core/lifecycle.h"
 #include "core/ring.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/exec.h"
+#include "image/module.h"
+#include "object/stream.h"
+#include "work/memory.h"
 
 struct table contexts = HANDLE_TABLE(HANDLE_CONTEXT, struct context, 65535);
 

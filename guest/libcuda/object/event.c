@@ -4,16 +4,16 @@
  */
 #include "object/event.h"
 
-#include "graph/capture.h"
-#include "object/context.h"
 #include "api/entry.h"
-#include "graph/exec.h"
-#include "object/stream_timeline.h"
-#include "work/pool.h"
 #include "core/ring.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "graph/exec.h"
+#include "object/context.h"
+#include "object/stream.h"
+#include "object/stream_timeline.h"
+#include "work/pool.h"
 
 struct table events = HANDLE_TABLE(HANDLE_EVENT, struct event, 65000);
 

@@ -6,15 +6,16 @@
 
 #include <stdlib.h>
 
-#include "graph/capture.h"
-#include "object/context.h"
 #include "api/entry.h"
-#include "graph/exec.h"
-#include "object/stream_timeline.h"
-#include "work/pool.h"
+#include "core/lifecycle.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "graph/exec.h"
+#include "object/context.h"
+#include "object/stream_timeline.h"
+#include "work/pool.h"
 
 #define PRIORITY_LEAST 0
 #define PRIORITY_GREATEST (-5)

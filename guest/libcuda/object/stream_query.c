@@ -7,13 +7,13 @@
  * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own
  * as ready, whatever runs in the legacy stream.
  */
-#include "object/context.h"
 #include "api/entry.h"
-#include "object/event.h"
 #include "core/ring.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
+#include "object/event.h"
+#include "object/stream.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all markers except their counters */
 

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "object/context.h"
-#include "object/event.h"
 #include "core/ring.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
+#include "object/event.h"
 
 enum { SEEN_MOST = 32 };
 

@@ -8,11 +8,11 @@
 
 #include <stdlib.h>
 
-#include "object/context.h"
 #include "core/device.h"
 #include "core/range.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
+#include "object/context.h"
+#include "object/stream.h"
 
 #define PAGE UINT64_C(4096)
 

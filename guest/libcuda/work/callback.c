@@ -12,12 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "graph/capture.h"
 #include "core/futex.h"
 #include "core/ring.h"
-#include "object/stream.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "object/stream.h"
 
 struct callback {
 	struct object object;

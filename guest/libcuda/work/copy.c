@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include "core/arena.h"
-#include "graph/capture.h"
-#include "object/object.h"
+#include "core/device_printf.h"
 #include "core/range.h"
 #include "core/ring.h"
-#include "work/vmm.h"
-#include "core/device_printf.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "object/object.h"
+#include "work/vmm.h"
 
 enum {
 	INLINE_UP = 4096,  /* largest number of bytes sent in the packet */

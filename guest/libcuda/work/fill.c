@@ -2,13 +2,13 @@
  * Fills. Both variants are asynchronous to the host, except that a synchronous fill waits for pinned or managed memory,
  * or if the program set synchronous memory operations.
  */
-#include "graph/capture.h"
-#include "work/copy.h"
-#include "core/range.h"
 #include "core/arena.h"
+#include "core/range.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/capture.h"
+#include "work/copy.h"
 
 struct fill {
 	CUdeviceptr target;

@@ -16,8 +16,8 @@
 
 #include "core/arena.h"
 #include "core/device.h"
-#include "object/object.h"
 #include "core/zz_impl.h"
+#include "object/object.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22

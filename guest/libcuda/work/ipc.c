@@ -11,14 +11,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "object/context.h"
-#include "object/event.h"
-#include "work/memory.h"
-#include "work/pool_share.h"
 #include "core/range.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
+#include "object/event.h"
+#include "work/memory.h"
+#include "work/pool_share.h"
 
 #define MEMORY_MAGIC UINT64_C(0x314d504953474550) /* "PEGSIPM1" */
 #define EVENT_MAGIC UINT64_C(0x3145504953474550)  /* "PEGSIPE1" */

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/capture.h"
-#include "object/context.h"
 #include "core/device.h"
-#include "work/launch.h"
-#include "image/library.h"
 #include "core/device_printf.h"
 #include "core/zz_impl.h"
+#include "graph/capture.h"
+#include "image/library.h"
+#include "object/context.h"
+#include "work/launch.h"
 
 /* The software accelerator's limit for a block, in bytes: docs/software-accelerator.md. */
 enum { MOST_LOCAL = 64 << 20 };

@@ -3,11 +3,11 @@
  * call returns.
  */
 #include "core/arena.h"
+#include "core/zz_impl.h"
 #include "object/array.h"
 #include "object/context.h"
 #include "work/copy.h"
 #include "work/hostmap.h"
-#include "core/zz_impl.h"
 
 /* When a copy returns, beyond the guarantees of copy_box. */
 enum until { UNTIL_COMPLETE, UNTIL_QUEUED, UNTIL_READ };

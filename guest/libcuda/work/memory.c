@@ -10,19 +10,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "work/advice.h"
 #include "core/arena.h"
-#include "object/context.h"
 #include "core/device.h"
-#include "graph/memory.h"
-#include "work/hostmap.h"
-#include "object/stream_timeline.h"
-#include "work/pool.h"
-#include "work/pool_share.h"
 #include "core/ring.h"
-#include "work/vmm.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "graph/memory.h"
+#include "object/context.h"
+#include "object/stream_timeline.h"
+#include "work/advice.h"
+#include "work/hostmap.h"
+#include "work/pool.h"
+#include "work/pool_share.h"
+#include "work/vmm.h"
 
 #define ALLOCATION_MOST (UINT64_C(1) << 46)
 #define PITCH_ALIGNMENT 512

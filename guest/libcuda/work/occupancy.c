@@ -3,9 +3,9 @@
  * program's callback that returns the shared memory of a block size is called directly.
  */
 #include "core/device.h"
-#include "work/launch.h"
-#include "image/library.h"
 #include "core/zz_impl.h"
+#include "image/library.h"
+#include "work/launch.h"
 
 enum { WARP = 32, REGISTER_UNIT = 256, WARP_UNIT = 4, SHARED_UNIT = 256, BLOCKS_USUAL = 16 };
 

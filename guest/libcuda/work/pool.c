@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/context.h"
 #include "core/futex.h"
-#include "work/memory.h"
-#include "object/stream_timeline.h"
-#include "work/pool_share.h"
 #include "core/range.h"
+#include "object/context.h"
+#include "object/stream_timeline.h"
+#include "work/memory.h"
+#include "work/pool_share.h"
 
 /* A piece of a chunk. Neighbours in a chunk are linked by address, and free blocks of similar size in a bin. */
 struct block {

@@ -5,13 +5,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "object/context.h"
 #include "core/device.h"
-#include "object/stream_timeline.h"
 #include "core/range.h"
-#include "work/vmm.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/context.h"
+#include "object/stream_timeline.h"
+#include "work/vmm.h"
 
 #define POOL_MAGIC UINT64_C(0x314c4f5053474550)       /* "PEGSPOL1" */
 #define ALLOCATION_MAGIC UINT64_C(0x3152545053474550) /* "PEGSPTR1" */

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "core/device.h"
-#include "work/memory.h"
-#include "object/object.h"
-#include "work/pool.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
+#include "object/object.h"
+#include "work/memory.h"
+#include "work/pool.h"
 
 #define GRANULE ((uint64_t)2 << 20)
 
