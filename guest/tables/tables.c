@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "api/context.h"
 #include "object/context.h"
 #include "api/entry.h"
 #include "api/export.h"

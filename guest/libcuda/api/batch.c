@@ -1,4 +1,5 @@
 /* Batches of other calls: copies with attributes, prefetches, and discards of managed memory. */
+#include "api/memcpy.h"
 #include "core/range.h"
 #include "core/zz_impl.h"
 #include "graph/capture.h"

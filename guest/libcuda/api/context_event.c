@@ -3,6 +3,8 @@
  * joint, which waits for the others; the legacy stream stands for all streams that synchronise with it. A wait of the
  * context orders the later work of all its streams, including streams created later.
  */
+#include "api/context_event.h"
+
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
@@ -50,7 +52,7 @@ static CUresult wait(const struct place *place, const struct event *e)
 static CUresult joint_of(struct context *c, struct stream **s, struct event **e)
 {
 	CUresult r = CUDA_SUCCESS;
-	if (!(*s = handle_find(&streams, c->joint)) && (r = stream_create(c, CU_STREAM_NON_BLOCKING, s)) == CUDA_SUCCESS)
+	if (!(*s = handle_find(&streams, c->joint)) && (r = stream_create(c, CU_STREAM_NON_BLOCKING, STREAM_PRIORITY_LEAST, s)) == CUDA_SUCCESS)
 		c->joint = (*s)->object.id;
 	if (r == CUDA_SUCCESS && !(*e = handle_find(&events, c->jointEvent)) && (r = event_create(c, CU_EVENT_DISABLE_TIMING, e)) == CUDA_SUCCESS)
 		c->jointEvent = (*e)->object.id;

@@ -1,4 +1,5 @@
 /* Settings and queries of a context, served by the guest except for limits that the host needs. */
+#include "api/context.h"
 #include "core/device.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
@@ -9,26 +10,6 @@
 #include "work/pool.h"
 
 #define API_VERSION 3020
-
-uint64_t context_default_limit(CUlimit limit)
-{
-	switch ((unsigned)limit) {
-	case CU_LIMIT_STACK_SIZE:
-		return 1024;
-	case CU_LIMIT_PRINTF_FIFO_SIZE:
-		return 1 << 20;
-	case CU_LIMIT_MALLOC_HEAP_SIZE:
-		return 8 << 20;
-	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
-		return 2;
-	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-		return 2048;
-	case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-		return 64;
-	default:
-		return 0;
-	}
-}
 
 /* Checks that the devices' compute capability includes the limit. */
 static CUresult check_limit(CUlimit limit)

@@ -19,7 +19,4 @@ void export_context_ends(CUcontext context);
 /* Called after a context was destroyed. */
 void export_context_ended(CUcontext context);
 
-/* Returns the primary context of a device without retaining it, creating it if necessary: see context.c. */
-CUresult context_primary(CUdevice device, CUcontext *context);
-
 #endif

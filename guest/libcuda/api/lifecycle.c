@@ -1,10 +1,10 @@
 /* The library's handlers of lifecycle events, in order: see core/lifecycle.h. */
 #include "core/lifecycle.h"
 
+#include "api/reference.h"
+#include "api/stream.h"
 #include "core/connect.h"
 #include "core/ring.h"
-#include "image/module.h"
-#include "object/stream.h"
 #include "work/hostmap.h"
 
 static void before_fork(void)

@@ -3,7 +3,9 @@
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
-#include "work/copy.h"
+#include "graph/capture.h"
+#include "work/box.h"
+#include "work/callback.h"
 
 enum { ACTION_WRITE = 16, BATCH_MOST = 256 };
 
@@ -29,8 +31,6 @@ static CUresult check(const struct operation *o, const struct place *place)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return o->address % o->bytes ? CUDA_ERROR_INVALID_VALUE : end_linear(o->address, o->bytes, true, &end);
 }
-
-_Atomic bool memopWaits;
 
 static CUresult post(const struct operation *o, const struct place *place)
 {

@@ -61,50 +61,22 @@ CUresult pg_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Pools are on devices: there are none of host or managed memory (the attributes for those are 0). */
-static CUresult check_kind(const CUmemLocation *where, CUmemAllocationType type)
-{
-	if (!where)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
-		return (unsigned)type > CU_MEM_ALLOCATION_TYPE_MANAGED || !type ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-	return device_exists(where->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult pg_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type)
 {
-	CUresult r = check_kind(where, type);
+	CUresult r = pool_check_kind(where, type);
 	return r == CUDA_SUCCESS ? pg_cuDeviceGetDefaultMemPool(out, where->id) : r;
 }
 
 CUresult pg_cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type)
 {
-	CUresult r = check_kind(where, type);
+	CUresult r = pool_check_kind(where, type);
 	return r == CUDA_SUCCESS ? pg_cuDeviceGetMemPool(out, where->id) : r;
 }
 
 CUresult pg_cuMemSetMemPool(CUmemLocation *where, CUmemAllocationType type, CUmemoryPool pool)
 {
-	CUresult r = check_kind(where, type);
+	CUresult r = pool_check_kind(where, type);
 	return r == CUDA_SUCCESS ? pg_cuDeviceSetMemPool(where->id, pool) : r;
-}
-
-CUresult pool_check_props(const CUmemPoolProps *props)
-{
-	CUresult r = check_kind(&props->location, props->allocType);
-	if (r != CUDA_SUCCESS)
-		return r;
-	for (size_t i = 0; i < sizeof props->reserved; i++)
-		if (props->reserved[i])
-			return CUDA_ERROR_INVALID_VALUE;
-	const unsigned exist = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC; /* on Linux */
-	if ((unsigned)props->handleTypes & ~exist)
-		return CUDA_ERROR_INVALID_VALUE;
-	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES gives the handle types by which processes can share a pool. */
-	unsigned supported = (unsigned)device_attribute(props->location.id, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
-	if (((unsigned)props->handleTypes & ~supported) || props->usage != 0)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return CUDA_SUCCESS;
 }
 
 CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
@@ -237,19 +209,6 @@ CUresult pg_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute what,
 }
 
 /* --- access: only a pool's own device has access --- */
-
-CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(access[i].location.id))
-			return CUDA_ERROR_INVALID_DEVICE;
-		if (access[i].location.id != device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-			return CUDA_ERROR_INVALID_DEVICE;
-		if (access[i].location.id == device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-			return CUDA_ERROR_INVALID_VALUE;
-	}
-	return CUDA_SUCCESS;
-}
 
 CUresult pg_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
 {

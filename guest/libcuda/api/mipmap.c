@@ -6,8 +6,6 @@
 #include "object/array.h"
 #include "object/context.h"
 
-struct table mipmaps = HANDLE_TABLE(HANDLE_MIPMAP, struct mipmap, 60000);
-
 static struct mipmap *mipmap_find(CUmipmappedArray handle) { return handle_find(&mipmaps, (uint64_t)(uintptr_t)handle); }
 
 static size_t half(size_t n, unsigned int times) { return n == 0 ? 0 : n >> times ? n >> times : 1; }

@@ -3,8 +3,11 @@
  * effect with the next launch, and earlier launches keep the old state. So each change creates an internal texture or
  * surface object and binds the reference to it.
  */
+#include "api/reference.h"
+
 #include <string.h>
 
+#include "api/array.h"
 #include "core/ring.h"
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"

@@ -31,16 +31,6 @@ static CUresult find(CUstream handle, struct found *f)
 	return CUDA_SUCCESS;
 }
 
-bool stream_sleeps(const struct place *place)
-{
-	const struct context *c = handle_find(&contexts, place->contextHandle);
-	const struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
-	CUsynchronizationPolicy policy = s ? s->manner.policy : c ? c->manner.policy : 0;
-	if (policy == 0 || policy == CU_SYNC_POLICY_AUTO)
-		return context_sleeps(c);
-	return policy == CU_SYNC_POLICY_BLOCKING_SYNC;
-}
-
 static CUresult get(const struct manner *m, const struct stream *s, CUstreamAttrID what, CUstreamAttrValue *value)
 {
 	switch ((unsigned)what) {

@@ -38,7 +38,5 @@ enum { HABIT_MACHINE_CODE = 1, HABIT_HANDLES = 2 };
 static inline bool device_takes_code(int device) { return device_at(device)->attribute[0] & HABIT_MACHINE_CODE; }
 /* Reports whether the device chooses the handles of texture objects. */
 static inline bool device_gives_handles(int device) { return device_at(device)->attribute[0] & HABIT_HANDLES; }
-/* Returns the limit's value in a new context. */
-uint64_t context_default_limit(CUlimit limit);
 
 #endif

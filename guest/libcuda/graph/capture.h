@@ -24,6 +24,32 @@ CUresult capture_refuse(struct stream *s);
 CUresult capture_refuse_only(struct stream *s);
 CUresult capture_refuse_event(struct event *e);
 
+/*
+ * Resolves a program's stream handle for a call that submits work and handles a capturing stream; fails with the
+ * context's sticky error if it has failed.
+ */
+static inline CUresult stream_resolve_any(CUstream handle, struct place *place)
+{
+	CUresult r = stream_place(handle, place);
+	if (UNLIKELY(captures_any()) && r == CUDA_SUCCESS && place->stream == WIRE_LEGACY)
+		r = capture_implies(place->contextHandle);
+	return r;
+}
+
+/* As stream_resolve_any for a call that cannot be captured: rejects a capturing stream. */
+static inline CUresult stream_resolve(CUstream handle, struct place *place)
+{
+	CUresult r = stream_resolve_any(handle, place);
+	return LIKELY(r != CUDA_SUCCESS || !place->capturing) ? r : capture_refuse(place->capturing);
+}
+
+/*
+ * Checks that the modes of a capture and of the calling thread permit a call that can disturb a capture; otherwise
+ * invalidates the capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+ */
+CUresult capture_forbids(void);
+static inline CUresult capture_permits(void) { return LIKELY(captures_running == 0) ? CUDA_SUCCESS : capture_forbids(); }
+
 /* Each adds a node to the capture of a stream reference in place of submitting the work. */
 CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct function *f);
 CUresult capture_copy(const struct place *place, const struct box *box);

@@ -20,7 +20,9 @@
 #include "object/context.h"
 #include "object/event.h"
 #include "object/stream_timeline.h"
+#include "work/callback.h"
 #include "work/copy.h"
+#include "work/fill.h"
 
 struct table graph_execs = HANDLE_TABLE(HANDLE_GRAPH_EXEC, struct graph_exec, 60000);
 
@@ -688,8 +690,7 @@ static CUresult post_launch(const struct graph_exec *e, const struct place *plac
 	return event_record_many(all, e->recordCount, records, place, &p);
 }
 
-/* settles: an event of the graph is shared with other processes, which must find it complete. */
-static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
+CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles)
 {
 	struct place place;
 	CUresult r = stream_resolve_any(stream, &place);
@@ -714,13 +715,6 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 	if (r == CUDA_SUCCESS && e->graph->allocates)
 		graph_memory_launched(e->graph, &place);
 	return r == CUDA_SUCCESS ? mark_end(e, &place) : r;
-}
-
-CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)
-{
-	bool settles = false;
-	CUresult r = launch(handle, stream, &settles);
-	return r == CUDA_SUCCESS && UNLIKELY(settles) ? pg_cuStreamSynchronize(stream) : r;
 }
 
 CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)

@@ -31,6 +31,9 @@ void stocks_context_ended(uint64_t context);
  */
 void stocks_synchronised(void);
 
+/* Launches an executable graph; *settles: it records an event that other processes share, which must find it complete. */
+CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
+
 /* The functions below require the graphs' lock. */
 
 /* Releases the resources of destroyed executable graphs whose launches have completed. */

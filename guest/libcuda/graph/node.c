@@ -10,7 +10,8 @@
 #include "graph/memory.h"
 #include "image/library.h"
 #include "object/context.h"
-#include "work/copy.h"
+#include "work/box.h"
+#include "work/fill.h"
 
 static CUresult context_handle(CUcontext handle, uint64_t *context)
 {

@@ -7,6 +7,7 @@
 #define PEGASUS_LIBRARY_H
 
 #include "image/module.h"
+#include "object/context.h"
 
 /*
  * Sets *function to the kernel's function in a context, loading the library there if necessary;

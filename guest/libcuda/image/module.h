@@ -96,9 +96,6 @@ CUresult module_refuse(const struct jit *jit, CUresult why);
 CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *name, struct layout_global *global,
 	struct module **module);
 
-/* Drops the references to a module that is unloaded. */
-void reference_module_gone(uint64_t module);
-
 /* Drops modules and functions of a context that is destroyed. */
 void module_context_gone(uint64_t context);
 

@@ -1,10 +1,9 @@
-/* The objects behind handles, and their lookup. */
+/* The objects behind handles, and their tables. */
 #ifndef PEGASUS_OBJECT_H
 #define PEGASUS_OBJECT_H
 
 #include "core/handle.h"
 #include "core/process.h"
-#include "core/device_printf.h"
 
 #define HANDLE_OF(type, of) ((type)(uintptr_t)(of)->object.id)
 
@@ -104,38 +103,5 @@ struct texture {
 };
 
 extern struct table contexts, streams, events, arrays, mipmaps, textures, surfaces;
-
-/*
- * Returns the calling thread's current context: CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED
- * if it was destroyed, or its sticky error.
- */
-CUresult context_current(struct context **context);
-/* Returns CUDA_SUCCESS if the calling thread has a current context, failed or not. */
-CUresult context_any(void);
-/*
- * Returns the context of a handle, or NULL. A primary context is found also between its destruction and its next use,
- * because its handle stays valid; of a destroyed context only the device may be read.
- */
-struct context *context_kept(uint64_t handle);
-/* As context_current for a handle; NULL means the current context. */
-CUresult context_of(CUcontext handle, struct context **context);
-/* Reports whether threads that wait for a context sleep instead of spinning, by its flags. */
-static inline bool context_sleeps(const struct context *c)
-{
-	return c && (c->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
-}
-
-/*
- * Returns a context's sticky error; on an error it first prints the output of the context's kernels, which may explain
- * the error.
- */
-static inline CUresult context_error(uint32_t wire)
-{
-	uint32_t poison = atomic_load_explicit(&process.header->contextPoison[wire], memory_order_relaxed);
-	if (LIKELY(poison == 0))
-		return CUDA_SUCCESS;
-	text_show(wire);
-	return process_result(poison);
-}
 
 #endif

@@ -1,24 +1,11 @@
-/*
- * Streams, and the default streams: the legacy one that all threads share, and one for each thread, which on the wire
- * is an ordinary stream.
- */
 #include "object/stream.h"
 
 #include <stdlib.h>
 
-#include "api/entry.h"
 #include "core/lifecycle.h"
 #include "core/ring.h"
-#include "core/zz_impl.h"
 #include "core/zz_wire.h"
-#include "graph/capture.h"
-#include "graph/exec.h"
-#include "object/context.h"
-#include "object/stream_timeline.h"
-#include "work/pool.h"
-
-#define PRIORITY_LEAST 0
-#define PRIORITY_GREATEST (-5)
+#include "object/marker.h"
 
 struct table streams = HANDLE_TABLE(HANDLE_STREAM, struct stream, 60000);
 
@@ -30,7 +17,7 @@ struct thread_stream {
 	struct thread_stream *next;
 };
 
-static CUresult create(struct context *c, uint32_t flags, int priority, struct stream **created)
+CUresult stream_create(struct context *c, uint32_t flags, int priority, struct stream **created)
 {
 	struct stream *s = handle_new(&streams);
 	if (!s)
@@ -57,26 +44,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 
 int stream_priority(int wanted)
 {
-	return wanted > PRIORITY_LEAST ? PRIORITY_LEAST : wanted < PRIORITY_GREATEST ? PRIORITY_GREATEST : wanted;
-}
-
-CUresult stream_create(struct context *c, uint32_t flags, struct stream **created) { return create(c, flags, PRIORITY_LEAST, created); }
-
-/* In a failed context nothing is destroyed before the context. */
-static CUresult destroy(struct stream *s)
-{
-	CUresult r = context_error(s->wireContext);
-	if (r != CUDA_SUCCESS)
-		return r;
-	moment_stream_ends(s);
-	if (!mark_retire(s))
-		return CUDA_ERROR_INVALID_HANDLE;
-	capture_stream_gone(s);
-	struct stream_destroy_args args = {.stream = s->object.id};
-	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	r = ring_post(&p);
-	handle_free(&streams, s);
-	return r;
+	return wanted > STREAM_PRIORITY_LEAST ? STREAM_PRIORITY_LEAST : wanted < STREAM_PRIORITY_GREATEST ? STREAM_PRIORITY_GREATEST : wanted;
 }
 
 /* --- resolving stream handles --- */
@@ -114,7 +82,7 @@ static CUresult own_stream(struct context *c, struct place *place)
 	struct thread_stream *t = malloc(sizeof *t);
 	if (!t)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = create(c, CU_STREAM_DEFAULT, PRIORITY_LEAST, &t->stream);
+	CUresult r = stream_create(c, CU_STREAM_DEFAULT, STREAM_PRIORITY_LEAST, &t->stream);
 	if (r != CUDA_SUCCESS) {
 		free(t);
 		return r;
@@ -140,20 +108,6 @@ static CUresult resolve_default(bool own, struct place *place)
 	place->mark = &c->mark;
 	place->capturing = NULL;
 	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, place);
-}
-
-CUresult stream_resolve(CUstream handle, struct place *place)
-{
-	CUresult r = stream_resolve_any(handle, place);
-	return LIKELY(r != CUDA_SUCCESS || !place->capturing) ? r : capture_refuse(place->capturing);
-}
-
-CUresult stream_resolve_any(CUstream handle, struct place *place)
-{
-	CUresult r = stream_place(handle, place);
-	if (UNLIKELY(captures_any()) && r == CUDA_SUCCESS && place->stream == WIRE_LEGACY)
-		r = capture_implies(place->contextHandle);
-	return r;
 }
 
 CUresult stream_place(CUstream handle, struct place *place)
@@ -184,97 +138,15 @@ CUresult stream_wait(const struct place *place)
 	return r;
 }
 
-void stream_release_thread(void)
+bool stream_take_default(struct stream **s)
 {
-	while (thread.streams) {
-		struct thread_stream *t = thread.streams;
-		thread.streams = t->next;
-		if (handle_find(&streams, t->id) == t->stream)
-			destroy(t->stream);
-		free(t);
-	}
-}
-
-struct doomed {
-	struct table *table;
-	uint64_t context;
-};
-
-/* The common head of streams, events, arrays and textures. */
-struct owned {
-	struct object object;
-	uint64_t context;
-};
-_Static_assert(offsetof(struct owned, context) == offsetof(struct stream, context), "stream");
-_Static_assert(offsetof(struct owned, context) == offsetof(struct event, context), "event");
-_Static_assert(offsetof(struct owned, context) == offsetof(struct array, context), "array");
-_Static_assert(offsetof(struct owned, context) == offsetof(struct mipmap, context), "mipmapped array");
-_Static_assert(offsetof(struct owned, context) == offsetof(struct texture, context), "texture");
-
-static void forget(void *object, void *argument)
-{
-	struct owned *o = object;
-	struct doomed *d = argument;
-	if (o->context != d->context || !handle_retire(o))
-		return;
-	if (d->table == &streams)
-		capture_stream_gone(object);
-	if (d->table == &events)
-		capture_event_gone(object);
-	handle_free(d->table, o);
-}
-
-void stream_context_gone(uint64_t context)
-{
-	struct table *all[] = {&surfaces, &textures, &mipmaps, &arrays, &events, &streams};
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		struct doomed d = {.table = all[i], .context = context};
-		handle_each(all[i], forget, &d);
-	}
-}
-
-/* --- API calls --- */
-
-CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
-{
-	struct context *c;
-	CUresult r = context_current(&c);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
-		return CUDA_ERROR_INVALID_VALUE;
-	struct stream *s;
-	r = create(c, flags, stream_priority(priority), &s);
-	if (r == CUDA_SUCCESS)
-		r = stream_joins(c, s);
-	if (r == CUDA_SUCCESS)
-		*stream = HANDLE_OF(CUstream, s);
-	return r;
-}
-
-CUresult pg_cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-	return pg_cuStreamCreateWithPriority(stream, flags, PRIORITY_LEAST);
-}
-
-CUresult pg_cuStreamDestroy_v2(CUstream stream)
-{
-	struct stream *s = handle_find(&streams, (uint64_t)(uintptr_t)stream);
-	return s ? destroy(s) : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult pg_cuStreamSynchronize(CUstream stream)
-{
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	if (r == CUDA_SUCCESS)
-		r = capture_permits();
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = text_shown(place.context, stream_wait(&place));
-	pools_synchronised();
-	stocks_synchronised();
-	return r;
+	struct thread_stream *t = thread.streams;
+	if (!t)
+		return false;
+	thread.streams = t->next;
+	*s = handle_find(&streams, t->id) == t->stream ? t->stream : NULL;
+	free(t);
+	return true;
 }
 
 CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c)
@@ -291,78 +163,12 @@ CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, str
 	return *c ? context_error((*c)->wire) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult pg_cuStreamGetFlags(CUstream stream, unsigned int *flags)
+bool stream_sleeps(const struct place *place)
 {
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, flags, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*flags = s ? s->flags : CU_STREAM_DEFAULT;
-	return r;
-}
-
-CUresult pg_cuStreamGetPriority(CUstream stream, int *priority)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, priority, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*priority = s ? s->priority : PRIORITY_LEAST;
-	return r;
-}
-
-CUresult pg_cuStreamGetCtx(CUstream stream, CUcontext *context)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, context, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*context = HANDLE_OF(CUcontext, c);
-	return r;
-}
-
-/* There are no green contexts. */
-CUresult pg_cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
-{
-	CUresult r = pg_cuStreamGetCtx(stream, context);
-	if (r == CUDA_SUCCESS && green)
-		*green = NULL;
-	return r;
-}
-
-CUresult pg_cuStreamGetDevice(CUstream stream, CUdevice *device)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, device, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*device = c->device;
-	return r;
-}
-
-/* Unique in the process: a stream's own number; for default streams one derived from the context's. */
-CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
-{
-	struct stream *s;
-	struct context *c;
-	struct place place;
-	CUresult r = stream_look_up(stream, id, &s, &c);
-	if (r == CUDA_SUCCESS)
-		r = stream_place(stream, &place);
-	if (r == CUDA_SUCCESS)
-		*id = place.stream ? place.stream : c->serial;
-	return r;
-}
-
-CUresult pg_cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-	struct context *c;
-	CUresult r = context_current(&c);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (least)
-		*least = PRIORITY_LEAST;
-	if (greatest)
-		*greatest = PRIORITY_GREATEST;
-	return CUDA_SUCCESS;
+	const struct context *c = handle_find(&contexts, place->contextHandle);
+	const struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
+	CUsynchronizationPolicy policy = s ? s->manner.policy : c ? c->manner.policy : 0;
+	if (policy == 0 || policy == CU_SYNC_POLICY_AUTO)
+		return context_sleeps(c);
+	return policy == CU_SYNC_POLICY_BLOCKING_SYNC;
 }

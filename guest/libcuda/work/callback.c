@@ -1,8 +1,6 @@
-/*
- * Host callbacks. The host stops a stream where a callback is due. A thread of the guest process, started when the
- * first callback is queued, fetches the due callbacks and runs them.
- */
 #define _GNU_SOURCE
+#include "work/callback.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,20 +12,16 @@
 
 #include "core/futex.h"
 #include "core/ring.h"
-#include "core/zz_impl.h"
 #include "core/zz_wire.h"
-#include "graph/capture.h"
-#include "object/stream.h"
 
 struct callback {
 	struct object object;
 	uint64_t context; /* the context's serial: a later primary context has the same handle */
-	CUstream stream; /* as passed by the program */
-	CUstreamCallback withStatus;
-	CUhostFn plain; /* not called after an error */
-	void *userData;
+	struct callback_call call;
 	bool lasting; /* belongs to a graph: becomes due repeatedly */
 };
+
+_Atomic bool memopWaits;
 
 static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
 static _Atomic uint32_t passing; /* callbacks that are freed after one run */
@@ -47,10 +41,10 @@ static void run(struct callback *c, CUresult status)
 		atomic_fetch_sub(&passing, 1);
 	}
 	thread.inCallback = true;
-	if (mine.withStatus)
-		mine.withStatus(mine.stream, status, mine.userData);
+	if (mine.call.withStatus)
+		mine.call.withStatus(mine.call.stream, status, mine.call.userData);
 	else if (status == CUDA_SUCCESS)
-		mine.plain(mine.userData);
+		mine.call.plain(mine.call.userData);
 	thread.inCallback = false;
 }
 
@@ -229,35 +223,27 @@ static CUresult take(const struct place *place, struct callback **c)
 	return CUDA_SUCCESS;
 }
 
-static CUresult queue(CUstream stream, const struct callback *what)
+CUresult callback_queue(const struct place *place, const struct callback_call *call)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
-	if (r == CUDA_SUCCESS && UNLIKELY(place.capturing))
-		return what->plain ? capture_host(&place, what->plain, what->userData) : capture_refuse(place.capturing);
-	if (r == CUDA_SUCCESS)
-		r = ensure_thread();
+	CUresult r = ensure_thread();
 	if (r != CUDA_SUCCESS)
 		return r;
-	const struct context *owner = handle_find(&contexts, place.contextHandle);
+	const struct context *owner = handle_find(&contexts, place->contextHandle);
 	if (!owner)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	uint64_t serial = owner->serial;
 	struct callback *c;
-	r = take(&place, &c);
+	r = take(place, &c);
 	if (r != CUDA_SUCCESS)
 		return r;
 	c->context = serial;
-	c->stream = stream;
-	c->withStatus = what->withStatus;
-	c->plain = what->plain;
-	c->userData = what->userData;
+	c->call = *call;
 	c->lasting = false;
 	uint64_t id = c->object.id;
 	handle_publish(c);
 	struct host_callback_args args = {.callback = id};
 	struct packet p = {
-		.op = OP_HOST_CALLBACK, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_HOST_CALLBACK, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
 	if (r != CUDA_SUCCESS && handle_retire(c)) {
@@ -276,10 +262,7 @@ CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id)
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	c->context = 0;
-	c->stream = NULL;
-	c->withStatus = NULL;
-	c->plain = function;
-	c->userData = userData;
+	c->call = (struct callback_call){.plain = function, .userData = userData};
 	c->lasting = true;
 	*id = c->object.id;
 	handle_publish(c);
@@ -291,20 +274,4 @@ void callback_drop(uint64_t id)
 	struct callback *c = handle_find(&callbacks, id);
 	if (c && handle_retire(c))
 		handle_free(&callbacks, c);
-}
-
-CUresult pg_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *userData, unsigned int flags)
-{
-	if (!callback || flags != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	struct callback c = {.withStatus = callback, .userData = userData};
-	return queue(stream, &c);
-}
-
-CUresult pg_cuLaunchHostFunc(CUstream stream, CUhostFn function, void *userData)
-{
-	if (!function)
-		return CUDA_ERROR_INVALID_VALUE;
-	struct callback c = {.plain = function, .userData = userData};
-	return queue(stream, &c);
 }

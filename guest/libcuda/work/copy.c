@@ -3,98 +3,24 @@
  * sent in the packet if it is small, else through staging blocks: the guest fills one while the worker empties the
  * previous one.
  */
-#define _GNU_SOURCE
 #include "work/copy.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "core/arena.h"
 #include "core/device_printf.h"
-#include "core/range.h"
 #include "core/ring.h"
 #include "core/zz_wire.h"
-#include "graph/capture.h"
-#include "object/object.h"
-#include "work/vmm.h"
 
 enum {
 	INLINE_UP = 4096,  /* largest number of bytes sent in the packet */
 	INLINE_DOWN = 224, /* largest number of bytes returned in the reply */
 };
 
-static bool in_device_window(uint64_t address)
-{
-	/* Without a device window of its own, device memory may have any address: look it up in the table. */
-	return process.deviceBytes == 0 || address - process.deviceBase < process.deviceBytes;
-}
-
-CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct end *end)
-{
-	struct range range;
-	end->address = address;
-	end->where = AT_HOST;
-	end->sync = false;
-	bool inArena = process.arenaShared && arena_holds(address, bytes);
-	if (inArena || deviceOnly || in_device_window(address)) {
-		bool known = range_find(address, &range) && range.kind != RANGE_REGISTERED;
-		if (known && range.size - (address - range.base) < bytes)
-			return CUDA_ERROR_INVALID_VALUE;
-		if (known && range.kind == RANGE_RESERVED && !vmm_usable(address, bytes))
-			return CUDA_ERROR_INVALID_VALUE;
-		if (!known && (deviceOnly || (process.deviceBytes != 0 && in_device_window(address))))
-			return CUDA_ERROR_INVALID_VALUE;
-		if (known && range_on_device(&range))
-			end->where = AT_DEVICE;
-		end->sync = known && range.sync;
-	}
-	if (end->where == AT_HOST && inArena) {
-		end->where = AT_ARENA;
-		end->address = arena_offset(address);
-	}
-	return CUDA_SUCCESS;
-}
-
 bool place_syncs(const struct place *place)
 {
 	const struct context *c = handle_find(&contexts, place->contextHandle);
 	return c && (c->flags & CU_CTX_SYNC_MEMOPS);
-}
-
-/* Reports whether a byte can be read, and with write also written; tested by system calls, which do not fault. */
-static bool touchable(uint64_t address, bool write)
-{
-	uint8_t byte;
-	struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
-	if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-		return errno == EPERM || errno == ENOSYS; /* a sandbox forbids the call: assume that it can */
-	return !write || process_vm_writev(getpid(), &here, 1, &there, 1, 0) == 1;
-}
-
-static bool all_mapped(uint64_t address, uint64_t bytes)
-{
-	enum { PAGE = 4096, PAGES = 1024 };
-	unsigned char resident[PAGES];
-	uint64_t at = address & ~(uint64_t)(PAGE - 1), end = address + bytes;
-	for (; at < end; at += (uint64_t)PAGE * PAGES) {
-		uint64_t part = end - at < (uint64_t)PAGE * PAGES ? end - at : (uint64_t)PAGE * PAGES;
-		if (mincore((void *)(uintptr_t)at, part, resident) != 0)
-			return false;
-	}
-	return true;
-}
-
-bool end_usable(const struct end *end, uint64_t bytes, bool write)
-{
-	int saved = errno;
-	uint64_t last;
-	bool usable = end->where != AT_HOST || (!__builtin_add_overflow(end->address, bytes, &last) &&
-		all_mapped(end->address, bytes) && touchable(end->address, write) && touchable(last - 1, write));
-	errno = saved;
-	return usable;
 }
 
 /* The part of a box that one packet copies. */
@@ -557,8 +483,6 @@ static CUresult copy(const struct place *place, const struct box *box, bool wait
 
 CUresult copy_box(const struct place *place, const struct box *box, bool wait)
 {
-	if (UNLIKELY(place->capturing))
-		return wait ? capture_refuse(place->capturing) : capture_copy(place, box);
 	CUresult r = copy(place, box, wait);
 	return wait ? text_shown(place->context, r) : r;
 }

@@ -1,20 +1,6 @@
-/*
- * Fills. Both variants are asynchronous to the host, except that a synchronous fill waits for pinned or managed memory,
- * or if the program set synchronous memory operations.
- */
-#include "core/arena.h"
-#include "core/range.h"
-#include "core/ring.h"
-#include "core/zz_impl.h"
-#include "core/zz_wire.h"
-#include "graph/capture.h"
-#include "work/copy.h"
+#include "work/fill.h"
 
-struct fill {
-	CUdeviceptr target;
-	uint64_t width, height, pitch; /* width in elements, pitch in bytes */
-	uint32_t value, elementSize;
-};
+#include "work/box.h"
 
 static CUresult extent_of(const struct fill *f, uint64_t *bytes)
 {
@@ -27,7 +13,7 @@ static CUresult extent_of(const struct fill *f, uint64_t *bytes)
 }
 
 /* The arena is filled like device memory: the worker maps it at the same address. */
-static struct fill_args args_of(const struct fill *f)
+struct fill_args fill_args_of(const struct fill *f)
 {
 	return (struct fill_args){
 		.dst = f->target, .width = f->width, .height = f->height, .pitch = f->pitch, .value = f->value,
@@ -35,7 +21,7 @@ static struct fill_args args_of(const struct fill *f)
 	};
 }
 
-static CUresult check(const struct fill *f, struct end *end)
+CUresult fill_check(const struct fill *f, struct end *end)
 {
 	uint64_t bytes;
 	if (f->target % f->elementSize != 0 || (f->height > 1 && f->pitch % f->elementSize != 0))
@@ -52,73 +38,6 @@ CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS *p, struct fill_args *args)
 	struct end end;
 	if (f.elementSize != 1 && f.elementSize != 2 && f.elementSize != 4)
 		return CUDA_ERROR_INVALID_VALUE;
-	*args = args_of(&f);
-	return check(&f, &end);
-}
-
-static CUresult fill(const struct fill *f, CUstream stream, bool wait)
-{
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
-	if (r != CUDA_SUCCESS)
-		return r;
-	struct end end;
-	if ((r = check(f, &end)) != CUDA_SUCCESS || f->width == 0 || f->height == 0)
-		return r;
-	struct fill_args args = args_of(f);
-	if (UNLIKELY(place.capturing))
-		return wait ? capture_refuse(place.capturing) : capture_fill(&place, &args);
-	struct packet p = {
-		.op = OP_FILL, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
-	};
-	return wait && (end.where == AT_ARENA || end.sync || place_syncs(&place)) ? ring_call(&p, NULL, 0) : ring_post(&p);
-}
-
-static CUresult fill_line(CUdeviceptr d, uint32_t value, uint32_t size, size_t n, CUstream s, bool wait)
-{
-	struct fill f = {.target = d, .width = n, .height = 1, .value = value, .elementSize = size};
-	return fill(&f, s, wait);
-}
-
-static CUresult fill_rows(CUdeviceptr d, size_t pitch, uint32_t value, uint32_t size, size_t w, size_t h, CUstream s, bool wait)
-{
-	struct fill f = {.target = d, .width = w, .height = h, .pitch = pitch, .value = value, .elementSize = size};
-	return fill(&f, s, wait);
-}
-
-CUresult pg_cuMemsetD8_v2(CUdeviceptr d, unsigned char v, size_t n, CUstream s) { return fill_line(d, v, 1, n, s, true); }
-CUresult pg_cuMemsetD16_v2(CUdeviceptr d, unsigned short v, size_t n, CUstream s) { return fill_line(d, v, 2, n, s, true); }
-CUresult pg_cuMemsetD32_v2(CUdeviceptr d, unsigned int v, size_t n, CUstream s) { return fill_line(d, v, 4, n, s, true); }
-CUresult pg_cuMemsetD8Async(CUdeviceptr d, unsigned char v, size_t n, CUstream s) { return fill_line(d, v, 1, n, s, false); }
-CUresult pg_cuMemsetD16Async(CUdeviceptr d, unsigned short v, size_t n, CUstream s) { return fill_line(d, v, 2, n, s, false); }
-CUresult pg_cuMemsetD32Async(CUdeviceptr d, unsigned int v, size_t n, CUstream s) { return fill_line(d, v, 4, n, s, false); }
-
-CUresult pg_cuMemsetD2D8_v2(CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 1, w, h, s, true);
-}
-
-CUresult pg_cuMemsetD2D16_v2(CUdeviceptr d, size_t pitch, unsigned short v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 2, w, h, s, true);
-}
-
-CUresult pg_cuMemsetD2D32_v2(CUdeviceptr d, size_t pitch, unsigned int v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 4, w, h, s, true);
-}
-
-CUresult pg_cuMemsetD2D8Async(CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 1, w, h, s, false);
-}
-
-CUresult pg_cuMemsetD2D16Async(CUdeviceptr d, size_t pitch, unsigned short v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 2, w, h, s, false);
-}
-
-CUresult pg_cuMemsetD2D32Async(CUdeviceptr d, size_t pitch, unsigned int v, size_t w, size_t h, CUstream s)
-{
-	return fill_rows(d, pitch, v, 4, w, h, s, false);
+	*args = fill_args_of(&f);
+	return fill_check(&f, &end);
 }

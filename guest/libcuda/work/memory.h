@@ -1,8 +1,12 @@
+/*
+ * Device, pinned and managed memory. The guest maintains the table of address ranges; only device memory needs requests
+ * to the host.
+ */
 #ifndef PEGASUS_MEMORY_H
 #define PEGASUS_MEMORY_H
 
-#include "object/object.h"
 #include "core/range.h"
+#include "object/context.h"
 
 /* Allocates device memory of a context and adds it to the table of ranges. */
 CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address);
@@ -17,6 +21,8 @@ CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
 CUresult memory_give(uint32_t wire, uint64_t address);
 /* Blocks until all queued work of all contexts has completed; returns the result of the current context. */
 CUresult memory_drain(void);
+/* Frees arena memory that was removed from the table of ranges, after all queued work; returns as memory_drain. */
+CUresult memory_unpin(const struct range *range);
 /* Allocates arena memory of a context: pinned or managed. */
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
 /*

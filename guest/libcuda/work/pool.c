@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device.h"
 #include "core/futex.h"
 #include "core/range.h"
 #include "object/context.h"
@@ -578,4 +579,45 @@ void pool_context_ends(uint64_t context)
 		finish(p);
 	}
 	pthread_mutex_unlock(&momentLock);
+}
+
+/* Pools are on devices: there are none of host or managed memory (the attributes for those are 0). */
+CUresult pool_check_kind(const CUmemLocation *where, CUmemAllocationType type)
+{
+	if (!where)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return (unsigned)type > CU_MEM_ALLOCATION_TYPE_MANAGED || !type ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	return device_exists(where->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult pool_check_props(const CUmemPoolProps *props)
+{
+	CUresult r = pool_check_kind(&props->location, props->allocType);
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (size_t i = 0; i < sizeof props->reserved; i++)
+		if (props->reserved[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	const unsigned exist = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC; /* on Linux */
+	if ((unsigned)props->handleTypes & ~exist)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES gives the handle types by which processes can share a pool. */
+	unsigned supported = (unsigned)device_attribute(props->location.id, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+	if (((unsigned)props->handleTypes & ~supported) || props->usage != 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
+}
+
+CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(access[i].location.id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		if (access[i].location.id != device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+			return CUDA_ERROR_INVALID_DEVICE;
+		if (access[i].location.id == device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
 }

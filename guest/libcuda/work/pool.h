@@ -76,6 +76,8 @@ uint64_t pool_of(uint64_t address);
 bool pools_trim(void);
 /* Called after the program has synchronised: pools release unused memory beyond their thresholds. */
 void pools_synchronised(void);
+/* Checks that pools exist at a location, and with that type of allocation. */
+CUresult pool_check_kind(const CUmemLocation *where, CUmemAllocationType type);
 /* Check the properties of a pool or of a graph's memory, and requests for access by devices. */
 CUresult pool_check_props(const CUmemPoolProps *props);
 CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count);

@@ -11,6 +11,7 @@
 #include "core/zz_wire.h"
 #include "object/context.h"
 #include "object/stream_timeline.h"
+#include "work/ipc.h"
 #include "work/vmm.h"
 
 #define POOL_MAGIC UINT64_C(0x314c4f5053474550)       /* "PEGSPOL1" */

@@ -8,16 +8,6 @@
 
 #include "work/pool.h"
 
-struct mem_lend_result;
-
-/*
- * Lends the allocation that begins at an address, any number of times: other processes map it by the returned ticket.
- */
-CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan);
-/* Map and unmap lent memory. The table of ranges does not contain it. */
-CUresult ipc_borrow(const struct context *c, const struct mem_lend_result *loan, uint64_t *address);
-CUresult ipc_give_back(const struct context *c, uint64_t address);
-
 /*
  * Frees an imported allocation after the work of a stream or, with NULL, after all work: CUDA_ERROR_INVALID_VALUE for
  * other memory.

@@ -2,9 +2,11 @@
  * The variants of copy calls, reduced to boxes between endpoints: the permitted memory of each argument, and when the
  * call returns.
  */
+#include "api/memcpy.h"
+
 #include "core/arena.h"
 #include "core/zz_impl.h"
-#include "object/array.h"
+#include "graph/capture.h"
 #include "object/context.h"
 #include "work/copy.h"
 #include "work/hostmap.h"
@@ -41,18 +43,24 @@ static void find_in_arena(struct end *e, const struct box *box)
 	e->address = offset;
 }
 
+/* Reports whether the call returns after the copy has completed. */
+static bool waits(const struct place *place, const struct box *box, enum until until, bool within)
+{
+	return until == UNTIL_COMPLETE && (!within || syncs(place, box));
+}
+
 /*
  * Runs the copy. A source that only the worker can access has been read when the copy is complete. In a capture nothing
  * is read yet.
  */
 static CUresult copy_until(const struct place *place, struct box *box, enum until until, bool within)
 {
-	if (!place->capturing) {
-		find_in_arena(&box->dst, box);
-		find_in_arena(&box->src, box);
-	}
-	if (until != UNTIL_READ || place->capturing)
-		return copy_box(place, box, until == UNTIL_COMPLETE && (!within || syncs(place, box)));
+	if (UNLIKELY(place->capturing))
+		return waits(place, box, until, within) ? capture_refuse(place->capturing) : capture_copy(place, box);
+	find_in_arena(&box->dst, box);
+	find_in_arena(&box->src, box);
+	if (until != UNTIL_READ)
+		return copy_box(place, box, waits(place, box, until, within));
 	read_now(&box->src);
 	return copy_box(place, box, box->src.where != AT_HOST);
 }
@@ -251,114 +259,6 @@ CUresult pg_cuMemcpyAtoA_v2(CUarray dst, size_t dstOffset, CUarray src, size_t s
 }
 
 /* --- boxes --- */
-
-/* One side of a 2-D or 3-D copy in the program's description. */
-struct side {
-	CUmemorytype type;
-	const void *host;
-	CUdeviceptr device;
-	CUarray array;
-	uint64_t pitch, height, x, y, z, lod;
-};
-
-/* Returns the distance from the first to the last byte of the box. */
-static CUresult span(uint64_t pitch, uint64_t rows, const CUDA_MEMCPY3D *c, uint64_t *bytes)
-{
-	uint64_t slice, slices, lines;
-	if (__builtin_mul_overflow(pitch, rows, &slice) || __builtin_mul_overflow(slice, c->Depth - 1, &slices) ||
-		__builtin_mul_overflow(pitch, c->Height - 1, &lines) || __builtin_add_overflow(slices, lines, bytes) ||
-		__builtin_add_overflow(*bytes, c->WidthInBytes, bytes) || *bytes > (uint64_t)INT64_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
-static CUresult begin_at(const struct side *s, uint64_t pitch, uint64_t rows, uint64_t *address)
-{
-	uint64_t y, offset;
-	if (__builtin_mul_overflow(s->z, rows, &y) || __builtin_add_overflow(y, s->y, &y) ||
-		__builtin_mul_overflow(y, pitch, &offset) || __builtin_add_overflow(offset, s->x, &offset) ||
-		__builtin_add_overflow(*address, offset, address))
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
-static CUresult side_end(const struct side *s, const CUDA_MEMCPY3D *c, bool write, struct end *end)
-{
-	if (s->lod != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return array_end(s->array, s->x, s->y, s->z, c->WidthInBytes, c->Height, c->Depth, end);
-	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE && s->type != CU_MEMORYTYPE_UNIFIED)
-		return CUDA_ERROR_INVALID_VALUE;
-	uint64_t address = s->type == CU_MEMORYTYPE_HOST ? host(s->host) : s->device;
-	uint64_t right, pitch = s->pitch, rows = s->height, bytes;
-	if (!address || __builtin_add_overflow(s->x, (uint64_t)c->WidthInBytes, &right))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (pitch == 0) /* a single row needs no pitch */
-		pitch = right;
-	if (rows == 0)
-		rows = s->y + c->Height;
-	if (pitch < right || (c->Depth > 1 && rows < c->Height))
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = span(pitch, rows, c, &bytes);
-	if (r == CUDA_SUCCESS)
-		r = begin_at(s, pitch, rows, &address);
-	if (r == CUDA_SUCCESS)
-		r = end_linear(address, bytes, s->type == CU_MEMORYTYPE_DEVICE, end);
-	if (r == CUDA_SUCCESS && s->type == CU_MEMORYTYPE_UNIFIED && !end_usable(end, bytes, write))
-		r = CUDA_ERROR_INVALID_VALUE;
-	end->pitch = pitch;
-	end->height = rows;
-	return r;
-}
-
-CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box)
-{
-	*box = (struct box){.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
-	if (c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
-		return CUDA_SUCCESS;
-	struct side to = {
-		.type = c->dstMemoryType, .host = c->dstHost, .device = c->dstDevice, .array = c->dstArray, .pitch = c->dstPitch,
-		.height = c->dstHeight, .x = c->dstXInBytes, .y = c->dstY, .z = c->dstZ, .lod = c->dstLOD,
-	};
-	struct side from = {
-		.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice, .array = c->srcArray, .pitch = c->srcPitch,
-		.height = c->srcHeight, .x = c->srcXInBytes, .y = c->srcY, .z = c->srcZ, .lod = c->srcLOD,
-	};
-	CUresult r = side_end(&to, c, true, &box->dst);
-	return r == CUDA_SUCCESS ? side_end(&from, c, false, &box->src) : r;
-}
-
-static void describe(const struct end *e, CUmemorytype *type, void **hostAddress, CUdeviceptr *device, CUarray *array, size_t place[3])
-{
-	place[0] = place[1] = place[2] = 0;
-	*type = e->where == AT_ARRAY ? CU_MEMORYTYPE_ARRAY : e->where == AT_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-	if (e->where == AT_ARRAY) {
-		*array = (CUarray)(uintptr_t)e->address;
-		place[0] = e->x;
-		place[1] = e->y;
-		place[2] = e->z;
-	} else if (e->where == AT_DEVICE)
-		*device = e->address;
-	else
-		*hostAddress = e->where == AT_ARENA ? arena_at(e->address) : (void *)(uintptr_t)e->address;
-}
-
-CUDA_MEMCPY3D copy_of(const struct box *b)
-{
-	CUDA_MEMCPY3D c = {
-		.srcPitch = b->src.pitch, .srcHeight = b->src.height, .dstPitch = b->dst.pitch, .dstHeight = b->dst.height,
-		.WidthInBytes = b->width, .Height = b->height, .Depth = b->depth,
-	};
-	void *from = NULL;
-	size_t at[3];
-	describe(&b->dst, &c.dstMemoryType, &c.dstHost, &c.dstDevice, &c.dstArray, at);
-	c.dstXInBytes = at[0], c.dstY = at[1], c.dstZ = at[2];
-	describe(&b->src, &c.srcMemoryType, &from, &c.srcDevice, &c.srcArray, at);
-	c.srcXInBytes = at[0], c.srcY = at[1], c.srcZ = at[2];
-	c.srcHost = from;
-	return c;
-}
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until until)
 {

@@ -1,19 +1,17 @@
 /*
- * cuStreamQuery: whether a stream has pending work. A query through the ring would block while the host's gate is
- * closed. Therefore the query posts a marker, if the stream got work since the last one, and reads an event's word that
- * the marker completes: a marker that the host has not consumed, or that has not completed, means pending work.
+ * A query through the ring would block while the host's gate is closed. Therefore the query posts a marker, if the
+ * stream got work since the last one, and reads an event's word that the marker completes: a marker that the host has
+ * not consumed, or that has not completed, means pending work.
  *
  * Work of streams that synchronise with the legacy stream is also work of the legacy stream. The reverse holds for
  * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own
  * as ready, whatever runs in the legacy stream.
  */
-#include "api/entry.h"
+#include "object/marker.h"
+
 #include "core/ring.h"
-#include "core/zz_impl.h"
 #include "core/zz_wire.h"
-#include "object/context.h"
 #include "object/event.h"
-#include "object/stream.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all markers except their counters */
 
@@ -124,19 +122,12 @@ static CUresult look(const struct place *place)
 	return r;
 }
 
-CUresult pg_cuStreamQuery(CUstream stream)
+CUresult marker_query(const struct place *place)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	if (r == CUDA_SUCCESS)
-		r = capture_permits();
-	if (r != CUDA_SUCCESS)
-		return r;
 	pthread_mutex_lock(&lock);
-	r = look(&place);
+	CUresult r = look(place);
 	pthread_mutex_unlock(&lock);
-	CUresult failed = context_error(place.context); /* errors before the marker have arrived by now */
-	return failed != CUDA_SUCCESS ? failed : r;
+	return r;
 }
 
 /* Only the legacy stream's count needs the lock: it sums over streams that may be destroyed. */
