@@ -102,7 +102,7 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 		return memory_unpin(&range);
 	if (LIKELY(!range_find(dptr, &range) || range.base != dptr || (range.kind != RANGE_POOL && range.kind != RANGE_IMPORTED)))
 		return memory_free(dptr);
-	r = memory_drain();
+	r = contexts_drain();
 	CUresult given = range.kind == RANGE_POOL ? pool_give(dptr, NULL) : import_free(dptr, NULL);
 	if (given == CUDA_ERROR_NOT_PERMITTED)
 		given = graph_memory_free(dptr, NULL);
@@ -300,7 +300,7 @@ CUresult pg_cuMemHostUnregister(void *p)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	bool removed = begin_leaving((uint64_t)(uintptr_t)p, &range, &leaving);
 	if (removed && range.owner) {
-		r = memory_drain();
+		r = contexts_drain();
 		hostmap_drop(range.owner);
 		end_leaving(&leaving);
 	}

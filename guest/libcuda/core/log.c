@@ -1,12 +1,13 @@
-/* Log on stderr: failures only, unless PEGASUS_LOG sets another level (off, error, info, debug). */
 #define _GNU_SOURCE
+#include "core/log.h"
+
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/futex.h"
-#include "core/process.h"
 
 static _Atomic int threshold = -1;
 

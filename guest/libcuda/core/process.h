@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "cuda.h"
+#include "core/log.h"
 #include "core/segment.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -92,11 +93,5 @@ static inline CUresult process_enter(void)
 
 /* Marks the child of a fork as not connected, and closes its copy of the socket. */
 void process_forked(void);
-
-/* Log levels of PEGASUS_LOG, in order. */
-enum log_level { LOG_OFF, LOG_ERROR, LOG_INFO, LOG_DEBUG };
-void log_at(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Logs that the value of an environment variable has no effect, and the valid values. The caller does so once. */
-void setting_ignored(const char *name, const char *value, const char *wanted);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/memory.h"
+#include "graph/node.h"
 #include "object/context.h"
 
 /* A stream's membership in a capture: the nodes that its next node depends on. */

@@ -16,6 +16,8 @@
 #include "core/zz_wire.h"
 #include "graph/capture.h"
 #include "graph/memory.h"
+#include "graph/node.h"
+#include "graph/user_object.h"
 #include "image/library.h"
 #include "object/context.h"
 #include "object/event.h"

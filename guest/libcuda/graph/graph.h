@@ -85,10 +85,6 @@ CUresult graph_copy(const struct graph *g, bool inner, struct graph **copied);
 /* Adds an empty node that depends on the nodes of after. */
 CUresult graph_add(struct graph *g, CUgraphNodeType type, struct graph_node *const *after, size_t count, struct graph_node **added);
 void node_remove(struct graph_node *n);
-/* Copies the parameters of from, a node of the same type, to n. */
-CUresult node_take(struct graph_node *n, const struct graph_node *from);
-/* Frees a node's parameters. */
-void node_clear(struct graph_node *n);
 /* Looks up nodes by handle, all of one graph; *nodes is an array that the caller frees, NULL for none. */
 CUresult nodes_of(const struct graph *g, const CUgraphNode *handles, size_t count, struct graph_node ***nodes);
 /*
@@ -100,32 +96,5 @@ CUresult graph_order(struct graph *g, struct graph_node ***order, struct graph_n
  * Reports whether the edge data describe plain dependencies only: the whole node completes before its successor begins.
  */
 bool edges_plain(const CUgraphEdgeData *data, size_t count);
-
-/* Sets a kernel node's parameters, packed with the held function f of that handle. */
-CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct parcel *p);
-/* Set a node's parameters from the API structure of its type. On failure the node is unchanged. */
-CUresult node_set_kernel(struct graph_node *n, const CUDA_KERNEL_NODE_PARAMS *p);
-CUresult node_set_copy(struct graph_node *n, const CUDA_MEMCPY3D *p, CUcontext context);
-CUresult node_set_fill(struct graph_node *n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context);
-CUresult node_set_host(struct graph_node *n, const CUDA_HOST_NODE_PARAMS *p);
-CUresult node_set_event(struct graph_node *n, CUevent event);
-CUresult node_set_child(struct graph_node *n, const struct graph *child);
-CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p);
-/*
- * As node_set for a node that was just added: memory nodes allocate or free permanently and write the address into p.
- */
-CUresult node_set_new(struct graph_node *n, CUgraphNodeParams *p);
-
-/* References to user objects that belong to a graph; keeps_drop releases a list of them. */
-CUresult keeps_copy(struct graph *to, const struct graph *from);
-void keeps_drop(struct keep **list);
-/* Appends the list from to *to and empties it. */
-void keeps_move(struct keep **to, struct keep **from);
-/* As keeps_move for a graph and all graphs nested in it. */
-void keeps_move_all(struct keep **to, struct graph *from);
-/* Reports whether a graph, or one nested in it, references user objects. */
-bool keeps_any(const struct graph *g);
-/* Runs the destructors that became due while the lock was held; call it without the lock. */
-void keeps_run(void);
 
 #endif

@@ -1,12 +1,9 @@
-/*
- * Parameters of graph nodes: each node type has a structure, which is validated and copied with everything it points
- * to.
- */
+#include "graph/node.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/zz_impl.h"
-#include "graph/graph.h"
 #include "graph/memory.h"
 #include "image/library.h"
 #include "object/context.h"

@@ -1,11 +1,8 @@
-/*
- * User objects: memory of the program that graphs use, with its destructor. The library calls the destructor when the
- * last reference is released: by the program, a graph, or an executable graph that runs.
- */
+#include "graph/user_object.h"
+
 #include <stdlib.h>
 
 #include "core/zz_impl.h"
-#include "graph/graph.h"
 
 struct user_object {
 	struct object object;

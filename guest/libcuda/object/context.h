@@ -20,6 +20,8 @@ CUresult context_current(struct context **context);
 CUresult context_any(void);
 /* As context_current for a handle; NULL means the current context. */
 CUresult context_of(CUcontext handle, struct context **context);
+/* Blocks until all queued work of all contexts has completed; returns the result of the current context. */
+CUresult contexts_drain(void);
 /* Reports whether threads that wait for a context sleep instead of spinning, by its flags. */
 static inline bool context_sleeps(const struct context *c)
 {

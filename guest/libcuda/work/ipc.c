@@ -1,7 +1,7 @@
 #include "work/ipc.h"
 
 #include "core/ring.h"
-#include "work/memory.h"
+#include "object/context.h"
 
 enum { TRIES = 100 };
 
@@ -14,7 +14,7 @@ CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan)
 	for (int i = 0; (r = ring_call(&p, loan, sizeof *loan)) == CUDA_ERROR_NOT_READY; i++) {
 		if (i == TRIES)
 			return CUDA_ERROR_MAP_FAILED;
-		memory_drain();
+		contexts_drain();
 	}
 	return r;
 }

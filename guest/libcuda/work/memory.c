@@ -72,29 +72,6 @@ CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uin
 	return CUDA_SUCCESS;
 }
 
-struct drain {
-	uint64_t context; /* handle of the context whose errors the caller returns */
-	CUresult result;
-};
-
-/* Blocks until queued work of a context, which may use the memory, has completed, whatever its result. */
-static void drain(void *object, void *argument)
-{
-	struct context *c = object;
-	struct drain *d = argument;
-	struct packet p = {.op = OP_CONTEXT_SYNCHRONIZE, .context = c->wire};
-	CUresult r = ring_call(&p, NULL, 0);
-	if (c->object.id == d->context)
-		d->result = r;
-}
-
-CUresult memory_drain(void)
-{
-	struct drain d = {.context = context_top(), .result = CUDA_SUCCESS};
-	handle_each(&contexts, drain, &d);
-	return d.result;
-}
-
 static void give_pinned(const struct range *range)
 {
 	if (range->kind == RANGE_MAPPED) {
@@ -108,7 +85,7 @@ static void give_pinned(const struct range *range)
 
 CUresult memory_unpin(const struct range *range)
 {
-	CUresult r = memory_drain();
+	CUresult r = contexts_drain();
 	give_pinned(range);
 	return r;
 }

@@ -19,9 +19,7 @@ CUresult memory_free(uint64_t address);
 CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
 /* Frees memory of memory_take; the host reuses it after earlier work has completed. */
 CUresult memory_give(uint32_t wire, uint64_t address);
-/* Blocks until all queued work of all contexts has completed; returns the result of the current context. */
-CUresult memory_drain(void);
-/* Frees arena memory that was removed from the table of ranges, after all queued work; returns as memory_drain. */
+/* Frees arena memory that was removed from the table of ranges, after all queued work; returns as contexts_drain. */
 CUresult memory_unpin(const struct range *range);
 /* Allocates arena memory of a context: pinned or managed. */
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);

@@ -12,7 +12,6 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "object/object.h"
-#include "work/memory.h"
 #include "work/pool.h"
 
 #define GRANULE ((uint64_t)2 << 20)
@@ -359,7 +358,7 @@ static CUresult unmap(uint64_t at, uint64_t bytes)
 CUresult pg_cuMemUnmap(CUdeviceptr at, size_t bytes)
 {
 	struct context *c;
-	CUresult waited = memory_drain();
+	CUresult waited = contexts_drain();
 	pthread_mutex_lock(&lock);
 	CUresult r = unmap(at, bytes);
 	pthread_mutex_unlock(&lock);
