@@ -31,6 +31,17 @@ func (o object) layer() int { return slices.Index(layers, filepath.Dir(o.name)) 
 // objects compiles each file of the library by itself and returns the objects by name.
 func objects(t *testing.T) map[string]object {
 	t.Helper()
+	compiled.Do(func() { compiledObjects = compileObjects(t) })
+	return compiledObjects
+}
+
+var (
+	compiled        sync.Once
+	compiledObjects map[string]object
+)
+
+func compileObjects(t *testing.T) map[string]object {
+	t.Helper()
 	dir := t.TempDir()
 	paths := make(chan string)
 	failed := make(chan error, len(sources()))
@@ -194,6 +205,16 @@ func TestLayersOfHeaders(t *testing.T) {
 			if slices.Index(layers, m[1]) > slices.Index(layers, filepath.Dir(name)) {
 				t.Errorf("%s includes %s/%s, which is of a higher layer", name, m[1], m[2])
 			}
+		}
+	}
+}
+
+func TestEachFileHasItsHeader(t *testing.T) {
+	for _, o := range objects(t) {
+		generated := strings.HasPrefix(filepath.Base(o.name), "zz_")
+		shared := slices.ContainsFunc(o.defined, func(s string) bool { return !strings.HasPrefix(s, "pg_") })
+		if _, err := os.Stat(filepath.Join(librarySource, o.name+".h")); err != nil && shared && !generated {
+			t.Errorf("%s.c defines %s, and has no header", o.name, strings.Join(o.defined, ", "))
 		}
 	}
 }

@@ -280,7 +280,7 @@ func TestCancel(t *testing.T) {
 func TestLittleAddressSpace(t *testing.T) {
 	h := (&host{}).start(t)
 	out := runs(t, run{build: builds[0], program: "starved", socket: h.path})
-	if want := "no room for the call buffer"; !strings.Contains(out, want) {
+	if want := "map the call buffer of"; !strings.Contains(out, want) {
 		t.Errorf("got %q, want %q", out, want)
 	}
 }

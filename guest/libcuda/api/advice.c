@@ -87,9 +87,9 @@ CUresult pg_cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, 
 
 CUresult pg_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation where, unsigned int flags, CUstream stream)
 {
-	struct place place;
+	struct stream_ref ref;
 	struct advice_part part;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve(stream, &ref);
 	if (r != CUDA_SUCCESS || (r = advice_part(address, bytes, &part)) != CUDA_SUCCESS)
 		return r;
 	if (flags != 0)
@@ -108,9 +108,9 @@ CUresult pg_cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice devic
  */
 CUresult pg_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags)
 {
-	struct place place;
+	struct stream_ref ref;
 	struct range range;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!range_find(address, &range) || range.kind != RANGE_MANAGED || range.base != address || (bytes != 0 && bytes != range.size))

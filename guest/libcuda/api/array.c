@@ -124,10 +124,10 @@ CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *d, CUarray handle)
 
 static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigned int channels, uint64_t bytes)
 {
-	struct end end;
+	struct copy_endpoint end;
 	if (!address || address % TEXTURE_ALIGNMENT != 0 || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	return end_linear(address, bytes, true, &end);
+	return endpoint_from_address(address, bytes, true, &end);
 }
 
 /* Sets *a to the array that a resource refers to. */

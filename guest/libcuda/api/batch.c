@@ -40,13 +40,13 @@ static CUresult check_indices(const size_t *index, size_t n, size_t count)
  */
 static CUresult check_stream(CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (UNLIKELY(place.capturing))
-		return capture_refuse_only(place.capturing);
-	return place.stream == WIRE_LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	if (UNLIKELY(ref.capturing))
+		return capture_refuse_only(ref.capturing);
+	return ref.stream == WIRE_LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult copy_all(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes, size_t *indices,
@@ -210,9 +210,9 @@ CUresult pg_cuMemPrefetchBatchAsync(CUdeviceptr *at, size_t *sizes, size_t count
 /* Without effect: the memory's contents may be discarded, but need not be. */
 CUresult pg_cuMemDiscardBatchAsync(CUdeviceptr *at, size_t *sizes, size_t count, unsigned long long flags, CUstream stream)
 {
-	struct place place;
+	struct stream_ref ref;
 	struct range range;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!at || !sizes || count == 0 || flags != 0)

@@ -5,11 +5,11 @@
 
 static CUresult queue(const struct callback_call *call)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(call->stream, &place);
-	if (r == CUDA_SUCCESS && UNLIKELY(place.capturing))
-		return call->plain ? capture_host(&place, call->plain, call->userData) : capture_refuse(place.capturing);
-	return r == CUDA_SUCCESS ? callback_queue(&place, call) : r;
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(call->stream, &ref);
+	if (r == CUDA_SUCCESS && UNLIKELY(ref.capturing))
+		return call->plain ? capture_host(&ref, call->plain, call->userData) : capture_refuse(ref.capturing);
+	return r == CUDA_SUCCESS ? callback_queue(&ref, call) : r;
 }
 
 CUresult pg_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *userData, unsigned int flags)

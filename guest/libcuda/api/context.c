@@ -168,10 +168,10 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->flags = flags;
 	c->attached = 0;
 	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
-	c->mark = (struct mark){.at = NO_MARK};
-	c->tail = c->joint = c->jointEvent = 0;
+	c->marker = (struct completion_marker){.at = NO_MARKER};
+	c->timeline = c->joint = c->jointEvent = 0;
 	c->waits = false;
-	c->manner = (struct manner){0};
+	c->attributes = (struct stream_attributes){0};
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
 		c->limits[i] = default_limit((CUlimit)i);
@@ -201,7 +201,7 @@ static CUresult destroy(struct context *c)
 	if (r == CUDA_SUCCESS)
 		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
-	stocks_context_ended(handle);
+	versions_context_ended(handle);
 	coredump_context_gone(c->serial);
 	export_context_ended((CUcontext)(uintptr_t)handle);
 	if (!c->primary)
@@ -227,7 +227,7 @@ static CUresult end(uint64_t handle, uint64_t serial)
 	c = handle_find(&contexts, handle);
 	CUresult r = c && c->serial == serial ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_unlock(&lock);
-	stocks_synchronised();
+	versions_synchronised();
 	callback_context_gone(serial);
 	return r;
 }

@@ -15,21 +15,21 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the contexts' joints; the lock of events nests inside it */
 
-static struct place place_of(const struct stream *s)
+static struct stream_ref ref_of_stream(const struct stream *s)
 {
-	return (struct place){.context = s->wireContext, .stream = s->object.id, .contextHandle = s->context, .mark = (struct mark *)&s->mark};
+	return (struct stream_ref){.context = s->wireContext, .stream = s->object.id, .contextHandle = s->context, .marker = (struct completion_marker *)&s->marker};
 }
 
-static struct place legacy_of(struct context *c)
+static struct stream_ref ref_of_legacy(struct context *c)
 {
-	return (struct place){.context = c->wire, .stream = WIRE_LEGACY, .contextHandle = c->object.id, .mark = &c->mark};
+	return (struct stream_ref){.context = c->wire, .stream = WIRE_LEGACY, .contextHandle = c->object.id, .marker = &c->marker};
 }
 
-static CUresult record(struct event *e, const struct place *place)
+static CUresult record(struct event *e, const struct stream_ref *ref)
 {
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
-	struct packet p = {.op = OP_EVENT_RECORD, .context = place->context, .stream = place->stream, .fixed = &args, .fixedBytes = sizeof args};
+	struct packet p = {.op = OP_EVENT_RECORD, .context = ref->context, .stream = ref->stream, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_post(&p);
 	if (r == CUDA_SUCCESS) {
 		atomic_store_explicit(&e->recorded, serial, memory_order_release);
@@ -38,11 +38,11 @@ static CUresult record(struct event *e, const struct place *place)
 	return r;
 }
 
-static CUresult wait(const struct place *place, const struct event *e)
+static CUresult wait(const struct stream_ref *ref, const struct event *e)
 {
 	struct stream_wait_event_args args = {.event = e->object.id};
 	struct packet p = {
-		.op = OP_STREAM_WAIT_EVENT, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,
+		.op = OP_STREAM_WAIT_EVENT, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
 	return ring_post(&p);
@@ -72,12 +72,12 @@ static void visit_stream(void *object, void *argument)
 	struct visit *v = argument;
 	if (s->context != v->joint->context || s == v->joint || !(s->flags & CU_STREAM_NON_BLOCKING) || v->result != CUDA_SUCCESS)
 		return;
-	struct place place = place_of(s), joint = place_of(v->joint);
+	struct stream_ref ref = ref_of_stream(s), joint = ref_of_stream(v->joint);
 	if (v->waited) {
-		v->result = wait(&place, v->waited);
+		v->result = wait(&ref, v->waited);
 		return;
 	}
-	v->result = record(v->event, &place);
+	v->result = record(v->event, &ref);
 	if (v->result == CUDA_SUCCESS)
 		v->result = wait(&joint, v->event);
 }
@@ -106,7 +106,7 @@ CUresult pg_cuCtxRecordEvent(CUcontext context, CUevent handle)
 	pthread_mutex_lock(&lock);
 	r = joint_of(c, &v.joint, &v.event);
 	if (r == CUDA_SUCCESS) {
-		struct place legacy = legacy_of(c), joint = place_of(v.joint);
+		struct stream_ref legacy = ref_of_legacy(c), joint = ref_of_stream(v.joint);
 		r = record(v.event, &legacy);
 		if (r == CUDA_SUCCESS)
 			r = wait(&joint, v.event);
@@ -136,7 +136,7 @@ CUresult pg_cuCtxWaitEvent(CUcontext context, CUevent handle)
 	pthread_mutex_lock(&lock);
 	r = joint_of(c, &v.joint, &v.event);
 	if (r == CUDA_SUCCESS) {
-		struct place legacy = legacy_of(c), joint = place_of(v.joint);
+		struct stream_ref legacy = ref_of_legacy(c), joint = ref_of_stream(v.joint);
 		if ((r = wait(&joint, e)) == CUDA_SUCCESS && (r = wait(&legacy, e)) == CUDA_SUCCESS) {
 			handle_each(&streams, visit_stream, &v);
 			r = v.result;
@@ -159,10 +159,10 @@ CUresult stream_joins(struct context *c, struct stream *s)
 	pthread_mutex_lock(&lock);
 	CUresult r = joint_of(c, &v.joint, &v.event);
 	if (r == CUDA_SUCCESS) {
-		struct place joint = place_of(v.joint), place = place_of(s);
+		struct stream_ref joint = ref_of_stream(v.joint), ref = ref_of_stream(s);
 		r = record(v.event, &joint);
 		if (r == CUDA_SUCCESS)
-			r = wait(&place, v.event);
+			r = wait(&ref, v.event);
 	}
 	pthread_mutex_unlock(&lock);
 	return r;

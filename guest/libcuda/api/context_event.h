@@ -1,5 +1,5 @@
-#ifndef PEGASUS_CONTEXT_EVENT_H
-#define PEGASUS_CONTEXT_EVENT_H
+#ifndef PEGASUS_API_CONTEXT_EVENT_H
+#define PEGASUS_API_CONTEXT_EVENT_H
 
 #include "object/object.h"
 

@@ -63,7 +63,7 @@ CUresult pg_cuCtxSynchronize_v2(CUcontext ctx)
 	struct packet p = CONTEXT_PACKET(c, OP_CONTEXT_SYNCHRONIZE);
 	r = text_shown(p.context, ring_wait(&p, context_sleeps(c)));
 	pools_synchronised();
-	stocks_synchronised();
+	versions_synchronised();
 	return r;
 }
 

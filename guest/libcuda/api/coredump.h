@@ -2,8 +2,8 @@
  * Settings of GPU core dumps (cuCoredumpSetAttribute). The library stores and returns them, per context and as defaults
  * for new contexts, but writes no dump: the format belongs to NVIDIA's debugger.
  */
-#ifndef PEGASUS_COREDUMP_H
-#define PEGASUS_COREDUMP_H
+#ifndef PEGASUS_API_COREDUMP_H
+#define PEGASUS_API_COREDUMP_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Checks that the generated exports run before each call. */
-#ifndef PEGASUS_ENTRY_H
-#define PEGASUS_ENTRY_H
+#ifndef PEGASUS_API_ENTRY_H
+#define PEGASUS_API_ENTRY_H
 
 #include "core/process.h"
 #include "graph/capture.h"

@@ -51,19 +51,19 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 	struct event *e = event_find(handle);
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (place.contextHandle != e->context)
+	if (ref.contextHandle != e->context)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (UNLIKELY(place.capturing))
-		return capture_record(&place, e, flags & CU_EVENT_RECORD_EXTERNAL);
+	if (UNLIKELY(ref.capturing))
+		return capture_record(&ref, e, flags & CU_EVENT_RECORD_EXTERNAL);
 	if (flags & CU_EVENT_RECORD_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE; /* valid only in a capture */
 	if (UNLIKELY(e->captured))
 		capture_event_gone(e);
-	r = event_record(e, &place);
+	r = event_record(e, &ref);
 	return r == CUDA_SUCCESS && UNLIKELY(e->shared) ? event_settle(e) : r;
 }
 
@@ -90,7 +90,7 @@ CUresult pg_cuEventQuery(CUevent handle)
 		return r;
 	if (is_complete(e))
 		return context_error(e->wireContext); /* errors before the record have arrived by now */
-	r = process_look(); /* a polling loop has to end if the worker does */
+	r = process_check_alive(); /* a polling loop has to end if the worker does */
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }
 
@@ -114,13 +114,13 @@ static CUresult settle(struct event *e, uint64_t id)
 		CUresult r = record_wait(&latest, sleeps);
 		if (r != CUDA_ERROR_NOT_READY) {
 			pools_synchronised();
-			stocks_synchronised();
+			versions_synchronised();
 			return text_shown(p.context, r);
 		}
 	}
 	CUresult r = text_shown(p.context, ring_wait(&p, sleeps));
 	pools_synchronised();
-	stocks_synchronised();
+	versions_synchronised();
 	return r;
 }
 
@@ -157,8 +157,8 @@ CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 
 CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct event *e = event_find(handle);
@@ -166,9 +166,9 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (UNLIKELY(place.capturing || e->captured))
-		return capture_wait(&place, e, flags & CU_EVENT_WAIT_EXTERNAL);
+	if (UNLIKELY(ref.capturing || e->captured))
+		return capture_wait(&ref, e, flags & CU_EVENT_WAIT_EXTERNAL);
 	if (!e->used)
 		return CUDA_SUCCESS;
-	return event_wait(e, &place);
+	return event_wait(e, &ref);
 }

@@ -2,8 +2,8 @@
  * Interface of the optional component guest/tables. Its functions have weak definitions here, so linking decides
  * whether a build contains the component: without it no export table exists and nothing is attached to contexts.
  */
-#ifndef PEGASUS_EXPORT_H
-#define PEGASUS_EXPORT_H
+#ifndef PEGASUS_API_EXPORT_H
+#define PEGASUS_API_EXPORT_H
 
 #include "cuda.h"
 

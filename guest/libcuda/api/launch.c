@@ -14,21 +14,21 @@
  * Function and stream must belong to one context. The current context doesn't matter, as with NVIDIA's driver (580, on
  * an H200), nor whether there is one or it has failed. A kernel only needs a stream.
  */
-static CUresult check_place(CUfunction handle, const struct function *f, const struct place *place)
+static CUresult check_target(CUfunction handle, const struct function *f, const struct stream_ref *ref)
 {
 	struct context *current;
-	if (LIKELY(place->contextHandle == f->context) || (uint64_t)(uintptr_t)handle != f->object.id)
+	if (LIKELY(ref->contextHandle == f->context) || (uint64_t)(uintptr_t)handle != f->object.id)
 		return CUDA_SUCCESS;
 	CUresult r = context_current(&current);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
 }
 
 /* The first launch of a function may have to wait for the device's result. */
-static CUresult post(struct function *f, const struct parcel *parcel)
+static CUresult post(struct function *f, const struct packed_launch *packed)
 {
 	struct packet p = {
-		.op = OP_LAUNCH, .context = parcel->place.context, .stream = parcel->place.stream, .sent = &parcel->place.mark->sent,
-		.fixed = &parcel->args, .fixedBytes = sizeof parcel->args, .tail = parcel->params, .tailBytes = parcel->paramBytes,
+		.op = OP_LAUNCH, .context = packed->ref.context, .stream = packed->ref.stream, .sent = &packed->ref.marker->sent,
+		.fixed = &packed->args, .fixedBytes = sizeof packed->args, .tail = packed->params, .tailBytes = packed->paramBytes,
 	};
 	if (LIKELY(atomic_load_explicit(&f->tried, memory_order_relaxed)))
 		return ring_post(&p);
@@ -40,24 +40,24 @@ static CUresult post(struct function *f, const struct parcel *parcel)
 
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
 {
-	struct parcel parcel;
-	CUresult r = stream_resolve_any(stream, &parcel.place);
+	struct packed_launch packed;
+	CUresult r = stream_resolve_any(stream, &packed.ref);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	struct function *f;
-	r = function_take(handle, parcel.place.contextHandle, &f);
+	r = function_take(handle, packed.ref.contextHandle, &f);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	parcel.args = *shape;
-	parcel.more = NULL;
-	r = check_place(handle, f, &parcel.place);
+	packed.args = *shape;
+	packed.more = NULL;
+	r = check_target(handle, f, &packed.ref);
 	if (LIKELY(r == CUDA_SUCCESS))
-		r = launch_pack(f, values, extra, &parcel);
+		r = launch_pack(f, values, extra, &packed);
 	if (LIKELY(r == CUDA_SUCCESS))
-		r = LIKELY(!parcel.place.capturing) ? post(f, &parcel) : capture_kernel(&parcel, handle, f);
-	else if (parcel.place.capturing)
-		capture_refuse(parcel.place.capturing); /* a rejected launch invalidates the capture, as with an H200 */
-	launch_unpack(&parcel);
+		r = LIKELY(!packed.ref.capturing) ? post(f, &packed) : capture_kernel(&packed, handle, f);
+	else if (packed.ref.capturing)
+		capture_refuse(packed.ref.capturing); /* a rejected launch invalidates the capture, as with an H200 */
+	launch_unpack(&packed);
 	function_release(f);
 	return r;
 }

@@ -14,13 +14,13 @@
 /* When a copy returns, beyond the guarantees of copy_box. */
 enum until { UNTIL_COMPLETE, UNTIL_QUEUED, UNTIL_READ };
 
-static bool syncs(const struct place *place, const struct box *box)
+static bool syncs(const struct stream_ref *ref, const struct box *box)
 {
-	return box->dst.sync || box->src.sync || place_syncs(place);
+	return box->dst.sync || box->src.sync || stream_syncs(ref);
 }
 
 /* Pinned memory is read like pageable memory, before the call returns, whatever the state of its stream. */
-static void read_now(struct end *src)
+static void read_now(struct copy_endpoint *src)
 {
 	if (src->where != AT_ARENA)
 		return;
@@ -31,7 +31,7 @@ static void read_now(struct end *src)
 /*
  * Registered memory with a device address is copied in stream order by the worker, as devices may change it until then.
  */
-static void find_in_arena(struct end *e, const struct box *box)
+static void find_in_arena(struct copy_endpoint *e, const struct box *box)
 {
 	uint64_t bytes, offset;
 	if (e->where != AT_HOST || box->width == 0 || box->height == 0 || box->depth == 0)
@@ -44,31 +44,31 @@ static void find_in_arena(struct end *e, const struct box *box)
 }
 
 /* Reports whether the call returns after the copy has completed. */
-static bool waits(const struct place *place, const struct box *box, enum until until, bool within)
+static bool waits(const struct stream_ref *ref, const struct box *box, enum until until, bool within)
 {
-	return until == UNTIL_COMPLETE && (!within || syncs(place, box));
+	return until == UNTIL_COMPLETE && (!within || syncs(ref, box));
 }
 
 /*
  * Runs the copy. A source that only the worker can access has been read when the copy is complete. In a capture nothing
  * is read yet.
  */
-static CUresult copy_until(const struct place *place, struct box *box, enum until until, bool within)
+static CUresult copy_until(const struct stream_ref *ref, struct box *box, enum until until, bool within)
 {
-	if (UNLIKELY(place->capturing))
-		return waits(place, box, until, within) ? capture_refuse(place->capturing) : capture_copy(place, box);
+	if (UNLIKELY(ref->capturing))
+		return waits(ref, box, until, within) ? capture_refuse(ref->capturing) : capture_copy(ref, box);
 	find_in_arena(&box->dst, box);
 	find_in_arena(&box->src, box);
 	if (until != UNTIL_READ)
-		return copy_box(place, box, waits(place, box, until, within));
+		return copy_box(ref, box, waits(ref, box, until, within));
 	read_now(&box->src);
-	return copy_box(place, box, box->src.where != AT_HOST);
+	return copy_box(ref, box, box->src.where != AT_HOST);
 }
 
-static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream stream, enum until until)
+static CUresult copy_line(struct copy_endpoint dst, struct copy_endpoint src, size_t bytes, CUstream stream, enum until until)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
@@ -77,16 +77,16 @@ static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream
 	 * operations.
 	 */
 	bool within = dst.where == AT_DEVICE && src.where == AT_DEVICE;
-	return copy_until(&place, &box, until, within);
+	return copy_until(&ref, &box, until, within);
 }
 
 /* Declared memory of an argument: device memory, a pointer to host memory, or either, by its address. */
 enum said { SAID_DEVICE, SAID_HOST, SAID_ANY };
 
-static CUresult said_end(uint64_t address, enum said said, size_t bytes, bool write, struct end *end)
+static CUresult said_endpoint(uint64_t address, enum said said, size_t bytes, bool write, struct copy_endpoint *end)
 {
-	CUresult r = end_linear(address, bytes, said == SAID_DEVICE, end);
-	if (r == CUDA_SUCCESS && said == SAID_ANY && !end_usable(end, bytes, write))
+	CUresult r = endpoint_from_address(address, bytes, said == SAID_DEVICE, end);
+	if (r == CUDA_SUCCESS && said == SAID_ANY && !endpoint_usable(end, bytes, write))
 		return CUDA_ERROR_INVALID_VALUE;
 	return r;
 }
@@ -94,14 +94,14 @@ static CUresult said_end(uint64_t address, enum said said, size_t bytes, bool wr
 static CUresult linear(uint64_t dst, enum said dstSaid, uint64_t src, enum said srcSaid, size_t bytes, CUstream stream,
 	enum until until)
 {
-	struct end to, from;
+	struct copy_endpoint to, from;
 	if (bytes == 0)
-		return copy_line((struct end){0}, (struct end){0}, 0, stream, until);
+		return copy_line((struct copy_endpoint){0}, (struct copy_endpoint){0}, 0, stream, until);
 	if (!dst || !src || bytes > (uint64_t)INT64_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = said_end(dst, dstSaid, bytes, true, &to);
+	CUresult r = said_endpoint(dst, dstSaid, bytes, true, &to);
 	if (r == CUDA_SUCCESS)
-		r = said_end(src, srcSaid, bytes, false, &from);
+		r = said_endpoint(src, srcSaid, bytes, false, &from);
 	if (r != CUDA_SUCCESS) {
 		struct context *c; /* a missing context takes precedence as the error */
 		CUresult first = context_current(&c);
@@ -181,21 +181,21 @@ CUresult pg_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr
 
 /* --- one-dimensional copies of arrays: the offset is in bytes of the first row --- */
 
-static CUresult with_array(struct end *dst, struct end *src, size_t bytes, CUstream s, enum until until)
+static CUresult with_array(struct copy_endpoint *dst, struct copy_endpoint *src, size_t bytes, CUstream s, enum until until)
 {
-	return bytes == 0 ? copy_line((struct end){0}, (struct end){0}, 0, s, until) : copy_line(*dst, *src, bytes, s, until);
+	return bytes == 0 ? copy_line((struct copy_endpoint){0}, (struct copy_endpoint){0}, 0, s, until) : copy_line(*dst, *src, bytes, s, until);
 }
 
-static CUresult array_line(CUarray handle, size_t offset, size_t bytes, struct end *end)
+static CUresult array_line(CUarray handle, size_t offset, size_t bytes, struct copy_endpoint *end)
 {
-	return array_end(handle, offset, 0, 0, bytes, 1, 1, end);
+	return endpoint_from_array(handle, offset, 0, 0, bytes, 1, 1, end);
 }
 
-static CUresult memory_line(uint64_t address, enum said said, size_t bytes, struct end *end)
+static CUresult memory_line(uint64_t address, enum said said, size_t bytes, struct copy_endpoint *end)
 {
 	if (bytes > 0 && !address)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = bytes == 0 ? CUDA_SUCCESS : end_linear(address, bytes, said == SAID_DEVICE, end);
+	CUresult r = bytes == 0 ? CUDA_SUCCESS : endpoint_from_address(address, bytes, said == SAID_DEVICE, end);
 	end->pitch = bytes;
 	end->height = 1;
 	return r;
@@ -203,7 +203,7 @@ static CUresult memory_line(uint64_t address, enum said said, size_t bytes, stru
 
 static CUresult to_array(CUarray array, size_t offset, uint64_t src, enum said said, size_t n, CUstream s, enum until until)
 {
-	struct end dst, from;
+	struct copy_endpoint dst, from;
 	CUresult r = array_line(array, offset, n, &dst);
 	if (r == CUDA_SUCCESS)
 		r = memory_line(src, said, n, &from);
@@ -212,7 +212,7 @@ static CUresult to_array(CUarray array, size_t offset, uint64_t src, enum said s
 
 static CUresult from_array(uint64_t dst, enum said said, CUarray array, size_t offset, size_t n, CUstream s, enum until until)
 {
-	struct end to, src;
+	struct copy_endpoint to, src;
 	CUresult r = array_line(array, offset, n, &src);
 	if (r == CUDA_SUCCESS)
 		r = memory_line(dst, said, n, &to);
@@ -251,7 +251,7 @@ CUresult pg_cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t offset, size_t 
 
 CUresult pg_cuMemcpyAtoA_v2(CUarray dst, size_t dstOffset, CUarray src, size_t srcOffset, size_t n, CUstream s)
 {
-	struct end to, from;
+	struct copy_endpoint to, from;
 	CUresult r = array_line(dst, dstOffset, n, &to);
 	if (r == CUDA_SUCCESS)
 		r = array_line(src, srcOffset, n, &from);
@@ -262,11 +262,11 @@ CUresult pg_cuMemcpyAtoA_v2(CUarray dst, size_t dstOffset, CUarray src, size_t s
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until until)
 {
-	struct place place;
+	struct stream_ref ref;
 	CUresult r = context_any();
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = stream_resolve_any(stream, &place);
+	r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct box box;
@@ -274,7 +274,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until unti
 	if (r != CUDA_SUCCESS || c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
 		return r;
 	bool onDevice = box.dst.where != AT_HOST && box.src.where != AT_HOST && box.dst.where != AT_ARENA && box.src.where != AT_ARENA;
-	return copy_until(&place, &box, until, onDevice);
+	return copy_until(&ref, &box, until, onDevice);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum until until)

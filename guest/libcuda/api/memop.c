@@ -15,30 +15,30 @@ struct operation {
 	uint32_t action, bytes;
 };
 
-static int device_of(const struct place *place)
+static int device_of(const struct stream_ref *ref)
 {
-	const struct context *c = handle_find(&contexts, place->contextHandle);
+	const struct context *c = handle_find(&contexts, ref->contextHandle);
 	return c ? c->device : 0;
 }
 
-static CUresult check(const struct operation *o, const struct place *place)
+static CUresult check(const struct operation *o, const struct stream_ref *ref)
 {
-	struct end end;
-	int device = device_of(place);
+	struct copy_endpoint end;
+	int device = device_of(ref);
 	if (o->bytes == 8 && !device_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (o->action == CU_STREAM_WAIT_VALUE_NOR && !device_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return o->address % o->bytes ? CUDA_ERROR_INVALID_VALUE : end_linear(o->address, o->bytes, true, &end);
+	return o->address % o->bytes ? CUDA_ERROR_INVALID_VALUE : endpoint_from_address(o->address, o->bytes, true, &end);
 }
 
-static CUresult post(const struct operation *o, const struct place *place)
+static CUresult post(const struct operation *o, const struct stream_ref *ref)
 {
 	if (o->action != ACTION_WRITE)
 		atomic_store_explicit(&memopWaits, true, memory_order_relaxed);
 	struct stream_value_args args = {.address = o->address, .value = o->value, .action = o->action, .bytes = o->bytes};
 	struct packet p = {
-		.op = OP_STREAM_VALUE, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,
+		.op = OP_STREAM_VALUE, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
 	return ring_post(&p);
@@ -46,11 +46,11 @@ static CUresult post(const struct operation *o, const struct place *place)
 
 static CUresult one(CUstream stream, const struct operation *o)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve(stream, &ref);
 	if (r == CUDA_SUCCESS)
-		r = check(o, &place);
-	return r == CUDA_SUCCESS ? post(o, &place) : r;
+		r = check(o, &ref);
+	return r == CUDA_SUCCESS ? post(o, &ref) : r;
 }
 
 /*
@@ -125,8 +125,8 @@ static CUresult operation_of(const CUstreamBatchMemOpParams *p, struct operation
 CUresult pg_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *all, unsigned int flags)
 {
 	struct operation o[BATCH_MOST];
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (count > BATCH_MOST || (count && !all) || flags != 0)
@@ -134,12 +134,12 @@ CUresult pg_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamB
 	for (unsigned int i = 0; i < count; i++) {
 		r = operation_of(&all[i], &o[i]);
 		if (r == CUDA_SUCCESS && o[i].bytes)
-			r = check(&o[i], &place);
+			r = check(&o[i], &ref);
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
 	for (unsigned int i = 0; r == CUDA_SUCCESS && i < count; i++)
 		if (o[i].bytes)
-			r = post(&o[i], &place);
+			r = post(&o[i], &ref);
 	return r;
 }

@@ -1,4 +1,4 @@
-/* API calls for memory pools. Allocation and reuse of pool memory are in pool.c. */
+/* API calls for memory pools. Allocation and reuse of pool memory are in work/pool.c. */
 #include "core/device.h"
 #include "core/zz_impl.h"
 #include "graph/capture.h"
@@ -9,7 +9,7 @@
 #include "work/pool.h"
 #include "work/pool_share.h"
 
-/* Handles of each device's default pool, created on first use, and of its current pool. Guarded by momentLock. */
+/* Handles of each device's default pool, created on first use, and of its current pool. Guarded by timelineLock. */
 static struct {
 	uint64_t own, current;
 } ofDevice[DEVICES_MOST];
@@ -37,11 +37,11 @@ static CUresult answer_pool(CUmemoryPool *out, CUdevice device, struct pool *(*w
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = which(device);
 	if (p)
 		*out = HANDLE_OF(CUmemoryPool, p);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -52,12 +52,12 @@ CUresult pg_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	bool ok = p && p->device == device && !p->imported;
 	if (ok)
 		ofDevice[device].current = p->object.id;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -86,24 +86,24 @@ CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 	CUresult r = pool_check_props(props);
 	if (r != CUDA_SUCCESS)
 		return r;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_new(props->location.id, props->maxSize);
 	if (p) {
 		p->handleTypes = props->handleTypes;
 		*out = HANDLE_OF(CUmemoryPool, p);
 	}
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult pg_cuMemPoolDestroy(CUmemoryPool handle)
 {
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	bool ok = p && p->object.id != ofDevice[p->device].own;
 	if (ok)
 		pool_end(p); /* if it is a device's current pool, lookups miss it from now on */
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	if (ok)
 		imports_end((uint64_t)(uintptr_t)handle);
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -111,11 +111,11 @@ CUresult pg_cuMemPoolDestroy(CUmemoryPool handle)
 
 CUresult pg_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	if (p)
 		pool_trim(p, keep);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -192,19 +192,19 @@ static CUresult set(struct pool *p, CUmemPool_attribute what, const void *value)
 
 CUresult pg_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute what, void *value)
 {
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	CUresult r = p && value ? get(p, what, value) : CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return r;
 }
 
 CUresult pg_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute what, void *value)
 {
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	CUresult r = p && value ? set(p, what, value) : CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return r;
 }
 
@@ -238,21 +238,21 @@ static CUresult take_nothing(CUdeviceptr *out)
  * Allocates from a pool that was looked up under the lock, which is held without a gap: another thread might destroy
  * the pool.
  */
-static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct place *place)
+static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct stream_ref *ref)
 {
 	uint64_t address;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes == 0)
 		return take_nothing(out);
-	CUresult r = pool_take(p, place, bytes, &address);
+	CUresult r = pool_take(p, ref, bytes, &address);
 	if (r == CUDA_SUCCESS)
 		*out = address;
 	return r;
 }
 
 /* In a capturing stream the graph owns the allocation, and only the pool's device matters. */
-static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const struct place *place)
+static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const struct stream_ref *ref)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = {
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
@@ -262,7 +262,7 @@ static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const 
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes == 0)
 		return take_nothing(out);
-	CUresult r = capture_alloc(place, &p);
+	CUresult r = capture_alloc(ref, &p);
 	if (r == CUDA_SUCCESS)
 		*out = p.dptr;
 	return r;
@@ -270,56 +270,56 @@ static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const 
 
 CUresult pg_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	const struct context *c = handle_find(&contexts, place.contextHandle);
+	const struct context *c = handle_find(&contexts, ref.contextHandle);
 	if (!c)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	if (UNLIKELY(place.capturing))
-		return take_captured(out, bytes, c->device, &place);
-	pthread_mutex_lock(&momentLock);
+	if (UNLIKELY(ref.capturing))
+		return take_captured(out, bytes, c->device, &ref);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = current_pool(c->device);
-	r = p ? take(out, bytes, p, &place) : CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&momentLock);
+	r = p ? take(out, bytes, p, &ref) : CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_unlock(&timelineLock);
 	return r;
 }
 
 CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	const struct context *c = handle_find(&contexts, place.contextHandle);
-	pthread_mutex_lock(&momentLock);
+	const struct context *c = handle_find(&contexts, ref.contextHandle);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	if (!p || p->imported)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (c && p->device != c->device)
 		r = CUDA_ERROR_INVALID_DEVICE;
-	else if (!place.capturing)
-		r = take(out, bytes, p, &place);
-	pthread_mutex_unlock(&momentLock);
-	return r == CUDA_SUCCESS && UNLIKELY(place.capturing) ? take_captured(out, bytes, c ? c->device : 0, &place) : r;
+	else if (!ref.capturing)
+		r = take(out, bytes, p, &ref);
+	pthread_mutex_unlock(&timelineLock);
+	return r == CUDA_SUCCESS && UNLIKELY(ref.capturing) ? take_captured(out, bytes, c ? c->device : 0, &ref) : r;
 }
 
 /* Memory that belongs to no pool is freed on the host when all earlier work has ended. */
 CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!address)
 		return CUDA_SUCCESS; /* like cuMemFree */
-	if (UNLIKELY(place.capturing))
-		return capture_free(&place, address);
-	r = pool_give(address, &place);
+	if (UNLIKELY(ref.capturing))
+		return capture_free(&ref, address);
+	r = pool_give(address, &ref);
 	if (r == CUDA_ERROR_NOT_PERMITTED)
-		return graph_memory_free(address, &place);
+		return graph_memory_free(address, &ref);
 	if (r == CUDA_ERROR_INVALID_VALUE)
-		r = import_free(address, &place);
+		r = import_free(address, &ref);
 	return r == CUDA_ERROR_INVALID_VALUE ? memory_free(address) : r;
 }

@@ -11,20 +11,20 @@
 
 static CUresult fill(const struct fill *f, CUstream stream, bool wait)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct end end;
+	struct copy_endpoint end;
 	if ((r = fill_check(f, &end)) != CUDA_SUCCESS || f->width == 0 || f->height == 0)
 		return r;
 	struct fill_args args = fill_args_of(f);
-	if (UNLIKELY(place.capturing))
-		return wait ? capture_refuse(place.capturing) : capture_fill(&place, &args);
+	if (UNLIKELY(ref.capturing))
+		return wait ? capture_refuse(ref.capturing) : capture_fill(&ref, &args);
 	struct packet p = {
-		.op = OP_FILL, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_FILL, .context = ref.context, .stream = ref.stream, .sent = &ref.marker->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
-	return wait && (end.where == AT_ARENA || end.sync || place_syncs(&place)) ? ring_call(&p, NULL, 0) : ring_post(&p);
+	return wait && (end.where == AT_ARENA || end.sync || stream_syncs(&ref)) ? ring_call(&p, NULL, 0) : ring_post(&p);
 }
 
 static CUresult fill_line(CUdeviceptr d, uint32_t value, uint32_t size, size_t n, CUstream s, bool wait)

@@ -1,5 +1,5 @@
-#ifndef PEGASUS_REFERENCE_H
-#define PEGASUS_REFERENCE_H
+#ifndef PEGASUS_API_REFERENCE_H
+#define PEGASUS_API_REFERENCE_H
 
 #include <stdint.h>
 

@@ -18,8 +18,8 @@ static CUresult destroy(struct stream *s)
 	CUresult r = context_error(s->wireContext);
 	if (r != CUDA_SUCCESS)
 		return r;
-	moment_stream_ends(s);
-	if (!mark_retire(s))
+	timeline_stream_ends(s);
+	if (!marker_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
 	capture_stream_gone(s);
 	struct stream_destroy_args args = {.stream = s->object.id};
@@ -105,15 +105,15 @@ CUresult pg_cuStreamDestroy_v2(CUstream stream)
 
 CUresult pg_cuStreamSynchronize(CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve(stream, &ref);
 	if (r == CUDA_SUCCESS)
 		r = capture_permits();
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = text_shown(place.context, stream_wait(&place));
+	r = text_shown(ref.context, stream_wait(&ref));
 	pools_synchronised();
-	stocks_synchronised();
+	versions_synchronised();
 	return r;
 }
 
@@ -171,12 +171,12 @@ CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
 {
 	struct stream *s;
 	struct context *c;
-	struct place place;
+	struct stream_ref ref;
 	CUresult r = stream_look_up(stream, id, &s, &c);
 	if (r == CUDA_SUCCESS)
-		r = stream_place(stream, &place);
+		r = stream_ref_of(stream, &ref);
 	if (r == CUDA_SUCCESS)
-		*id = place.stream ? place.stream : c->serial;
+		*id = ref.stream ? ref.stream : c->serial;
 	return r;
 }
 
@@ -195,13 +195,13 @@ CUresult pg_cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 CUresult pg_cuStreamQuery(CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve(stream, &ref);
 	if (r == CUDA_SUCCESS)
 		r = capture_permits();
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = marker_query(&place);
-	CUresult failed = context_error(place.context); /* errors before the marker have arrived by now */
+	r = marker_query(&ref);
+	CUresult failed = context_error(ref.context); /* errors before the marker have arrived by now */
 	return failed != CUDA_SUCCESS ? failed : r;
 }

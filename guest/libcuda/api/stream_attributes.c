@@ -12,7 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the attribute
 
 /* A stream with its context; object NULL: the legacy stream. */
 struct found {
-	struct manner *manner;
+	struct stream_attributes *attributes;
 	struct stream *stream;
 	struct context *context;
 };
@@ -20,18 +20,18 @@ struct found {
 /* Accepts the calling thread's default stream, too. */
 static CUresult find(CUstream handle, struct found *f)
 {
-	struct place place;
+	struct stream_ref ref;
 	CUresult r = stream_look_up(handle, f, &f->stream, &f->context);
 	if (r == CUDA_SUCCESS)
-		r = stream_place(handle, &place);
+		r = stream_ref_of(handle, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	f->stream = place.stream == WIRE_LEGACY ? NULL : handle_find(&streams, place.stream);
-	f->manner = f->stream ? &f->stream->manner : &f->context->manner;
+	f->stream = ref.stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref.stream);
+	f->attributes = f->stream ? &f->stream->attributes : &f->context->attributes;
 	return CUDA_SUCCESS;
 }
 
-static CUresult get(const struct manner *m, const struct stream *s, CUstreamAttrID what, CUstreamAttrValue *value)
+static CUresult get(const struct stream_attributes *m, const struct stream *s, CUstreamAttrID what, CUstreamAttrValue *value)
 {
 	switch ((unsigned)what) {
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
@@ -60,7 +60,7 @@ static bool valid_window(const CUaccessPolicyWindow *w)
 	return w->hitRatio >= 0 && w->hitRatio <= 1 && (unsigned)w->hitProp <= CU_ACCESS_PROPERTY_PERSISTING && misses;
 }
 
-static CUresult set(struct manner *m, struct stream *s, CUstreamAttrID what, const CUstreamAttrValue *value)
+static CUresult set(struct stream_attributes *m, struct stream *s, CUstreamAttrID what, const CUstreamAttrValue *value)
 {
 	bool good;
 	switch ((unsigned)what) {
@@ -102,7 +102,7 @@ CUresult pg_cuStreamGetAttribute(CUstream handle, CUstreamAttrID what, CUstreamA
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	r = get(f.manner, f.stream, what, value);
+	r = get(f.attributes, f.stream, what, value);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -116,7 +116,7 @@ CUresult pg_cuStreamSetAttribute(CUstream handle, CUstreamAttrID what, const CUs
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	r = set(f.manner, f.stream, what, value);
+	r = set(f.attributes, f.stream, what, value);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -131,7 +131,7 @@ CUresult pg_cuStreamCopyAttributes(CUstream to, CUstream from)
 	if (mine.context != others.context)
 		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&lock);
-	*mine.manner = *others.manner;
+	*mine.attributes = *others.attributes;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }

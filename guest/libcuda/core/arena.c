@@ -210,7 +210,7 @@ CUresult staging_take(uint64_t bytes, struct staging *s)
 {
 	struct timespec pause = {.tv_nsec = 20000};
 	while (!staging_try(bytes, s)) {
-		CUresult r = process_look();
+		CUresult r = process_check_alive();
 		if (r != CUDA_SUCCESS)
 			return r;
 		syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);

@@ -2,8 +2,8 @@
  * The arena: memory that the guest process shares with its worker. Only the guest allocates in it: the program's pinned
  * and managed memory, and the staging blocks that carry all other data.
  */
-#ifndef PEGASUS_ARENA_H
-#define PEGASUS_ARENA_H
+#ifndef PEGASUS_CORE_ARENA_H
+#define PEGASUS_CORE_ARENA_H
 
 #include "core/process.h"
 

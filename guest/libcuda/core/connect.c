@@ -226,7 +226,7 @@ static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features | FEATURE_BELL | HELLO_PLACED};
 	set_patience(fd);
 	if (!send_message(fd, &hello, sizeof hello, &r->cutOff) || !receive_welcome(fd, r)) {
-		log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the Pegasus daemon gave no sensible answer");
+		log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "connect to the Pegasus daemon: no answer, or a malformed one");
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	r->welcome.message[sizeof r->welcome.message - 1] = 0;
@@ -235,11 +235,11 @@ static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 		return process_result((uint32_t)r->welcome.result);
 	}
 	if (r->welcome.version != SEGMENT_VERSION) {
-		log_at(LOG_ERROR, "the Pegasus daemon speaks version %u, this library %d", r->welcome.version, SEGMENT_VERSION);
+		log_at(LOG_ERROR, "connect to the Pegasus daemon: it has protocol version %u, this library %d; install the libcuda.so.1 of the daemon's release", r->welcome.version, SEGMENT_VERSION);
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (r->segment < 0 || r->worker < 0) { /* the kernel drops descriptors beyond the limit */
-		log_at(LOG_ERROR, "the daemon's files did not arrive: may this process open more of them (ulimit -n)?");
+		log_at(LOG_ERROR, "connect to the Pegasus daemon: its file descriptors did not arrive; raise the limit of open files (ulimit -n)");
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 	keep_clear_of_standard(&r->worker);
@@ -298,7 +298,7 @@ static CUresult map_segment(const struct rendezvous *r)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, (off_t)offset);
 	if (view == MAP_FAILED) {
-		log_at(LOG_ERROR, "no room for the call buffer of %llu bytes: %s (limited by ulimit -v or -l?)",
+		log_at(LOG_ERROR, "map the call buffer of %llu bytes: %s; check ulimit -v and -l",
 			(unsigned long long)bytes, strerror(errno));
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
@@ -306,7 +306,7 @@ static CUresult map_segment(const struct rendezvous *r)
 	process.view = view;
 	process.viewBytes = bytes;
 	if (!take_layout(view)) {
-		log_at(LOG_ERROR, "the call buffer has a layout that this library does not know");
+		log_at(LOG_ERROR, "map the call buffer: unknown layout; install the libcuda.so.1 of the daemon's release");
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	return CUDA_SUCCESS;
@@ -398,7 +398,7 @@ static CUresult agree_on_windows(struct rendezvous *r)
 			if (deviceOk)
 				unmap_window(w->deviceBases, ask.deviceIndex, w->deviceBytes);
 			r->cutOff &= process.apart && may_come_again();
-			log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the worker gave up on mapping memory");
+			log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "map memory: the worker refused, or ended");
 			return heard && answer.result != 0 ? process_result((uint32_t)answer.result) : CUDA_ERROR_SYSTEM_NOT_READY;
 		}
 		if (!arenaOk)
@@ -483,7 +483,7 @@ static CUresult come(const char *path, uint64_t features, bool *cutOff)
 	if (result == CUDA_SUCCESS) {
 		process_take_socket(r.worker);
 		r.worker = -1;
-		rejoin_prepare(path);
+		reconnect_prepare(path);
 		result = first_calls();
 	}
 	close_fd(&r.segment);
@@ -512,7 +512,7 @@ static CUresult open_link(void)
 		result = come(path, HELLO_AFRESH, &cutOff);
 	}
 	if (cutOff)
-		log_at(LOG_ERROR, "the Pegasus daemon goes away each time it is asked");
+		log_at(LOG_ERROR, "connect to the Pegasus daemon: each attempt was cut off");
 	return result;
 }
 

@@ -1,6 +1,6 @@
 /* Connects the process to its worker: the rendezvous over PEGASUS_SOCKET, and the mapping of the segment. */
-#ifndef PEGASUS_CONNECT_H
-#define PEGASUS_CONNECT_H
+#ifndef PEGASUS_CORE_CONNECT_H
+#define PEGASUS_CORE_CONNECT_H
 
 #include "core/process.h"
 

@@ -38,10 +38,10 @@ static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 	for (uint32_t i = 0; i < head.deviceCount; i++) {
 		devices[i].name[sizeof devices[i].name - 1] = 0;
 		devices[i].pciBusId[sizeof devices[i].pciBusId - 1] = 0;
-		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* implemented in the guest: see pool.h */
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* implemented in the guest: see work/pool.h */
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] =
 			devices[i].attribute[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
-		/* Registered memory has a separate device address: see hostmap.h. */
+		/* Registered memory has a separate device address: see work/hostmap.h. */
 		bool mapped = devices[i].attribute[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY];
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = mapped;
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = mapped;

@@ -1,6 +1,6 @@
 /* Device properties. cuInit fetches one snapshot, which serves all device queries. */
-#ifndef PEGASUS_DEVICE_H
-#define PEGASUS_DEVICE_H
+#ifndef PEGASUS_CORE_DEVICE_H
+#define PEGASUS_CORE_DEVICE_H
 
 #include "core/process.h"
 

@@ -2,8 +2,8 @@
  * Device printf. The output of kernels stays on the host until the program synchronises with the context, as CUDA
  * specifies; then it is written to the program's stdout or stderr.
  */
-#ifndef PEGASUS_TEXT_H
-#define PEGASUS_TEXT_H
+#ifndef PEGASUS_CORE_DEVICE_PRINTF_H
+#define PEGASUS_CORE_DEVICE_PRINTF_H
 
 #include "core/process.h"
 

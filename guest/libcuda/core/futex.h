@@ -1,6 +1,6 @@
 /* Futex waits in bounded slices that preserve the caller's errno. */
-#ifndef PEGASUS_FUTEX_H
-#define PEGASUS_FUTEX_H
+#ifndef PEGASUS_CORE_FUTEX_H
+#define PEGASUS_CORE_FUTEX_H
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -47,22 +47,22 @@ static inline int64_t clock_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Bounds of one sleep of nap_while, which lasts a quarter of the time waited so far. */
-#define FIRST_NAP_NS 50000
-#define LONGEST_NAP_NS 1000000
+/* Bounds of one sleep of poll_backoff, which lasts a quarter of the time waited so far. */
+#define FIRST_BACKOFF_NS 50000
+#define LONGEST_BACKOFF_NS 1000000
 
 /* Polls until the word differs from seen or ns nanoseconds have passed, with growing sleeps between the polls. */
-static inline void nap_while(_Atomic uint32_t *word, uint32_t seen, long ns)
+static inline void poll_backoff(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
 	int saved = errno;
 	int64_t begin = clock_ns(CLOCK_MONOTONIC), waited = 0;
 	while (atomic_load_explicit(word, memory_order_acquire) == seen && waited < ns) {
-		int64_t nap = waited / 4;
-		if (nap < FIRST_NAP_NS)
-			nap = FIRST_NAP_NS;
-		if (nap > LONGEST_NAP_NS)
-			nap = LONGEST_NAP_NS;
-		syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = nap}, NULL);
+		int64_t pause = waited / 4;
+		if (pause < FIRST_BACKOFF_NS)
+			pause = FIRST_BACKOFF_NS;
+		if (pause > LONGEST_BACKOFF_NS)
+			pause = LONGEST_BACKOFF_NS;
+		syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = pause}, NULL);
 		waited = clock_ns(CLOCK_MONOTONIC) - begin;
 	}
 	errno = saved;

@@ -4,8 +4,8 @@
  *
  * Objects lie in the table's own memory, which is never freed, so a lookup takes no lock.
  */
-#ifndef PEGASUS_HANDLE_H
-#define PEGASUS_HANDLE_H
+#ifndef PEGASUS_CORE_HANDLE_H
+#define PEGASUS_CORE_HANDLE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,14 +27,14 @@ enum handle_kind {
 	HANDLE_REFERENCE,
 	HANDLE_KERNEL,
 	HANDLE_MIPMAP,
-	HANDLE_TAIL,
+	HANDLE_TIMELINE,
 	HANDLE_POOL,
 	HANDLE_MEMORY,
 	HANDLE_GRAPH,
 	HANDLE_GRAPH_NODE,
 	HANDLE_GRAPH_EXEC,
 	HANDLE_USER_OBJECT,
-	HANDLE_ERRAND,
+	HANDLE_HOST_COPY,
 };
 
 enum {

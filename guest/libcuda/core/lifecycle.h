@@ -3,8 +3,8 @@
  * event through the table of hooks, since they must not name functions of higher layers; api/lifecycle.c fills in the
  * table when the library is loaded, and never changes it.
  */
-#ifndef PEGASUS_LIFECYCLE_H
-#define PEGASUS_LIFECYCLE_H
+#ifndef PEGASUS_CORE_LIFECYCLE_H
+#define PEGASUS_CORE_LIFECYCLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

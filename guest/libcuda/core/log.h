@@ -1,6 +1,6 @@
 /* The log on stderr: failures only, unless PEGASUS_LOG sets another level (off, error, info, debug). */
-#ifndef PEGASUS_LOG_H
-#define PEGASUS_LOG_H
+#ifndef PEGASUS_CORE_LOG_H
+#define PEGASUS_CORE_LOG_H
 
 /* Log levels of PEGASUS_LOG, in order. */
 enum log_level { LOG_OFF, LOG_ERROR, LOG_INFO, LOG_DEBUG };

@@ -13,7 +13,7 @@
 #include "core/reconnect.h"
 
 /* How often a thread that only queues calls checks that its worker is alive. */
-#define LOOK_EVERY_NS 40000000
+#define CHECK_EVERY_NS 40000000
 
 struct process process = {.socket = -1};
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
@@ -71,20 +71,20 @@ static CUresult lose(void)
 	CUresult r = poison == 0 ? CUDA_ERROR_UNKNOWN : process_result(poison);
 	atomic_store_explicit(&process.fault, (uint32_t)r, memory_order_relaxed);
 	if (atomic_exchange_explicit(&process.state, PROCESS_LOST, memory_order_release) == PROCESS_READY)
-		log_at(LOG_ERROR, "the worker on the host has gone; every call returns %d from now on", (int)r);
+		log_at(LOG_ERROR, "the worker on the host has ended; every call returns %d from now on", (int)r);
 	return r;
 }
 
-CUresult process_look(void)
+CUresult process_check_alive(void)
 {
 	CUresult r = process_enter();
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
-	if (LIKELY(now < atomic_load_explicit(&process.lookNext, memory_order_relaxed)))
+	if (LIKELY(now < atomic_load_explicit(&process.checkNext, memory_order_relaxed)))
 		return CUDA_SUCCESS;
-	atomic_store_explicit(&process.lookNext, now + LOOK_EVERY_NS, memory_order_relaxed);
-	if (LIKELY(!hung_up()) || (process.apart && rejoin()))
+	atomic_store_explicit(&process.checkNext, now + CHECK_EVERY_NS, memory_order_relaxed);
+	if (LIKELY(!hung_up()) || (process.apart && reconnect()))
 		return process_enter();
 	return lose();
 }
@@ -106,7 +106,7 @@ void process_take_socket(int fd)
 	process.socketInode = fstat(fd, &s) == 0 ? s.st_ino : 0;
 }
 
-void process_ring(void)
+void process_notify_worker(void)
 {
 	int saved = errno;
 	if (is_ours(process.socket))

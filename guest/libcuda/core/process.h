@@ -1,6 +1,25 @@
-/* Per-process state of the library: the state of the connection, the location of the segment, and per-thread data. */
-#ifndef PEGASUS_PROCESS_H
-#define PEGASUS_PROCESS_H
+/*
+ * Per-process state of the library: the state of the connection, the location of the segment, and per-thread data.
+ *
+ * Lock ordering, for the whole library. A thread that holds a lock takes only locks of later lines:
+ *
+ *   start of the process (core/connect.c), which a fork holds
+ *   contexts (api/context.c); events of contexts (api/context_event.c)
+ *   graphs and captures (graph/graph.h)
+ *   libraries (image/library.c)
+ *   contents of modules (image/module.c)
+ *   references (api/reference.c); host copies of graphs (graph/exec.c); imported pools (work/pool_share.c)
+ *   records of events (object/event.c)
+ *   timelines and pools (object/stream_timeline.h)
+ *   reserved addresses (work/vmm.c); moved host memory (work/hostmap.c)
+ *   device printf (core/device_printf.c)
+ *   ranges (core/range.c); the arena (core/arena.c); each table of handles (core/handle.h)
+ *
+ * All other locks guard data of one file, and no other lock is taken under them except those of the last line. No lock
+ * is held while a function of the program runs.
+ */
+#ifndef PEGASUS_CORE_PROCESS_H
+#define PEGASUS_CORE_PROCESS_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -23,7 +42,7 @@ enum process_state {
 struct process {
 	_Atomic uint32_t state;
 	_Atomic uint32_t fault;  /* result of every call once state is LOST */
-	_Atomic int64_t lookNext; /* coarse time of the next check of the worker's socket */
+	_Atomic int64_t checkNext; /* coarse time of the next check of the worker's socket */
 
 	struct segment_header *header;
 	struct ring_slot *ring;
@@ -70,14 +89,14 @@ extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec
 /* Returns the error of every call after the fast check of process_enter has failed. */
 CUresult process_refusal(void);
 /* Checks the worker's socket if the check is due; returns the result of process_enter. */
-CUresult process_look(void);
+CUresult process_check_alive(void);
 /* Makes a file descriptor the socket to the worker. */
 void process_take_socket(int fd);
 /*
  * Rings the worker's doorbell with a message. Dropping one when the socket is full is harmless: earlier ones are still
  * queued.
  */
-void process_ring(void);
+void process_notify_worker(void);
 /* Converts a result from the host into a valid CUresult. */
 CUresult process_result(uint32_t fromHost);
 

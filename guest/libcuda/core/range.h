@@ -2,17 +2,17 @@
  * Table of address ranges: device allocations, pinned and managed memory, module variables, registered host memory.
  * Serves pointer attributes, base addresses and the check that a copy stays within one allocation.
  */
-#ifndef PEGASUS_RANGE_H
-#define PEGASUS_RANGE_H
+#ifndef PEGASUS_CORE_RANGE_H
+#define PEGASUS_CORE_RANGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum range_kind {
 	RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED,
-	RANGE_MAPPED, /* device addresses of registered memory: see hostmap.h */
+	RANGE_MAPPED, /* device addresses of registered memory: see work/hostmap.h */
 	RANGE_SEGMENT, RANGE_POOL, RANGE_RESERVED, RANGE_BORROWED,
-	RANGE_IMPORTED, /* memory of another process's pool: see poolshare.h */
+	RANGE_IMPORTED, /* memory of another process's pool: see work/pool_share.h */
 };
 
 struct range {
@@ -33,7 +33,7 @@ static inline bool range_in_arena(const struct range *r)
 
 /*
  * Reports whether the range has device addresses of the device's own: memory, or reserved addresses that memory may be
- * mapped at (vmm.h).
+ * mapped at (work/vmm.h).
  */
 static inline bool range_on_device(const struct range *r)
 {

@@ -29,7 +29,7 @@ static bool inode_of(int fd, ino_t *inode)
 	return true;
 }
 
-void rejoin_prepare(const char *path)
+void reconnect_prepare(const char *path)
 {
 	agent = (struct sockaddr_un){.sun_family = AF_UNIX};
 	memcpy(agent.sun_path, path, strnlen(path, sizeof agent.sun_path - 1));
@@ -60,7 +60,7 @@ static void come_back(void)
 	syscall(SYS_close, fd);
 }
 
-bool rejoin(void)
+bool reconnect(void)
 {
 	if (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
 		return true; /* another thread is reconnecting */

@@ -1,6 +1,6 @@
 /* The CUDA and driver versions reported to programs: a pair, since each NVIDIA driver has one CUDA version. */
-#ifndef PEGASUS_RELEASE_H
-#define PEGASUS_RELEASE_H
+#ifndef PEGASUS_CORE_RELEASE_H
+#define PEGASUS_CORE_RELEASE_H
 
 /*
  * Returns 1000 * major + 10 * minor: the version in $PEGASUS_CUDA, else the CUDA version of the driver in

@@ -26,7 +26,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long slice)
 	if (LIKELY(!process.apart))
 		futex_wait_for(word, seen, slice);
 	else
-		nap_while(word, seen, slice);
+		poll_backoff(word, seen, slice);
 }
 
 /* Sleeps until the host has advanced head beyond seen, for at most a slice. */
@@ -37,8 +37,8 @@ static CUresult wait_for_head(uint32_t seen, long slice)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&h->head, memory_order_relaxed) == seen)
 		sleep_on(&h->head, seen, slice);
-	atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
-	return process_look();
+	atomic_store_explicit(&process.checkNext, 0, memory_order_relaxed);
+	return process_check_alive();
 }
 
 /* The host may start to wait while this thread falls asleep, and then head does not move: so no sleep is long. */
@@ -79,7 +79,7 @@ static bool wake_poller(void)
 	if (atomic_exchange_explicit(&h->pollerParked, 0, memory_order_relaxed) == 0)
 		return false; /* another thread wakes it */
 	if (process.bell)
-		process_ring();
+		process_notify_worker();
 	else
 		futex_wake(&h->pollerParked, 1);
 	return true;
@@ -191,11 +191,11 @@ static CUresult sticky(uint32_t context)
 
 static CUresult failed(uint32_t context)
 {
-	CUresult r = process_look();
+	CUresult r = process_check_alive();
 	return LIKELY(r == CUDA_SUCCESS) ? sticky(context) : r;
 }
 
-static CUresult may_send(const struct packet *p) { return LIKELY(!p->anyway) ? failed(p->context) : process_look(); }
+static CUresult may_send(const struct packet *p) { return LIKELY(!p->anyway) ? failed(p->context) : process_check_alive(); }
 
 CUresult ring_post_until(const struct packet *p, uint32_t *end)
 {
@@ -219,7 +219,7 @@ CUresult ring_taken(uint32_t end)
 		if ((int32_t)(head - end) >= 0)
 			return CUDA_SUCCESS;
 		if (atomic_load_explicit(&h->held, memory_order_acquire) != 0) {
-			r = process_look(); /* a worker that is killed while it waits leaves the flag set */
+			r = process_check_alive(); /* a worker that is killed while it waits leaves the flag set */
 			return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 		}
 		if (i < 1000)
@@ -282,7 +282,7 @@ static CUresult wait_for_slot(uint32_t *slot)
 		}
 		futex_wait(&slots.returns, seen);
 		atomic_fetch_sub_explicit(&slots.waiters, 1, memory_order_relaxed);
-		CUresult r = process_look();
+		CUresult r = process_check_alive();
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
@@ -409,8 +409,8 @@ static CUresult sleep_for(struct call *c, struct reply_slot *s)
 		sleep_on(&s->tag, seen, FUTEX_SLICE_NS);
 		if (answered(s, c->tag))
 			continue;
-		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
-		r = process_look();
+		atomic_store_explicit(&process.checkNext, 0, memory_order_relaxed);
+		r = process_check_alive();
 	}
 }
 
@@ -480,7 +480,7 @@ static CUresult sleep_at(const struct record *record, uint64_t name, struct call
 		if (seen == c->tag || r != CUDA_SUCCESS || event_reached(record->word, record->serial))
 			break;
 		sleep_on(&s->tag, seen, FUTEX_SLICE_NS);
-		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
+		atomic_store_explicit(&process.checkNext, 0, memory_order_relaxed);
 		r = hopeless(record);
 	}
 	atomic_store_explicit(&s->waiting, 0, memory_order_relaxed);

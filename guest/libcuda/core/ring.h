@@ -1,6 +1,6 @@
 /* Submission of packets to the ring, and calls that wait for a reply. */
-#ifndef PEGASUS_RING_H
-#define PEGASUS_RING_H
+#ifndef PEGASUS_CORE_RING_H
+#define PEGASUS_CORE_RING_H
 
 #include "core/handle.h"
 #include "core/process.h"

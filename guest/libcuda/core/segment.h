@@ -5,8 +5,8 @@
  * The guest trusts the host more than the reverse, but still reads each of its values once and validates it before use
  * as an offset or a length.
  */
-#ifndef PEGASUS_SEGMENT_H
-#define PEGASUS_SEGMENT_H
+#ifndef PEGASUS_CORE_SEGMENT_H
+#define PEGASUS_CORE_SEGMENT_H
 
 #include <stdatomic.h>
 #include <stddef.h>

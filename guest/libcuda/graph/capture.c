@@ -101,9 +101,9 @@ static CUresult join(struct capture *c, struct stream *s, struct capturing **joi
 }
 
 /* Sets *m to the membership of a capturing stream; fails if its capture has ended. */
-static CUresult member_of(const struct place *place, struct capturing **m)
+static CUresult member_of(const struct stream_ref *ref, struct capturing **m)
 {
-	struct stream *s = handle_find(&streams, place->stream);
+	struct stream *s = handle_find(&streams, ref->stream);
 	*m = s ? atomic_load(&s->capturing) : NULL;
 	if (!*m)
 		return CUDA_ERROR_ILLEGAL_STATE; /* it has ended meanwhile */
@@ -143,84 +143,84 @@ static CUresult added(struct capturing *m, struct graph_node *n, CUresult r)
 	return come_after(m, n);
 }
 
-static CUresult begin_node(const struct place *place, CUgraphNodeType type, struct capturing **m, struct graph_node **n)
+static CUresult begin_node(const struct stream_ref *ref, CUgraphNodeType type, struct capturing **m, struct graph_node **n)
 {
-	CUresult r = member_of(place, m);
+	CUresult r = member_of(ref, m);
 	return r == CUDA_SUCCESS ? add(*m, type, n) : r;
 }
 
 /* --- captured calls --- */
 
-CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct function *f)
+CUresult capture_kernel(const struct packed_launch *p, CUfunction handle, const struct function *f)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	CUresult r = begin_node(&p->place, CU_GRAPH_NODE_TYPE_KERNEL, &m, &n);
+	CUresult r = begin_node(&p->ref, CU_GRAPH_NODE_TYPE_KERNEL, &m, &n);
 	if (r != CUDA_SUCCESS)
 		return r;
 	n->kernel.priority = m->stream->priority;
 	return added(m, n, kernel_set(n, handle, f, p));
 }
 
-CUresult capture_copy(const struct place *place, const struct box *box)
+CUresult capture_copy(const struct stream_ref *ref, const struct box *box)
 {
 	if (box->width == 0 || box->height == 0 || box->depth == 0)
 		return CUDA_SUCCESS;
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_MEMCPY, &m, &n);
+	CUresult r = begin_node(ref, CU_GRAPH_NODE_TYPE_MEMCPY, &m, &n);
 	if (r != CUDA_SUCCESS)
 		return r;
 	n->copy = copy_of(box);
-	n->context = place->contextHandle;
+	n->context = ref->contextHandle;
 	return added(m, n, CUDA_SUCCESS);
 }
 
-CUresult capture_fill(const struct place *place, const struct fill_args *a)
+CUresult capture_fill(const struct stream_ref *ref, const struct fill_args *a)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_MEMSET, &m, &n);
+	CUresult r = begin_node(ref, CU_GRAPH_NODE_TYPE_MEMSET, &m, &n);
 	if (r != CUDA_SUCCESS)
 		return r;
 	n->fill = (CUDA_MEMSET_NODE_PARAMS){
 		.dst = a->dst, .pitch = a->pitch, .value = a->value, .elementSize = a->elementSize, .width = a->width, .height = a->height,
 	};
-	n->context = place->contextHandle;
+	n->context = ref->contextHandle;
 	return added(m, n, CUDA_SUCCESS);
 }
 
-CUresult capture_host(const struct place *place, CUhostFn function, void *data)
+CUresult capture_host(const struct stream_ref *ref, CUhostFn function, void *data)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_HOST, &m, &n);
+	CUresult r = begin_node(ref, CU_GRAPH_NODE_TYPE_HOST, &m, &n);
 	if (r != CUDA_SUCCESS)
 		return r;
 	n->host = (CUDA_HOST_NODE_PARAMS){.fn = function, .userData = data};
 	return added(m, n, CUDA_SUCCESS);
 }
 
-CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+CUresult capture_alloc(const struct stream_ref *ref, CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	const struct context *c = handle_find(&contexts, place->contextHandle);
-	CUresult r = c ? begin_node(place, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &m, &n) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	const struct context *c = handle_find(&contexts, ref->contextHandle);
+	CUresult r = c ? begin_node(ref, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &m, &n) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return r == CUDA_SUCCESS ? added(m, n, graph_memory_allocate(n, c, p)) : r;
 }
 
-CUresult capture_free(const struct place *place, CUdeviceptr address)
+CUresult capture_free(const struct stream_ref *ref, CUdeviceptr address)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
 	struct graph_node *n;
-	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_MEM_FREE, &m, &n);
+	CUresult r = begin_node(ref, CU_GRAPH_NODE_TYPE_MEM_FREE, &m, &n);
 	return r == CUDA_SUCCESS ? added(m, n, graph_memory_let_go(n, address)) : r;
 }
 
@@ -231,11 +231,11 @@ static CUresult add_event(struct capturing *m, CUgraphNodeType type, const struc
 	return r == CUDA_SUCCESS ? added(m, n, node_set_event(n, HANDLE_OF(CUevent, e))) : r;
 }
 
-CUresult capture_record(const struct place *place, struct event *e, bool external)
+CUresult capture_record(const struct stream_ref *ref, struct event *e, bool external)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m;
-	CUresult r = member_of(place, &m);
+	CUresult r = member_of(ref, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (external)
@@ -253,20 +253,20 @@ CUresult capture_record(const struct place *place, struct event *e, bool externa
 }
 
 /* Adds a stream that is in no capture to the event's capture. */
-static CUresult join_for(const struct place *place, struct capture *c, struct capturing **m)
+static CUresult join_for(const struct stream_ref *ref, struct capture *c, struct capturing **m)
 {
-	struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
-	if (s && place->contextHandle == c->context)
+	struct stream *s = ref->stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref->stream);
+	if (s && ref->contextHandle == c->context)
 		return join(c, s, m);
 	invalidate(c);
 	return s ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-CUresult capture_wait(const struct place *place, struct event *e, bool external)
+CUresult capture_wait(const struct stream_ref *ref, struct event *e, bool external)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m = NULL;
-	CUresult r = place->capturing ? member_of(place, &m) : CUDA_SUCCESS;
+	CUresult r = ref->capturing ? member_of(ref, &m) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (external)
@@ -289,7 +289,7 @@ CUresult capture_wait(const struct place *place, struct event *e, bool external)
 		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
 	}
 	if (!m)
-		r = join_for(place, c, &m);
+		r = join_for(ref, c, &m);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < known->count; i++) {
 		struct graph_node *n = node_of(known->at[i]);
 		if (n)
@@ -411,11 +411,11 @@ void capture_event_gone(struct event *e)
 
 static CUresult begin(CUstream handle, struct graph *g, struct graph_node *const *after, size_t count, CUstreamCaptureMode mode)
 {
-	struct place place;
-	CUresult r = stream_place(handle, &place);
+	struct stream_ref ref;
+	CUresult r = stream_ref_of(handle, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct stream *s = place.stream == WIRE_LEGACY ? NULL : handle_find(&streams, place.stream);
+	struct stream *s = ref.stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref.stream);
 	if (!s)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (s->capturing || (g && g->capturing))
@@ -426,7 +426,7 @@ static CUresult begin(CUstream handle, struct graph *g, struct graph_node *const
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*c = (struct capture){
 		.id = ++ids, .status = CU_STREAM_CAPTURE_STATUS_ACTIVE, .mode = mode, .thread = &thread, .graph = g ? g : graph_new(),
-		.given = g != NULL, .context = place.contextHandle, .origin = s, .next = running,
+		.given = g != NULL, .context = ref.contextHandle, .origin = s, .next = running,
 	};
 	if (!c->graph) {
 		free(c);
@@ -507,11 +507,11 @@ static CUresult all_joined(const struct capture *c, const struct capturing *orig
 CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
 	GRAPHS_LOCKED;
-	struct place place;
-	CUresult r = stream_place(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_ref_of(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct capturing *m = place.capturing ? atomic_load(&place.capturing->capturing) : NULL;
+	struct capturing *m = ref.capturing ? atomic_load(&ref.capturing->capturing) : NULL;
 	if (!m)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	if (!out)
@@ -539,17 +539,17 @@ CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
  */
 static CUresult look_up(CUstream stream, const void *out, struct capturing **m)
 {
-	struct place place;
+	struct stream_ref ref;
 	*m = NULL;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = stream_place(stream, &place);
+	CUresult r = stream_ref_of(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	for (const struct capture *c = running; c && place.stream == WIRE_LEGACY; c = c->next)
-		if (c->context == place.contextHandle && keeps_order(c))
+	for (const struct capture *c = running; c && ref.stream == WIRE_LEGACY; c = c->next)
+		if (c->context == ref.contextHandle && keeps_order(c))
 			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-	*m = place.capturing ? atomic_load(&place.capturing->capturing) : NULL;
+	*m = ref.capturing ? atomic_load(&ref.capturing->capturing) : NULL;
 	return CUDA_SUCCESS;
 }
 

@@ -4,8 +4,8 @@
  *
  * A capturing stream sends nothing to the host. A call that cannot be captured fails and invalidates the capture.
  */
-#ifndef PEGASUS_CAPTURE_H
-#define PEGASUS_CAPTURE_H
+#ifndef PEGASUS_GRAPH_CAPTURE_H
+#define PEGASUS_GRAPH_CAPTURE_H
 
 #include "work/copy.h"
 #include "graph/graph.h"
@@ -28,19 +28,19 @@ CUresult capture_refuse_event(struct event *e);
  * Resolves a program's stream handle for a call that submits work and handles a capturing stream; fails with the
  * context's sticky error if it has failed.
  */
-static inline CUresult stream_resolve_any(CUstream handle, struct place *place)
+static inline CUresult stream_resolve_any(CUstream handle, struct stream_ref *ref)
 {
-	CUresult r = stream_place(handle, place);
-	if (UNLIKELY(captures_any()) && r == CUDA_SUCCESS && place->stream == WIRE_LEGACY)
-		r = capture_implies(place->contextHandle);
+	CUresult r = stream_ref_of(handle, ref);
+	if (UNLIKELY(captures_any()) && r == CUDA_SUCCESS && ref->stream == WIRE_LEGACY)
+		r = capture_implies(ref->contextHandle);
 	return r;
 }
 
 /* As stream_resolve_any for a call that cannot be captured: rejects a capturing stream. */
-static inline CUresult stream_resolve(CUstream handle, struct place *place)
+static inline CUresult stream_resolve(CUstream handle, struct stream_ref *ref)
 {
-	CUresult r = stream_resolve_any(handle, place);
-	return LIKELY(r != CUDA_SUCCESS || !place->capturing) ? r : capture_refuse(place->capturing);
+	CUresult r = stream_resolve_any(handle, ref);
+	return LIKELY(r != CUDA_SUCCESS || !ref->capturing) ? r : capture_refuse(ref->capturing);
 }
 
 /*
@@ -51,16 +51,16 @@ CUresult capture_forbids(void);
 static inline CUresult capture_permits(void) { return LIKELY(captures_running == 0) ? CUDA_SUCCESS : capture_forbids(); }
 
 /* Each adds a node to the capture of a stream reference in place of submitting the work. */
-CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct function *f);
-CUresult capture_copy(const struct place *place, const struct box *box);
-CUresult capture_fill(const struct place *place, const struct fill_args *args);
-CUresult capture_host(const struct place *place, CUhostFn function, void *data);
-CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p);
-CUresult capture_free(const struct place *place, CUdeviceptr address);
-CUresult capture_record(const struct place *place, struct event *e, bool external);
+CUresult capture_kernel(const struct packed_launch *p, CUfunction handle, const struct function *f);
+CUresult capture_copy(const struct stream_ref *ref, const struct box *box);
+CUresult capture_fill(const struct stream_ref *ref, const struct fill_args *args);
+CUresult capture_host(const struct stream_ref *ref, CUhostFn function, void *data);
+CUresult capture_alloc(const struct stream_ref *ref, CUDA_MEM_ALLOC_NODE_PARAMS *p);
+CUresult capture_free(const struct stream_ref *ref, CUdeviceptr address);
+CUresult capture_record(const struct stream_ref *ref, struct event *e, bool external);
 
 /* Makes a stream reference wait for an event; the stream or the event's record belongs to a capture. */
-CUresult capture_wait(const struct place *place, struct event *e, bool external);
+CUresult capture_wait(const struct stream_ref *ref, struct event *e, bool external);
 
 /* Removes a stream that is destroyed from its capture. */
 void capture_stream_gone(struct stream *s);

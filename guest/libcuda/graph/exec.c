@@ -32,75 +32,75 @@ struct table graph_execs = HANDLE_TABLE(HANDLE_GRAPH_EXEC, struct graph_exec, 60
  * A callback, which may be one end of a copy that the guest does itself. It lives in a table, since a callback may
  * become due after its destruction.
  */
-struct errand {
+struct host_copy_node {
 	struct object object;
 	struct box box;
 	uint64_t staging, bytes; /* in the arena; bytes 0: none */
-	enum { ERRAND_GATHER, ERRAND_SCATTER, ERRAND_MOVE, ERRAND_NONE } what;
-	uint64_t callback; /* 0: none, or dropped with the stock */
-	struct errand *next;
+	enum { HOST_COPY_GATHER, HOST_COPY_SCATTER, HOST_COPY_MOVE, HOST_COPY_NONE } what;
+	uint64_t callback; /* 0: none, or dropped with the version */
+	struct host_copy_node *next;
 };
 
 /* Guest resources of one version of an executable graph; they stay until the version's last launch has completed. */
-struct stock {
-	struct errand *errands;
-	struct keep *kept;          /* user objects removed from the graph that launches may still use */
+struct exec_version {
+	struct host_copy_node *hostCopies;
+	struct object_ref *objectRefs; /* user objects removed from the graph that launches may still use */
 	bool ends;                  /* the ends of launches are recorded */
 	uint64_t context;           /* handle */
 	uint64_t end, serial;       /* the event that launches record behind them, by handle, and its latest serial; 0: none */
 	bool over;                  /* its context was destroyed */
-	struct stock *next;         /* in the list of versions that are no longer launched */
+	struct exec_version *next;  /* in the list of versions that are no longer launched */
 };
 
-static struct stock *left;
+static struct exec_version *left;
 static _Atomic bool anyLeft;
-static struct table errands = HANDLE_TABLE(HANDLE_ERRAND, struct errand, 1000000);
+static struct table hostCopies = HANDLE_TABLE(HANDLE_HOST_COPY, struct host_copy_node, 1000000);
 
 /* --- guest resources --- */
 
-static pthread_mutex_t errandLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a failed context */
+static pthread_mutex_t hostCopyLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a failed context */
 
-static void CUDA_CB run_errand(void *data)
+static void CUDA_CB run_host_copy(void *data)
 {
-	pthread_mutex_lock(&errandLock);
-	const struct errand *e = handle_find(&errands, (uint64_t)(uintptr_t)data);
+	pthread_mutex_lock(&hostCopyLock);
+	const struct host_copy_node *e = handle_find(&hostCopies, (uint64_t)(uintptr_t)data);
 	if (!e)
 		; /* its context has failed, or was destroyed */
-	else if (e->what == ERRAND_GATHER)
+	else if (e->what == HOST_COPY_GATHER)
 		box_gather(&e->box, arena_at(e->staging));
-	else if (e->what == ERRAND_SCATTER)
+	else if (e->what == HOST_COPY_SCATTER)
 		box_scatter(&e->box, arena_at(e->staging));
-	else if (e->what == ERRAND_MOVE)
+	else if (e->what == HOST_COPY_MOVE)
 		box_move(&e->box);
-	pthread_mutex_unlock(&errandLock);
+	pthread_mutex_unlock(&hostCopyLock);
 }
 
-static void stock_free(struct stock *s)
+static void version_free(struct exec_version *s)
 {
-	pthread_mutex_lock(&errandLock);
-	while (s->errands) {
-		struct errand *e = s->errands;
-		s->errands = e->next;
+	pthread_mutex_lock(&hostCopyLock);
+	while (s->hostCopies) {
+		struct host_copy_node *e = s->hostCopies;
+		s->hostCopies = e->next;
 		callback_drop(e->callback);
 		if (e->bytes)
 			arena_give(e->staging, e->bytes);
 		handle_retire(e);
-		handle_free(&errands, e);
+		handle_free(&hostCopies, e);
 	}
-	pthread_mutex_unlock(&errandLock);
+	pthread_mutex_unlock(&hostCopyLock);
 	struct event *end = handle_find(&events, s->end);
 	if (end)
 		event_destroy(end);
-	keeps_drop(&s->kept);
+	object_refs_drop(&s->objectRefs);
 	free(s);
 }
 
-static bool has_ended(const struct stock *s)
+static bool has_ended(const struct exec_version *s)
 {
 	const struct event *end = handle_find(&events, s->end);
 	if (s->over || !s->end || (end && event_reached(event_word_of(end), s->serial)))
 		return true;
-	return process_look() != CUDA_SUCCESS; /* an event is destroyed before its context has ended */
+	return process_check_alive() != CUDA_SUCCESS; /* an event is destroyed before its context has ended */
 }
 
 static void mark_over(void *object, void *context)
@@ -109,55 +109,55 @@ static void mark_over(void *object, void *context)
 	if (e->context != *(uint64_t *)context)
 		return;
 	e->context = 0; /* a later primary context may have the same handle */
-	if (e->stock)
-		e->stock->over = true;
+	if (e->version)
+		e->version->over = true;
 }
 
-void stocks_context_ended(uint64_t context)
+void versions_context_ended(uint64_t context)
 {
 	graphs_lock();
-	for (struct stock *s = left; s; s = s->next)
+	for (struct exec_version *s = left; s; s = s->next)
 		s->over = s->over || s->context == context;
 	handle_each(&graph_execs, mark_over, &context);
 	graph_memory_context_ended(context);
 	graphs_leave();
 }
 
-void stocks_sweep(void)
+void versions_sweep(void)
 {
-	for (struct stock **at = &left; *at;) {
-		struct stock *s = *at;
+	for (struct exec_version **at = &left; *at;) {
+		struct exec_version *s = *at;
 		if (!has_ended(s)) {
 			at = &s->next;
 			continue;
 		}
 		*at = s->next;
-		stock_free(s);
+		version_free(s);
 	}
 	anyLeft = left != NULL;
 }
 
-void stocks_synchronised(void)
+void versions_synchronised(void)
 {
 	if (UNLIKELY(atomic_load_explicit(&anyLeft, memory_order_acquire))) {
 		GRAPHS_LOCKED; /* the unlock sweeps */
 	}
 }
 
-static void stock_leave(struct stock *s)
+static void version_retire(struct exec_version *s)
 {
 	if (!s)
 		return;
 	s->next = left;
 	left = s;
-	stocks_sweep();
+	versions_sweep();
 }
 
 /* --- encoding for the host --- */
 
 struct writer {
 	struct graph_exec *exec;
-	struct stock *stock;
+	struct exec_version *version;
 	uint8_t *bytes;
 	size_t used, room;
 	uint32_t *after; /* predecessors of the node being encoded */
@@ -236,23 +236,23 @@ static CUresult put_callback(struct writer *w, uint64_t id)
 	return put_node(w, OP_HOST_CALLBACK, &args, sizeof args, NULL, 0);
 }
 
-static CUresult put_host(struct writer *w, CUhostFn function, void *data, const struct box *box, struct errand **added)
+static CUresult put_host(struct writer *w, CUhostFn function, void *data, const struct box *box, struct host_copy_node **added)
 {
-	struct errand *e = handle_new(&errands);
+	struct host_copy_node *e = handle_new(&hostCopies);
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memset((uint8_t *)e + sizeof e->object, 0, sizeof *e - sizeof e->object);
 	if (box)
 		e->box = *box;
-	CUresult r = callback_keep(function ? function : run_errand, function ? data : (void *)(uintptr_t)e->object.id, &e->callback);
+	CUresult r = callback_keep(function ? function : run_host_copy, function ? data : (void *)(uintptr_t)e->object.id, &e->callback);
 	if (r != CUDA_SUCCESS) {
-		handle_free(&errands, e);
+		handle_free(&hostCopies, e);
 		return r;
 	}
-	e->what = ERRAND_NONE; /* until its caller sets it */
+	e->what = HOST_COPY_NONE; /* until its caller sets it */
 	handle_publish(e);
-	e->next = w->stock->errands;
-	w->stock->errands = e;
+	e->next = w->version->hostCopies;
+	w->version->hostCopies = e;
 	*added = e;
 	return put_callback(w, e->callback);
 }
@@ -266,7 +266,7 @@ static CUresult put_box(struct writer *w, const struct box *box, uint64_t stagin
 static CUresult put_copy(struct writer *w, const struct graph_node *n)
 {
 	struct box box;
-	struct errand *e;
+	struct host_copy_node *e;
 	CUresult r = box_of(&n->copy, &box);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -276,7 +276,7 @@ static CUresult put_copy(struct writer *w, const struct graph_node *n)
 	if (up && down) {
 		r = put_host(w, NULL, NULL, &box, &e);
 		if (r == CUDA_SUCCESS)
-			e->what = ERRAND_MOVE;
+			e->what = HOST_COPY_MOVE;
 		return r;
 	}
 	if (!up && !down)
@@ -294,7 +294,7 @@ static CUresult put_copy(struct writer *w, const struct graph_node *n)
 		arena_give(staging, bytes);
 		return r;
 	}
-	e->what = up ? ERRAND_GATHER : ERRAND_SCATTER;
+	e->what = up ? HOST_COPY_GATHER : HOST_COPY_SCATTER;
 	e->staging = staging;
 	e->bytes = bytes;
 	return up ? put_box(w, &box, staging) : CUDA_SUCCESS;
@@ -342,7 +342,7 @@ static CUresult put_child(struct writer *w, const struct graph_node *n)
 static CUresult put_work(struct writer *w, const struct graph_node *n)
 {
 	struct fill_args fill;
-	struct errand *e;
+	struct host_copy_node *e;
 	CUresult r;
 	if (n->context != 0 && n->context != w->exec->context)
 		return CUDA_ERROR_INVALID_CONTEXT;
@@ -368,7 +368,7 @@ static CUresult put_work(struct writer *w, const struct graph_node *n)
 	}
 }
 
-static CUresult put_after(struct writer *w, uint32_t place)
+static CUresult put_after(struct writer *w, uint32_t position)
 {
 	if (w->afterCount == w->afterRoom) {
 		uint32_t more = w->afterRoom ? 2 * w->afterRoom : 16;
@@ -378,7 +378,7 @@ static CUresult put_after(struct writer *w, uint32_t place)
 		w->after = larger;
 		w->afterRoom = more;
 	}
-	w->after[w->afterCount++] = place;
+	w->after[w->afterCount++] = position;
 	return CUDA_SUCCESS;
 }
 
@@ -399,7 +399,7 @@ static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry)
 		w->afterCount = 0;
 		for (uint32_t k = 0; r == CUDA_SUCCESS && k < n->count; k++) {
 			n->before[k]->mark = 1; /* it has a successor */
-			r = put_after(w, n->before[k]->place);
+			r = put_after(w, n->before[k]->position);
 		}
 		if (r == CUDA_SUCCESS && n->count == 0 && entry != NO_NODE)
 			r = put_after(w, entry);
@@ -407,13 +407,13 @@ static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry)
 			r = put_work(w, n);
 		if (r != CUDA_SUCCESS && !w->bad)
 			w->bad = n;
-		n->place = w->nodes - 1;
+		n->position = w->nodes - 1;
 	}
 	if (entry != NO_NODE && g->count > 0) {
 		w->afterCount = 0;
 		for (uint32_t i = 0; r == CUDA_SUCCESS && i < g->count; i++)
 			if (order[i]->mark == 0)
-				r = put_after(w, order[i]->place);
+				r = put_after(w, order[i]->position);
 		if (r == CUDA_SUCCESS)
 			r = put_nothing(w);
 	}
@@ -451,15 +451,15 @@ static CUresult write_all(struct writer *w)
 /* Sends the current graph to the host. bad, if not NULL, is set to the node that caused the error, if one did. */
 static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 {
-	struct stock *stock = calloc(1, sizeof *stock);
+	struct exec_version *version = calloc(1, sizeof *version);
 	struct writer *w = calloc(1, sizeof *w);
 	uint64_t *records = NULL;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (stock && w) {
-		*w = (struct writer){.exec = e, .stock = stock};
-		stock->context = e->context;
+	if (version && w) {
+		*w = (struct writer){.exec = e, .version = version};
+		version->context = e->context;
 		r = write_all(w);
-		stock->ends = stock->errands || keeps_any(e->graph);
+		version->ends = version->hostCopies || object_refs_any(e->graph);
 		if (r == CUDA_SUCCESS && w->recordCount && !(records = malloc(w->recordCount * sizeof *records)))
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		if (r == CUDA_SUCCESS)
@@ -471,13 +471,13 @@ static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 		free(e->records);
 		e->records = records;
 		e->recordCount = w->recordCount;
-		stock_leave(e->stock);
-		e->stock = stock;
+		version_retire(e->version);
+		e->version = version;
 		e->stale = false;
 	} else {
 		free(records);
-		if (stock)
-			stock_free(stock);
+		if (version)
+			version_free(version);
 	}
 	if (w) {
 		if (bad)
@@ -510,9 +510,9 @@ static bool one_context(const struct graph *g, uint64_t *context)
 
 static void exec_free(struct graph_exec *e)
 {
-	if (e->stock)
-		keeps_move_all(&e->stock->kept, e->graph);
-	stock_leave(e->stock);
+	if (e->version)
+		object_refs_move_all(&e->version->objectRefs, e->graph);
+	version_retire(e->version);
 	graph_free(e->graph);
 	free(e->records);
 	handle_free(&graph_execs, e);
@@ -602,11 +602,11 @@ CUresult pg_cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *
 /* Instantiation uploads the graph, whatever the stream. */
 CUresult pg_cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	struct place place;
+	struct stream_ref ref;
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
-		CUresult r = stream_resolve(p->hUploadStream, &place);
+		CUresult r = stream_resolve(p->hUploadStream, &ref);
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
@@ -638,7 +638,7 @@ CUresult pg_cuGraphExecDestroy(CUgraphExec handle)
  */
 static CUresult prepare_end(struct graph_exec *e)
 {
-	struct stock *s = e->stock;
+	struct exec_version *s = e->version;
 	struct event *end = handle_find(&events, s->end);
 	if (!s->ends || end)
 		return CUDA_SUCCESS;
@@ -650,13 +650,13 @@ static CUresult prepare_end(struct graph_exec *e)
 }
 
 /* Records an event after a launch of a graph with guest resources; the resources are unused once it completes. */
-static CUresult mark_end(struct graph_exec *e, const struct place *place)
+static CUresult mark_end(struct graph_exec *e, const struct stream_ref *ref)
 {
-	struct stock *s = e->stock;
+	struct exec_version *s = e->version;
 	struct event *end = handle_find(&events, s->end);
 	if (!s->ends)
 		return CUDA_SUCCESS;
-	CUresult r = end ? event_record(end, place) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	CUresult r = end ? event_record(end, ref) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (r == CUDA_SUCCESS)
 		s->serial = atomic_load_explicit(&end->recorded, memory_order_relaxed);
 	return r;
@@ -671,13 +671,13 @@ static bool records_gone(const struct graph_exec *e)
 	return false;
 }
 
-static CUresult post_launch(const struct graph_exec *e, const struct place *place, bool *settles)
+static CUresult post_launch(const struct graph_exec *e, const struct stream_ref *ref, bool *settles)
 {
 	struct event_record_args records[GRAPH_RECORDS_MOST];
 	struct event *all[GRAPH_RECORDS_MOST];
 	struct graph_launch_args args = {.graph = e->object.id};
 	struct packet p = {
-		.op = OP_GRAPH_LAUNCH, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,
+		.op = OP_GRAPH_LAUNCH, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args,
 		.fixedBytes = sizeof args, .tail = records, .tailBytes = (uint32_t)(e->recordCount * sizeof *records),
 	};
 	if (e->recordCount == 0)
@@ -689,40 +689,40 @@ static CUresult post_launch(const struct graph_exec *e, const struct place *plac
 		capture_event_forget(all[i]);
 	for (uint32_t i = 0; i < e->recordCount; i++)
 		*settles |= all[i]->shared;
-	return event_record_many(all, e->recordCount, records, place, &p);
+	return event_record_many(all, e->recordCount, records, ref, &p);
 }
 
 CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles)
 {
-	struct place place;
-	CUresult r = stream_resolve_any(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve_any(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (UNLIKELY(place.capturing))
-		return capture_refuse(place.capturing); /* in any mode, as NVIDIA's driver (580, on an H200) does */
+	if (UNLIKELY(ref.capturing))
+		return capture_refuse(ref.capturing); /* in any mode, as NVIDIA's driver (580, on an H200) does */
 	GRAPHS_LOCKED;
 	struct graph_exec *e = exec_of(handle);
 	if (!e)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (place.contextHandle != e->context)
+	if (ref.contextHandle != e->context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (e->stale || records_gone(e))
 		r = upload(e, NULL);
 	if (r == CUDA_SUCCESS)
 		r = prepare_end(e);
 	if (r == CUDA_SUCCESS && e->graph->allocates)
-		r = graph_memory_check(e->graph, &place, e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+		r = graph_memory_check(e->graph, &ref, e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 	if (r == CUDA_SUCCESS)
-		r = post_launch(e, &place, settles);
+		r = post_launch(e, &ref, settles);
 	if (r == CUDA_SUCCESS && e->graph->allocates)
-		graph_memory_launched(e->graph, &place);
-	return r == CUDA_SUCCESS ? mark_end(e, &place) : r;
+		graph_memory_launched(e->graph, &ref);
+	return r == CUDA_SUCCESS ? mark_end(e, &ref) : r;
 }
 
 CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	struct stream_ref ref;
+	CUresult r = stream_resolve(stream, &ref);
 	if (r != CUDA_SUCCESS)
 		return r;
 	GRAPHS_LOCKED;
@@ -927,10 +927,10 @@ static bool differ(struct difference *d, CUgraphExecUpdateResult result, const s
 	return true;
 }
 
-static bool comes_after(const struct graph_node *n, uint32_t place)
+static bool comes_after(const struct graph_node *n, uint32_t position)
 {
 	for (uint32_t k = 0; k < n->count; k++)
-		if (n->before[k]->place == place)
+		if (n->before[k]->position == position)
 			return true;
 	return false;
 }
@@ -940,13 +940,13 @@ static bool topologies_differ(const struct graph *mine, const struct graph *othe
 	if (mine->count != other->count)
 		return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
 	for (uint32_t i = 0; i < mine->count; i++)
-		mine->nodes[i]->place = other->nodes[i]->place = i;
+		mine->nodes[i]->position = other->nodes[i]->position = i;
 	for (uint32_t i = 0; i < mine->count; i++) {
 		const struct graph_node *m = mine->nodes[i], *o = other->nodes[i];
 		if (m->count != o->count)
 			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, o, NULL);
 		for (uint32_t k = 0; k < o->count; k++)
-			if (m->before[k]->place != o->before[k]->place && !comes_after(m, o->before[k]->place))
+			if (m->before[k]->position != o->before[k]->position && !comes_after(m, o->before[k]->position))
 				return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, o, o->before[k]);
 	}
 	return false;
@@ -976,16 +976,16 @@ static bool graphs_differ(const struct graph *mine, const struct graph *other, s
 /* Replaces the references to user objects by those of the other graph; earlier launches may still use the old ones. */
 static CUresult adopt_keeps(struct graph_exec *e, struct graph *mine, const struct graph *other)
 {
-	struct keep *before = mine->kept;
-	mine->kept = NULL;
-	CUresult r = keeps_copy(mine, other);
+	struct object_ref *before = mine->objectRefs;
+	mine->objectRefs = NULL;
+	CUresult r = object_refs_copy(mine, other);
 	if (r != CUDA_SUCCESS) {
-		keeps_drop(&mine->kept);
-		mine->kept = before;
-	} else if (has_ended(e->stock))
-		keeps_drop(&before);
+		object_refs_drop(&mine->objectRefs);
+		mine->objectRefs = before;
+	} else if (has_ended(e->version))
+		object_refs_drop(&before);
 	else
-		keeps_move(&e->stock->kept, &before);
+		object_refs_move(&e->version->objectRefs, &before);
 	return r;
 }
 

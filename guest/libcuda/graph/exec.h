@@ -1,13 +1,13 @@
 /* Executable graphs: a private copy of the graph, and its version on the host. */
-#ifndef PEGASUS_GRAPHEXEC_H
-#define PEGASUS_GRAPHEXEC_H
+#ifndef PEGASUS_GRAPH_EXEC_H
+#define PEGASUS_GRAPH_EXEC_H
 
 #include "graph/graph.h"
 
 /* Limits of one graph on the host. */
 enum { GRAPH_NODES_MOST = 1 << 16, GRAPH_RECORDS_MOST = 256 };
 
-struct stock;
+struct exec_version;
 
 struct graph_exec {
 	struct object object; /* its id is used by the host, too */
@@ -16,7 +16,7 @@ struct graph_exec {
 	uint64_t flags;
 	struct graph *graph;
 	bool stale;           /* the host has another version of the graph */
-	struct stock *stock;  /* resources of the host's version; NULL for none */
+	struct exec_version *version; /* resources of the host's version; NULL for none */
 	uint64_t *records;    /* handles of the events that the host's version records, in order */
 	uint32_t recordCount;
 };
@@ -24,12 +24,12 @@ struct graph_exec {
 extern struct table graph_execs;
 
 /* Releases resources of a context that the host has destroyed together with all launches. */
-void stocks_context_ended(uint64_t context);
+void versions_context_ended(uint64_t context);
 /*
  * Called after a synchronisation or after a context was destroyed: releases resources that only completed work used,
  * including user objects, which programs wait for.
  */
-void stocks_synchronised(void);
+void versions_synchronised(void);
 
 /* Launches an executable graph; *settles: it records an event that other processes share, which must find it complete. */
 CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
@@ -37,6 +37,6 @@ CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
 /* The functions below require the graphs' lock. */
 
 /* Releases the resources of destroyed executable graphs whose launches have completed. */
-void stocks_sweep(void);
+void versions_sweep(void);
 
 #endif

@@ -18,7 +18,7 @@ static uint32_t ids;
 void graphs_lock(void)
 {
 	pthread_mutex_lock(&lock);
-	stocks_sweep();
+	versions_sweep();
 }
 
 void graphs_leave(void) { pthread_mutex_unlock(&lock); }
@@ -27,7 +27,7 @@ void graphs_unlock(const bool *locked)
 {
 	(void)locked;
 	graphs_leave();
-	keeps_run();
+	destructors_run();
 }
 
 struct graph *graph_of(CUgraph handle) { return handle_find(&graphs, (uint64_t)(uintptr_t)handle); }
@@ -44,7 +44,7 @@ struct graph *graph_new(void)
 	g->origin = 0;
 	g->inner = g->capturing = g->allocates = false;
 	g->executable = 0;
-	g->kept = NULL;
+	g->objectRefs = NULL;
 	return g;
 }
 
@@ -130,16 +130,16 @@ void graph_free(struct graph *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		node_free(g->nodes[i]);
 	free(g->nodes);
-	keeps_drop(&g->kept);
+	object_refs_drop(&g->objectRefs);
 	handle_free(&graphs, g);
 }
 
 static CUresult fill_copy(const struct graph *g, struct graph *c)
 {
-	CUresult r = keeps_copy(c, g);
+	CUresult r = object_refs_copy(c, g);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < g->count; i++) {
 		struct graph_node *n;
-		g->nodes[i]->place = i;
+		g->nodes[i]->position = i;
 		r = graph_add(c, g->nodes[i]->type, NULL, 0, &n);
 		if (r != CUDA_SUCCESS)
 			return r;
@@ -153,7 +153,7 @@ static CUresult fill_copy(const struct graph *g, struct graph *c)
 		struct graph_node *n = c->nodes[i];
 		r = grow(&n->before, &n->room, from->count);
 		for (n->count = 0; r == CUDA_SUCCESS && n->count < from->count; n->count++)
-			n->before[n->count] = c->nodes[from->before[n->count]->place];
+			n->before[n->count] = c->nodes[from->before[n->count]->position];
 	}
 	c->locals = g->locals;
 	return r;
@@ -203,24 +203,24 @@ CUresult nodes_of(const struct graph *g, const CUgraphNode *handles, size_t coun
 	return CUDA_SUCCESS;
 }
 
-/* Lists each node's successors, node by node; those of a node begin at begin[place]. */
+/* Lists each node's successors, node by node; those of a node begin at begin[position]. */
 static void list_followers(const struct graph *g, uint32_t *begin, struct graph_node **list)
 {
 	for (uint32_t i = 0; i < g->count; i++)
 		for (uint32_t k = 0; k < g->nodes[i]->count; k++)
-			begin[g->nodes[i]->before[k]->place + 1]++;
+			begin[g->nodes[i]->before[k]->position + 1]++;
 	for (uint32_t i = 0; i < g->count; i++)
 		begin[i + 1] += begin[i];
 	for (uint32_t i = g->count; i-- > 0;)
 		for (uint32_t k = 0; k < g->nodes[i]->count; k++)
-			list[--begin[g->nodes[i]->before[k]->place + 1]] = g->nodes[i];
+			list[--begin[g->nodes[i]->before[k]->position + 1]] = g->nodes[i];
 }
 
 CUresult graph_order(struct graph *g, struct graph_node ***order, struct graph_node **bad)
 {
 	uint64_t edges = 0;
 	for (uint32_t i = 0; i < g->count; i++) {
-		g->nodes[i]->place = i;
+		g->nodes[i]->position = i;
 		g->nodes[i]->mark = g->nodes[i]->count;
 		edges += g->nodes[i]->count;
 	}
@@ -233,12 +233,12 @@ CUresult graph_order(struct graph *g, struct graph_node ***order, struct graph_n
 		free(begin);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	list_followers(g, begin, list); /* now the successors of a node begin at begin[place + 1] */
+	list_followers(g, begin, list); /* now the successors of a node begin at begin[position + 1] */
 	for (uint32_t i = 0; i < g->count; i++)
 		if (g->nodes[i]->mark == 0)
 			done[ended++] = g->nodes[i];
 	for (uint32_t i = 0; i < ended; i++) {
-		uint32_t at = done[i]->place;
+		uint32_t at = done[i]->position;
 		uint64_t end = at + 1 < g->count ? begin[at + 2] : edges;
 		for (uint32_t k = begin[at + 1]; k < end; k++)
 			if (--list[k]->mark == 0)

@@ -1,11 +1,11 @@
 /*
  * Graphs as data: nodes with copies of their parameters, and their dependencies. Only executable graphs are sent to the
- * host (graphexec.c).
+ * host (exec.c).
  *
- * One lock guards all graphs and captures. The library's other locks nest inside it, never the other way round.
+ * One lock guards all graphs and captures: see the lock ordering in core/process.h.
  */
-#ifndef PEGASUS_GRAPH_H
-#define PEGASUS_GRAPH_H
+#ifndef PEGASUS_GRAPH_GRAPH_H
+#define PEGASUS_GRAPH_GRAPH_H
 
 #include "work/launch.h"
 #include "object/object.h"
@@ -36,7 +36,7 @@ struct graph_node {
 	uint64_t context;           /* handle, or 0 for work that needs no context */
 	CUgraphNodeType type;
 	bool disabled;              /* in an executable graph only */
-	uint32_t mark, place;       /* scratch space of graph traversals */
+	uint32_t mark, position;    /* scratch space of graph traversals */
 	union {
 		struct kernel_work kernel;
 		CUDA_MEMCPY3D copy;
@@ -45,13 +45,13 @@ struct graph_node {
 		struct graph *child;
 		CUevent event;
 		struct {
-			struct graph_memory *of; /* the allocation that it makes or frees: see graphmem.h */
+			struct graph_memory *of; /* the allocation that it makes or frees: see memory.h */
 			bool within;             /* in an executable graph: the graph both allocates and frees it */
 		} memory;
 	};
 };
 
-struct keep;
+struct object_ref;
 
 struct graph {
 	struct object object;
@@ -63,7 +63,7 @@ struct graph {
 	bool capturing;  /* a capture adds nodes to it */
 	bool allocates;  /* has memory nodes: its nodes and edges are fixed; one executable graph at a time */
 	uint64_t executable; /* handle of that executable graph, which may have been destroyed since; 0: none */
-	struct keep *kept; /* references to user objects */
+	struct object_ref *objectRefs; /* references to user objects */
 };
 
 extern struct table graphs, graph_nodes;

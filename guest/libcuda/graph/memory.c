@@ -14,7 +14,7 @@ struct graph_piece {
 	uint64_t address;
 	uint32_t users;              /* allocations */
 	struct graph_memory *latest; /* the only one that may be live; NULL if it was freed */
-	struct moment since;         /* the memory is free after this position */
+	struct stream_position since;         /* the memory is free after this position */
 };
 
 struct graph_memory {
@@ -31,7 +31,7 @@ struct graph_memory {
 };
 
 static struct graph_memory *all;
-static uint64_t poolOf[DEVICES_MOST]; /* handles; guarded by momentLock */
+static uint64_t poolOf[DEVICES_MOST]; /* handles; guarded by timelineLock */
 
 /* Returns the device's pool for graphs; requires the pools' lock. */
 static struct pool *pool_for(int device)
@@ -52,10 +52,10 @@ static CUresult piece_new(int device, uint64_t context, uint64_t bytes, struct g
 	struct graph_piece *piece = calloc(1, sizeof *piece);
 	if (!piece)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_for(device);
 	CUresult r = p ? pool_take_for_graph(p, context, bytes, piece, &piece->address) : CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	if (r != CUDA_SUCCESS) {
 		free(piece);
 		return r;
@@ -68,17 +68,17 @@ static void piece_release(struct graph_piece *piece)
 {
 	if (--piece->users)
 		return;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	pool_give_of_graph(piece->address, piece, &piece->since);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	free(piece);
 }
 
 static struct graph_memory *memory_at(uint64_t address)
 {
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct graph_piece *piece = pool_graph_piece(address);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return piece ? piece->latest : NULL;
 }
 
@@ -249,9 +249,9 @@ void graph_memory_match(struct graph *g)
 			g->nodes[i]->memory.within = !g->nodes[i]->memory.of->matched;
 }
 
-CUresult graph_memory_check(const struct graph *g, const struct place *place, bool freesBefore)
+CUresult graph_memory_check(const struct graph *g, const struct stream_ref *ref, bool freesBefore)
 {
-	struct moment now;
+	struct stream_position now;
 	for (uint32_t i = 0; i < g->count; i++) {
 		const struct graph_node *n = g->nodes[i];
 		if (allocates(n) && n->memory.of->live && !freesBefore)
@@ -260,9 +260,9 @@ CUresult graph_memory_check(const struct graph *g, const struct place *place, bo
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	/* Reserves memory to record the end of the launch. */
-	pthread_mutex_lock(&momentLock);
-	bool room = moment_now(place, &now);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
+	bool room = position_now(ref, &now);
+	pthread_mutex_unlock(&timelineLock);
 	return room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -281,12 +281,12 @@ static void end(struct graph_memory *m)
 		graph_memory_release(m);
 }
 
-void graph_memory_launched(const struct graph *g, const struct place *place)
+void graph_memory_launched(const struct graph *g, const struct stream_ref *ref)
 {
-	struct moment now = {0};
-	pthread_mutex_lock(&momentLock);
-	moment_now(place, &now);
-	pthread_mutex_unlock(&momentLock);
+	struct stream_position now = {0};
+	pthread_mutex_lock(&timelineLock);
+	position_now(ref, &now);
+	pthread_mutex_unlock(&timelineLock);
 	for (uint32_t i = 0; i < g->count; i++) {
 		const struct graph_node *n = g->nodes[i];
 		if (!allocates(n) && !lets_go(n))
@@ -301,16 +301,16 @@ void graph_memory_launched(const struct graph *g, const struct place *place)
 	}
 }
 
-CUresult graph_memory_free(uint64_t address, const struct place *place)
+CUresult graph_memory_free(uint64_t address, const struct stream_ref *ref)
 {
 	GRAPHS_LOCKED;
 	struct graph_memory *m = memory_at(address);
-	struct moment now = {0};
+	struct stream_position now = {0};
 	if (!m || !m->live)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&momentLock);
-	bool known = !place || moment_now(place, &now);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
+	bool known = !ref || position_now(ref, &now);
+	pthread_mutex_unlock(&timelineLock);
 	if (!known)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->piece->since = now;
@@ -349,13 +349,13 @@ CUresult pg_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute w
 {
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_for(device);
 	const uint64_t *number = p ? number_of(p, what) : NULL;
 	CUresult r = !p ? CUDA_ERROR_OUT_OF_MEMORY : value && number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		*(cuuint64_t *)value = *number;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return r;
 }
 
@@ -367,11 +367,11 @@ CUresult pg_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute w
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!value || (!used && what != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) || *(cuuint64_t *)value != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_for(device);
 	if (p)
 		*number_of(p, what) = used ? p->used : p->reserved;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -379,10 +379,10 @@ CUresult pg_cuDeviceGraphMemTrim(CUdevice device)
 {
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_for(device);
 	if (p)
 		pool_trim(p, 0);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -6,13 +6,13 @@
  * An allocation is live from a launch that allocates it without freeing it until a call, another graph or another
  * launch frees it. The graphs' lock guards all of this.
  */
-#ifndef PEGASUS_GRAPHMEM_H
-#define PEGASUS_GRAPHMEM_H
+#ifndef PEGASUS_GRAPH_MEMORY_H
+#define PEGASUS_GRAPH_MEMORY_H
 
 #include "graph/graph.h"
 
 struct context;
-struct place;
+struct stream_ref;
 
 /*
  * Makes a new node allocate memory of a context and writes the address into p. The node may reuse the memory of an
@@ -33,11 +33,11 @@ void graph_memory_match(struct graph *g);
  * Checks that the state of a graph's allocations permits a launch: CUDA_ERROR_INVALID_VALUE if an allocation is already
  * live, or is not live but has to be.
  */
-CUresult graph_memory_check(const struct graph *g, const struct place *place, bool freesBefore);
+CUresult graph_memory_check(const struct graph *g, const struct stream_ref *ref, bool freesBefore);
 /* Updates the liveness of the allocations after a launch. */
-void graph_memory_launched(const struct graph *g, const struct place *place);
+void graph_memory_launched(const struct graph *g, const struct stream_ref *ref);
 /* Frees a live allocation after the work of a stream reference or, with NULL, after all work. Takes the lock itself. */
-CUresult graph_memory_free(uint64_t address, const struct place *place);
+CUresult graph_memory_free(uint64_t address, const struct stream_ref *ref);
 /* Drops the live allocations of a context that was destroyed. */
 void graph_memory_context_ended(uint64_t context);
 

@@ -89,7 +89,7 @@ CUresult node_take(struct graph_node *n, const struct graph_node *from)
 
 /* --- kernels --- */
 
-CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct parcel *p)
+CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct packed_launch *p)
 {
 	struct kernel_work k = n->kernel; /* keeps its attributes */
 	k.function = handle;
@@ -116,21 +116,21 @@ CUresult node_set_kernel(struct graph_node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	CUfunction handle = p->func ? p->func : (CUfunction)p->kern;
 	struct function *f;
-	struct parcel parcel;
+	struct packed_launch packed;
 	uint64_t context = 0;
 	CUresult r = function_find(handle) ? CUDA_SUCCESS : context_handle(p->ctx, &context);
 	if (r == CUDA_SUCCESS)
 		r = function_take(handle, context, &f);
 	if (r != CUDA_SUCCESS)
 		return r;
-	parcel.args = (struct launch_args){
+	packed.args = (struct launch_args){
 		.grid = {p->gridDimX, p->gridDimY, p->gridDimZ}, .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
 		.sharedBytes = p->sharedMemBytes, .flags = n->kernel.shape.flags,
 	};
-	r = launch_pack(f, p->kernelParams, p->extra, &parcel);
+	r = launch_pack(f, p->kernelParams, p->extra, &packed);
 	if (r == CUDA_SUCCESS)
-		r = kernel_set(n, handle, f, &parcel);
-	launch_unpack(&parcel);
+		r = kernel_set(n, handle, f, &packed);
+	launch_unpack(&packed);
 	function_release(f);
 	return r;
 }

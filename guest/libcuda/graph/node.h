@@ -14,7 +14,7 @@ CUresult node_take(struct graph_node *n, const struct graph_node *from);
 void node_clear(struct graph_node *n);
 
 /* Sets a kernel node's parameters, packed with the held function f of that handle. */
-CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct parcel *p);
+CUresult kernel_set(struct graph_node *n, CUfunction handle, const struct function *f, const struct packed_launch *p);
 /* Set a node's parameters from the API structure of its type. On failure the node is unchanged. */
 CUresult node_set_kernel(struct graph_node *n, const CUDA_KERNEL_NODE_PARAMS *p);
 CUresult node_set_copy(struct graph_node *n, const CUDA_MEMCPY3D *p, CUcontext context);

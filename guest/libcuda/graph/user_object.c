@@ -13,10 +13,10 @@ struct user_object {
 };
 
 /* A graph's references to a user object. */
-struct keep {
+struct object_ref {
 	struct user_object *object;
 	uint32_t count;
-	struct keep *next;
+	struct object_ref *next;
 };
 
 static struct table objects = HANDLE_TABLE(HANDLE_USER_OBJECT, struct user_object, 60000);
@@ -34,7 +34,7 @@ static void release(struct user_object *o, uint64_t count)
 	any_due = true;
 }
 
-void keeps_run(void)
+void destructors_run(void)
 {
 	if (!any_due)
 		return;
@@ -58,7 +58,7 @@ void keeps_run(void)
 
 static CUresult keep(struct graph *g, struct user_object *o, uint32_t count)
 {
-	struct keep *k = g->kept;
+	struct object_ref *k = g->objectRefs;
 	while (k && k->object != o)
 		k = k->next;
 	if (k) {
@@ -70,14 +70,14 @@ static CUresult keep(struct graph *g, struct user_object *o, uint32_t count)
 	k = malloc(sizeof *k);
 	if (!k)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*k = (struct keep){.object = o, .count = count, .next = g->kept};
-	g->kept = k;
+	*k = (struct object_ref){.object = o, .count = count, .next = g->objectRefs};
+	g->objectRefs = k;
 	return CUDA_SUCCESS;
 }
 
-CUresult keeps_copy(struct graph *to, const struct graph *from)
+CUresult object_refs_copy(struct graph *to, const struct graph *from)
 {
-	for (const struct keep *k = from->kept; k; k = k->next) {
+	for (const struct object_ref *k = from->objectRefs; k; k = k->next) {
 		CUresult r = keep(to, k->object, 1);
 		if (r != CUDA_SUCCESS)
 			return r;
@@ -86,17 +86,17 @@ CUresult keeps_copy(struct graph *to, const struct graph *from)
 	return CUDA_SUCCESS;
 }
 
-void keeps_drop(struct keep **list)
+void object_refs_drop(struct object_ref **list)
 {
 	while (*list) {
-		struct keep *k = *list;
+		struct object_ref *k = *list;
 		*list = k->next;
 		release(k->object, k->count);
 		free(k);
 	}
 }
 
-void keeps_move(struct keep **to, struct keep **from)
+void object_refs_move(struct object_ref **to, struct object_ref **from)
 {
 	while (*to)
 		to = &(*to)->next;
@@ -109,19 +109,19 @@ static struct graph *within(const struct graph *g, uint32_t i)
 	return g->nodes[i]->type == CU_GRAPH_NODE_TYPE_GRAPH ? g->nodes[i]->child : NULL;
 }
 
-void keeps_move_all(struct keep **to, struct graph *from)
+void object_refs_move_all(struct object_ref **to, struct graph *from)
 {
-	keeps_move(to, &from->kept);
+	object_refs_move(to, &from->objectRefs);
 	for (uint32_t i = 0; i < from->count; i++)
 		if (within(from, i))
-			keeps_move_all(to, within(from, i));
+			object_refs_move_all(to, within(from, i));
 }
 
-bool keeps_any(const struct graph *g)
+bool object_refs_any(const struct graph *g)
 {
-	bool any = g->kept != NULL;
+	bool any = g->objectRefs != NULL;
 	for (uint32_t i = 0; i < g->count && !any; i++)
-		any = within(g, i) && keeps_any(within(g, i));
+		any = within(g, i) && object_refs_any(within(g, i));
 	return any;
 }
 
@@ -183,8 +183,8 @@ CUresult pg_cuGraphReleaseUserObject(CUgraph graph, CUuserObject handle, unsigne
 	struct user_object *o = find(handle);
 	if (!g || !o || count == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (struct keep **at = &g->kept; *at; at = &(*at)->next) {
-		struct keep *k = *at;
+	for (struct object_ref **at = &g->objectRefs; *at; at = &(*at)->next) {
+		struct object_ref *k = *at;
 		if (k->object != o)
 			continue;
 		if (count > k->count)

@@ -1,6 +1,6 @@
 /* Functions of modules: their data from the layout, and the settings that a program can change. */
-#ifndef PEGASUS_FUNCTION_H
-#define PEGASUS_FUNCTION_H
+#ifndef PEGASUS_IMAGE_FUNCTION_H
+#define PEGASUS_IMAGE_FUNCTION_H
 
 #include "image/layout.h"
 #include "object/object.h"

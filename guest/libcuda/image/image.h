@@ -1,6 +1,6 @@
 /* Program images: their lengths, and selection within fat binaries. */
-#ifndef PEGASUS_IMAGE_H
-#define PEGASUS_IMAGE_H
+#ifndef PEGASUS_IMAGE_IMAGE_H
+#define PEGASUS_IMAGE_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

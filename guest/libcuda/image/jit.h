@@ -1,6 +1,6 @@
 /* Options of just-in-time compilation: values in void pointers, some of which are results. */
-#ifndef PEGASUS_JIT_H
-#define PEGASUS_JIT_H
+#ifndef PEGASUS_IMAGE_JIT_H
+#define PEGASUS_IMAGE_JIT_H
 
 #include "cuda.h"
 

@@ -1,6 +1,6 @@
 /* The host's description of a loaded module, validated and in private memory. */
-#ifndef PEGASUS_LAYOUT_H
-#define PEGASUS_LAYOUT_H
+#ifndef PEGASUS_IMAGE_LAYOUT_H
+#define PEGASUS_IMAGE_LAYOUT_H
 
 #include <stdbool.h>
 #include <stdint.h>

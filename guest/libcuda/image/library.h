@@ -3,8 +3,8 @@
  * no context either: a call that expects a function also accepts a kernel, which stands for its function in the context
  * of the call.
  */
-#ifndef PEGASUS_LIBRARY_H
-#define PEGASUS_LIBRARY_H
+#ifndef PEGASUS_IMAGE_LIBRARY_H
+#define PEGASUS_IMAGE_LIBRARY_H
 
 #include "image/module.h"
 #include "object/context.h"

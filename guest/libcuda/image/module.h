@@ -1,5 +1,5 @@
-#ifndef PEGASUS_MODULE_H
-#define PEGASUS_MODULE_H
+#ifndef PEGASUS_IMAGE_MODULE_H
+#define PEGASUS_IMAGE_MODULE_H
 
 #include "image/function.h"
 #include "image/image.h"

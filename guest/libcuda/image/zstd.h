@@ -1,5 +1,5 @@
-#ifndef PEGASUS_ZSTD_H
-#define PEGASUS_ZSTD_H
+#ifndef PEGASUS_IMAGE_ZSTD_H
+#define PEGASUS_IMAGE_ZSTD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The tables of arrays, mipmapped arrays, textures and surfaces. */
-#ifndef PEGASUS_ARRAY_H
-#define PEGASUS_ARRAY_H
+#ifndef PEGASUS_OBJECT_ARRAY_H
+#define PEGASUS_OBJECT_ARRAY_H
 
 #include "object/object.h"
 

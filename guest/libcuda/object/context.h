@@ -1,6 +1,6 @@
 /* Lookup of contexts. api/context.c creates and destroys them. */
-#ifndef PEGASUS_CONTEXT_H
-#define PEGASUS_CONTEXT_H
+#ifndef PEGASUS_OBJECT_CONTEXT_H
+#define PEGASUS_OBJECT_CONTEXT_H
 
 #include "core/device_printf.h"
 #include "object/object.h"

@@ -24,7 +24,7 @@ CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 	e->wireContext = c->wire;
 	e->flags = flags;
 	e->used = e->shared = false;
-	e->behind = (struct moment){0};
+	e->behind = (struct stream_position){0};
 	free(atomic_exchange(&e->captured, NULL)); /* of an internal event that the program captured by a guessed handle */
 	handle_publish(e);
 	*created = e;
@@ -50,14 +50,14 @@ CUresult event_free(struct event *e)
  */
 static pthread_mutex_t recordLock = PTHREAD_MUTEX_INITIALIZER;
 
-CUresult event_record(struct event *e, const struct place *place)
+CUresult event_record(struct event *e, const struct stream_ref *ref)
 {
 	pthread_mutex_lock(&recordLock);
-	moment_recorded(e, place);
+	timeline_recorded(e, ref);
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
 	struct packet p = {
-		.op = OP_EVENT_RECORD, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_EVENT_RECORD, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	CUresult r = ring_post(&p);
 	if (r == CUDA_SUCCESS) {
@@ -68,11 +68,11 @@ CUresult event_record(struct event *e, const struct place *place)
 	return r;
 }
 
-CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct place *place, const struct packet *p)
+CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct stream_ref *ref, const struct packet *p)
 {
 	pthread_mutex_lock(&recordLock);
 	for (uint32_t i = 0; i < count; i++) {
-		moment_recorded(all[i], place);
+		timeline_recorded(all[i], ref);
 		records[i].event = all[i]->object.id;
 		records[i].serial = atomic_load_explicit(&all[i]->recorded, memory_order_relaxed) + 1;
 		for (uint32_t j = i; j > 0; j--) /* of an event that occurs more than once */
@@ -90,17 +90,17 @@ CUresult event_record_many(struct event *const *all, uint32_t count, struct even
 	return r;
 }
 
-CUresult event_wait(const struct event *e, const struct place *place)
+CUresult event_wait(const struct event *e, const struct stream_ref *ref)
 {
 	struct stream_wait_event_args args = {.event = e->object.id};
 	struct packet p = {
-		.op = OP_STREAM_WAIT_EVENT, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,
+		.op = OP_STREAM_WAIT_EVENT, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
 	pthread_mutex_lock(&recordLock);
 	CUresult r = ring_post(&p);
 	if (r == CUDA_SUCCESS)
-		moment_waits(place, e);
+		timeline_waits(ref, e);
 	pthread_mutex_unlock(&recordLock);
 	return r;
 }

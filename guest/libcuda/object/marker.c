@@ -15,16 +15,16 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all markers except their counters */
 
-static struct event *event_of(const struct mark *mark) { return handle_find(&events, mark->event); }
+static struct event *event_of(const struct completion_marker *marker) { return handle_find(&events, marker->event); }
 
 /* Queries through the ring, if there is no room for the marker's event. */
-static CUresult ask(const struct place *place)
+static CUresult ask(const struct stream_ref *ref)
 {
-	struct packet p = {.op = OP_STREAM_QUERY, .context = place->context, .stream = place->stream};
+	struct packet p = {.op = OP_STREAM_QUERY, .context = ref->context, .stream = ref->stream};
 	return ring_call(&p, NULL, 0);
 }
 
-static uint64_t sent_to(const struct mark *m) { return atomic_load_explicit(&m->sent, memory_order_acquire); }
+static uint64_t sent_to(const struct completion_marker *m) { return atomic_load_explicit(&m->sent, memory_order_acquire); }
 
 static bool keeps_order(const struct stream *s) { return !(s->flags & CU_STREAM_NON_BLOCKING); }
 
@@ -37,41 +37,41 @@ static void add_ordered(void *object, void *argument)
 	struct stream *s = object;
 	struct sum *sum = argument;
 	if (s->context == sum->context && keeps_order(s))
-		sum->sent += sent_to(&s->mark);
+		sum->sent += sent_to(&s->marker);
 }
 
 /*
  * Returns the number of packets that precede a stream's marker. It never decreases, since destroying a stream takes the
  * lock.
  */
-static uint64_t sent_before(const struct place *place)
+static uint64_t sent_before(const struct stream_ref *ref)
 {
-	struct sum sum = {.context = place->contextHandle, .sent = sent_to(place->mark)};
-	if (place->stream == WIRE_LEGACY) {
+	struct sum sum = {.context = ref->contextHandle, .sent = sent_to(ref->marker)};
+	if (ref->stream == WIRE_LEGACY) {
 		handle_each(&streams, add_ordered, &sum);
 		return sum.sent;
 	}
-	const struct stream *s = handle_find(&streams, place->stream);
-	const struct context *c = handle_find(&contexts, place->contextHandle);
-	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->mark) : sum.sent;
+	const struct stream *s = handle_find(&streams, ref->stream);
+	const struct context *c = handle_find(&contexts, ref->contextHandle);
+	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->marker) : sum.sent;
 }
 
 /* Returns the number of packets whose work a query of the stream covers. */
-static uint64_t sent_asked(const struct place *place)
+static uint64_t sent_asked(const struct stream_ref *ref)
 {
-	return place->stream == WIRE_LEGACY ? sent_before(place) : sent_to(place->mark);
+	return ref->stream == WIRE_LEGACY ? sent_before(ref) : sent_to(ref->marker);
 }
 
-static CUresult mark(const struct place *place, struct event *e)
+static CUresult post_marker(const struct stream_ref *ref, struct event *e)
 {
-	struct mark *m = place->mark;
-	uint64_t sent = sent_asked(place);
+	struct completion_marker *m = ref->marker;
+	uint64_t sent = sent_asked(ref);
 	if (m->at == sent)
 		return CUDA_SUCCESS;
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct stream_mark_args args = {.event = e->object.id, .serial = serial};
 	struct packet p = {
-		.op = OP_STREAM_MARK, .context = place->context, .stream = place->stream, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_STREAM_MARK, .context = ref->context, .stream = ref->stream, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	CUresult r = ring_post_until(&p, &m->end);
 	if (r == CUDA_SUCCESS) {
@@ -83,7 +83,7 @@ static CUresult mark(const struct place *place, struct event *e)
 }
 
 /* Records that the packets before a stream's marker have completed. */
-static void note(struct mark *m)
+static void note(struct completion_marker *m)
 {
 	if (atomic_load_explicit(&m->ended, memory_order_relaxed) < m->at)
 		atomic_store_explicit(&m->ended, m->at, memory_order_release);
@@ -98,21 +98,21 @@ static bool reached(const struct event *e)
  * Requires the lock. A stream whose work has completed as far as recorded gets no marker: the marker would queue behind other
  * streams' work at the host's gate.
  */
-static CUresult look(const struct place *place)
+static CUresult look(const struct stream_ref *ref)
 {
-	if (sent_asked(place) == 0 || sent_before(place) == atomic_load_explicit(&place->mark->ended, memory_order_relaxed))
-		return process_look();
-	struct event *e = event_of(place->mark);
+	if (sent_asked(ref) == 0 || sent_before(ref) == atomic_load_explicit(&ref->marker->ended, memory_order_relaxed))
+		return process_check_alive();
+	struct event *e = event_of(ref->marker);
 	if (!e) {
-		struct context *c = handle_find(&contexts, place->contextHandle);
+		struct context *c = handle_find(&contexts, ref->contextHandle);
 		if (!c || event_create(c, CU_EVENT_DISABLE_TIMING, &e) != CUDA_SUCCESS)
-			return ask(place);
-		place->mark->event = e->object.id;
+			return ask(ref);
+		ref->marker->event = e->object.id;
 	}
-	struct mark *m = place->mark;
-	CUresult r = mark(place, e);
+	struct completion_marker *m = ref->marker;
+	CUresult r = post_marker(ref, e);
 	if (r == CUDA_SUCCESS && !reached(e)) {
-		r = m->taken ? process_look() : ring_taken(m->end); /* a polling loop has to end if the worker does */
+		r = m->taken ? process_check_alive() : ring_taken(m->end); /* a polling loop has to end if the worker does */
 		m->taken = r == CUDA_SUCCESS;
 		if (r == CUDA_SUCCESS && !reached(e))
 			r = CUDA_ERROR_NOT_READY;
@@ -122,51 +122,51 @@ static CUresult look(const struct place *place)
 	return r;
 }
 
-CUresult marker_query(const struct place *place)
+CUresult marker_query(const struct stream_ref *ref)
 {
 	pthread_mutex_lock(&lock);
-	CUresult r = look(place);
+	CUresult r = look(ref);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
 /* Only the legacy stream's count needs the lock: it sums over streams that may be destroyed. */
-bool mark_ended(const struct place *place, uint64_t *sent)
+bool marker_completed(const struct stream_ref *ref, uint64_t *sent)
 {
-	bool sums = place->stream == WIRE_LEGACY;
+	bool sums = ref->stream == WIRE_LEGACY;
 	if (sums)
 		pthread_mutex_lock(&lock);
-	*sent = sent_before(place);
-	bool ended = *sent == atomic_load_explicit(&place->mark->ended, memory_order_acquire);
+	*sent = sent_before(ref);
+	bool ended = *sent == atomic_load_explicit(&ref->marker->ended, memory_order_acquire);
 	if (sums)
 		pthread_mutex_unlock(&lock);
 	return ended;
 }
 
 /* Reports whether the stream still exists: during the call it may have been destroyed and its slot reused. */
-static bool is_there(const struct place *place)
+static bool is_there(const struct stream_ref *ref)
 {
-	if (place->stream == WIRE_LEGACY)
-		return handle_find(&contexts, place->contextHandle);
-	return handle_find(&streams, place->stream);
+	if (ref->stream == WIRE_LEGACY)
+		return handle_find(&contexts, ref->contextHandle);
+	return handle_find(&streams, ref->stream);
 }
 
-void mark_waited(const struct place *place, uint64_t sent)
+void marker_set_completed(const struct stream_ref *ref, uint64_t sent)
 {
 	pthread_mutex_lock(&lock);
-	if (is_there(place) && atomic_load_explicit(&place->mark->ended, memory_order_relaxed) < sent)
-		atomic_store_explicit(&place->mark->ended, sent, memory_order_release);
+	if (is_there(ref) && atomic_load_explicit(&ref->marker->ended, memory_order_relaxed) < sent)
+		atomic_store_explicit(&ref->marker->ended, sent, memory_order_release);
 	pthread_mutex_unlock(&lock);
 }
 
-bool mark_retire(struct stream *s)
+bool marker_retire(struct stream *s)
 {
 	pthread_mutex_lock(&lock);
 	bool mine = handle_retire(s);
 	struct context *c = mine ? handle_find(&contexts, s->context) : NULL;
-	struct event *e = mine ? event_of(&s->mark) : NULL;
+	struct event *e = mine ? event_of(&s->marker) : NULL;
 	if (c && keeps_order(s))
-		atomic_fetch_add_explicit(&c->mark.sent, sent_to(&s->mark), memory_order_relaxed);
+		atomic_fetch_add_explicit(&c->marker.sent, sent_to(&s->marker), memory_order_relaxed);
 	if (e)
 		event_destroy(e);
 	pthread_mutex_unlock(&lock);

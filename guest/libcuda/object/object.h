@@ -1,35 +1,35 @@
 /* The objects behind handles, and their tables. */
-#ifndef PEGASUS_OBJECT_H
-#define PEGASUS_OBJECT_H
+#ifndef PEGASUS_OBJECT_OBJECT_H
+#define PEGASUS_OBJECT_OBJECT_H
 
 #include "core/handle.h"
 #include "core/process.h"
 
 #define HANDLE_OF(type, of) ((type)(uintptr_t)(of)->object.id)
 
-/* Completion marker of a stream, for cuStreamQuery: see query.c. */
-struct mark {
+/* Completion marker of a stream, for cuStreamQuery: see marker.c. */
+struct completion_marker {
 	_Atomic uint64_t sent; /* number of packets that brought work to the stream */
 	uint64_t event;        /* handle of an internal event, or 0 */
-	uint64_t at;           /* value of sent when the marker was last placed, or NO_MARK */
+	uint64_t at;           /* value of sent when the marker was last placed, or NO_MARKER */
 	_Atomic uint64_t ended; /* packets up to this number have completed, as found by a blocking call */
 	uint32_t end;          /* end of the marker's packet in the ring */
 	bool taken;            /* the host has consumed the marker's packet */
 };
-#define NO_MARK UINT64_MAX
+#define NO_MARKER UINT64_MAX
 
 /* Attributes that a program set on a stream. */
-struct manner {
+struct stream_attributes {
 	CUaccessPolicyWindow window;      /* hints without effect here */
 	CUsynchronizationPolicy policy;   /* how threads wait for the stream; 0: as for its context */
 	CUlaunchMemSyncDomain domain;
 	CUlaunchMemSyncDomainMap domains;
 };
 
-/* A position in a stream, see moment.h; the zero value precedes all work. */
-struct moment {
-	uint64_t tail; /* handle of the stream's record, or 0 */
-	uint64_t at;   /* number of the position within the stream */
+/* A position in a stream, see stream_timeline.h; the zero value precedes all work. */
+struct stream_position {
+	uint64_t timeline; /* handle of the stream's record, or 0 */
+	uint64_t at;       /* number of the position within the stream */
 };
 
 struct context {
@@ -41,10 +41,10 @@ struct context {
 	_Atomic uint32_t attached; /* references beyond the first, by cuCtxAttach */
 	_Atomic uint32_t cacheConfig, sharedConfig;
 	_Atomic uint64_t limits[16];
-	struct mark mark; /* of the legacy stream */
-	struct manner manner;
-	uint64_t tail; /* of the legacy stream: see moment.h */
-	uint64_t joint, jointEvent; /* handles, or 0: see ctxevent.c */
+	struct completion_marker marker; /* of the legacy stream */
+	struct stream_attributes attributes;
+	uint64_t timeline; /* of the legacy stream: see stream_timeline.h */
+	uint64_t joint, jointEvent; /* handles, or 0: see api/context_event.c */
 	_Atomic bool waits;         /* some event wait has applied to all its streams */
 	uint64_t serial; /* unique among all contexts of the process, for cuCtxGetId */
 };
@@ -57,10 +57,10 @@ struct stream {
 	uint64_t context; /* handle */
 	uint32_t wireContext, flags;
 	_Atomic int priority;
-	_Atomic(struct capturing *) capturing; /* membership in a capture, or NULL: see capture.h */
-	struct mark mark;
-	uint64_t tail; /* see moment.h */
-	struct manner manner;
+	_Atomic(struct capturing *) capturing; /* membership in a capture, or NULL: see graph/capture.h */
+	struct completion_marker marker;
+	uint64_t timeline; /* see stream_timeline.h */
+	struct stream_attributes attributes;
 };
 
 struct event {
@@ -69,9 +69,9 @@ struct event {
 	uint32_t wireContext, flags;
 	_Atomic uint64_t recorded; /* serial of the latest record; continues when the slot is reused */
 	_Atomic bool used;         /* recorded at least once */
-	_Atomic bool shared;       /* shared with other processes: see ipc.c */
-	struct moment behind;      /* position that precedes the latest record; under momentLock */
-	_Atomic(struct captured *) captured; /* its latest record was in this capture: see capture.h */
+	_Atomic bool shared;       /* shared with other processes: see api/ipc.c */
+	struct stream_position behind;      /* position that precedes the latest record; under timelineLock */
+	_Atomic(struct captured *) captured; /* its latest record was in this capture: see graph/capture.h */
 };
 
 struct array {

@@ -33,9 +33,9 @@ CUresult stream_create(struct context *c, uint32_t flags, int priority, struct s
 	s->wireContext = c->wire;
 	s->flags = flags;
 	s->priority = priority;
-	s->mark = (struct mark){.at = NO_MARK};
-	s->tail = 0;
-	s->manner = (struct manner){0};
+	s->marker = (struct completion_marker){.at = NO_MARKER};
+	s->timeline = 0;
+	s->attributes = (struct stream_attributes){0};
 	s->capturing = NULL;
 	handle_publish(s);
 	*created = s;
@@ -64,18 +64,18 @@ static void forget_ended(void)
 	}
 }
 
-static void place_in(struct stream *s, struct place *place)
+static void set_stream(struct stream *s, struct stream_ref *ref)
 {
-	place->stream = s->object.id;
-	place->mark = &s->mark;
-	place->capturing = UNLIKELY(atomic_load_explicit(&s->capturing, memory_order_acquire) != NULL) ? s : NULL;
+	ref->stream = s->object.id;
+	ref->marker = &s->marker;
+	ref->capturing = UNLIKELY(atomic_load_explicit(&s->capturing, memory_order_acquire) != NULL) ? s : NULL;
 }
 
-static CUresult own_stream(struct context *c, struct place *place)
+static CUresult own_stream(struct context *c, struct stream_ref *ref)
 {
 	for (struct thread_stream *t = thread.streams; t; t = t->next)
 		if (t->context == c->object.id && LIKELY(handle_find(&streams, t->id) == t->stream)) {
-			place_in(t->stream, place);
+			set_stream(t->stream, ref);
 			return CUDA_SUCCESS;
 		}
 	forget_ended();
@@ -92,49 +92,49 @@ static CUresult own_stream(struct context *c, struct place *place)
 	t->next = thread.streams;
 	thread.streams = t;
 	thread_register();
-	place_in(t->stream, place);
+	set_stream(t->stream, ref);
 	return CUDA_SUCCESS;
 }
 
-static CUresult resolve_default(bool own, struct place *place)
+static CUresult resolve_default(bool own, struct stream_ref *ref)
 {
 	struct context *c;
 	CUresult r = context_current(&c);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	place->context = c->wire;
-	place->contextHandle = c->object.id;
-	place->stream = WIRE_LEGACY;
-	place->mark = &c->mark;
-	place->capturing = NULL;
-	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, place);
+	ref->context = c->wire;
+	ref->contextHandle = c->object.id;
+	ref->stream = WIRE_LEGACY;
+	ref->marker = &c->marker;
+	ref->capturing = NULL;
+	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, ref);
 }
 
-CUresult stream_place(CUstream handle, struct place *place)
+CUresult stream_ref_of(CUstream handle, struct stream_ref *ref)
 {
 	if (LIKELY(handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD))
-		return resolve_default(handle == CU_STREAM_PER_THREAD, place);
+		return resolve_default(handle == CU_STREAM_PER_THREAD, ref);
 	struct stream *s = handle_find(&streams, (uint64_t)(uintptr_t)handle);
 	if (UNLIKELY(!s))
 		return CUDA_ERROR_INVALID_HANDLE;
-	place->context = s->wireContext;
-	place->contextHandle = s->context;
-	place_in(s, place);
+	ref->context = s->wireContext;
+	ref->contextHandle = s->context;
+	set_stream(s, ref);
 	return context_error(s->wireContext);
 }
 
 /* Sends nothing if no work is pending: so two event records around such a call have no packet between them. */
-CUresult stream_wait(const struct place *place)
+CUresult stream_wait(const struct stream_ref *ref)
 {
-	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
+	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = ref->context, .stream = ref->stream};
 	uint64_t sent;
-	if (mark_ended(place, &sent)) {
-		CUresult r = process_look();
-		return r == CUDA_SUCCESS ? context_error(place->context) : r;
+	if (marker_completed(ref, &sent)) {
+		CUresult r = process_check_alive();
+		return r == CUDA_SUCCESS ? context_error(ref->context) : r;
 	}
-	CUresult r = ring_wait(&p, stream_sleeps(place));
+	CUresult r = ring_wait(&p, stream_sleeps(ref));
 	if (r == CUDA_SUCCESS)
-		mark_waited(place, sent);
+		marker_set_completed(ref, sent);
 	return r;
 }
 
@@ -163,11 +163,11 @@ CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, str
 	return *c ? context_error((*c)->wire) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-bool stream_sleeps(const struct place *place)
+bool stream_sleeps(const struct stream_ref *ref)
 {
-	const struct context *c = handle_find(&contexts, place->contextHandle);
-	const struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
-	CUsynchronizationPolicy policy = s ? s->manner.policy : c ? c->manner.policy : 0;
+	const struct context *c = handle_find(&contexts, ref->contextHandle);
+	const struct stream *s = ref->stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref->stream);
+	CUsynchronizationPolicy policy = s ? s->attributes.policy : c ? c->attributes.policy : 0;
 	if (policy == 0 || policy == CU_SYNC_POLICY_AUTO)
 		return context_sleeps(c);
 	return policy == CU_SYNC_POLICY_BLOCKING_SYNC;

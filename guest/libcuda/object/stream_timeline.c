@@ -10,7 +10,7 @@
 enum { SEEN_MOST = 32 };
 
 /* Record of a stream in which memory was freed, or which waits for one. */
-struct tail {
+struct stream_timeline {
 	struct object object;
 	uint64_t context;
 	uint64_t stream;    /* handle, or WIRE_LEGACY */
@@ -22,44 +22,44 @@ struct tail {
 	uint64_t event;     /* handle of an internal event, or 0 */
 	uint64_t serial;    /* of its latest record */
 	bool gone;          /* the stream was destroyed */
-	struct moment seen[SEEN_MOST]; /* positions that the stream has waited for */
+	struct stream_position seen[SEEN_MOST]; /* positions that the stream has waited for */
 	uint32_t seenNext;
 };
 
-pthread_mutex_t momentLock = PTHREAD_MUTEX_INITIALIZER;
-static struct table tails = HANDLE_TABLE(HANDLE_TAIL, struct tail, 60000);
-static _Atomic bool used; /* a tail was created: until then notifications are unnecessary */
+pthread_mutex_t timelineLock = PTHREAD_MUTEX_INITIALIZER;
+static struct table timelines = HANDLE_TABLE(HANDLE_TIMELINE, struct stream_timeline, 60000);
+static _Atomic bool used; /* a timeline was created: until then notifications are unnecessary */
 
-static struct tail *find(const struct moment *m) { return m->tail ? handle_find(&tails, m->tail) : NULL; }
+static struct stream_timeline *find(const struct stream_position *m) { return m->timeline ? handle_find(&timelines, m->timeline) : NULL; }
 
-/* Returns the field with a stream's tail handle. */
-static uint64_t *number_of(const struct place *place)
+/* Returns the field with a stream's timeline handle. */
+static uint64_t *number_of(const struct stream_ref *ref)
 {
-	if (place->stream == WIRE_LEGACY) {
-		struct context *c = handle_find(&contexts, place->contextHandle);
-		return c ? &c->tail : NULL;
+	if (ref->stream == WIRE_LEGACY) {
+		struct context *c = handle_find(&contexts, ref->contextHandle);
+		return c ? &c->timeline : NULL;
 	}
-	struct stream *s = handle_find(&streams, place->stream);
-	return s ? &s->tail : NULL;
+	struct stream *s = handle_find(&streams, ref->stream);
+	return s ? &s->timeline : NULL;
 }
 
-static struct tail *tail_at(const struct place *place)
+static struct stream_timeline *timeline_at(const struct stream_ref *ref)
 {
-	uint64_t *number = number_of(place);
-	return number ? handle_find(&tails, *number) : NULL;
+	uint64_t *number = number_of(ref);
+	return number ? handle_find(&timelines, *number) : NULL;
 }
 
-static struct tail *tail_of(const struct place *place)
+static struct stream_timeline *timeline_of(const struct stream_ref *ref)
 {
-	uint64_t *number = number_of(place);
-	struct tail *t = number ? handle_find(&tails, *number) : NULL;
-	if (t || !number || !(t = handle_new(&tails)))
+	uint64_t *number = number_of(ref);
+	struct stream_timeline *t = number ? handle_find(&timelines, *number) : NULL;
+	if (t || !number || !(t = handle_new(&timelines)))
 		return t;
-	const struct stream *s = handle_find(&streams, place->stream);
-	t->context = place->contextHandle;
-	t->stream = place->stream;
-	t->wire = place->context;
-	t->orderly = place->stream == WIRE_LEGACY || (s && !(s->flags & CU_STREAM_NON_BLOCKING));
+	const struct stream *s = handle_find(&streams, ref->stream);
+	t->context = ref->contextHandle;
+	t->stream = ref->stream;
+	t->wire = ref->context;
+	t->orderly = ref->stream == WIRE_LEGACY || (s && !(s->flags & CU_STREAM_NON_BLOCKING));
 	t->at = t->ended = t->covered = t->event = t->serial = t->seenNext = 0;
 	t->gone = false;
 	memset(t->seen, 0, sizeof t->seen);
@@ -69,19 +69,19 @@ static struct tail *tail_of(const struct place *place)
 	return t;
 }
 
-bool moment_now(const struct place *place, struct moment *now)
+bool position_now(const struct stream_ref *ref, struct stream_position *now)
 {
-	struct tail *t = tail_of(place);
+	struct stream_timeline *t = timeline_of(ref);
 	if (!t)
 		return false;
-	*now = (struct moment){t->object.id, ++t->at};
+	*now = (struct stream_position){t->object.id, ++t->at};
 	return true;
 }
 
-static struct event *event_of(const struct tail *t) { return handle_find(&events, t->event); }
+static struct event *event_of(const struct stream_timeline *t) { return handle_find(&events, t->event); }
 
 /* Checks whether the latest record has completed, and updates t->ended from it. */
-static bool reached(struct tail *t)
+static bool reached(struct stream_timeline *t)
 {
 	struct event *e = event_of(t);
 	if (!e || t->covered == t->ended)
@@ -93,7 +93,7 @@ static bool reached(struct tail *t)
 }
 
 /* Records the event after all positions so far. */
-static CUresult cover(struct tail *t)
+static CUresult cover(struct stream_timeline *t)
 {
 	struct event *e = event_of(t);
 	if (!e) {
@@ -116,9 +116,9 @@ static CUresult cover(struct tail *t)
 	return r;
 }
 
-bool moment_passed(const struct moment *m)
+bool position_passed(const struct stream_position *m)
 {
-	struct tail *t = find(m);
+	struct stream_timeline *t = find(m);
 	if (!t || m->at <= t->ended || (reached(t) && m->at <= t->ended))
 		return true;
 	/* One record at a time: otherwise a stream that is never idle would never show progress. */
@@ -127,22 +127,22 @@ bool moment_passed(const struct moment *m)
 	return cover(t) == CUDA_SUCCESS && reached(t) && m->at <= t->ended;
 }
 
-static bool seen(const struct place *place, const struct moment *m)
+static bool seen(const struct stream_ref *ref, const struct stream_position *m)
 {
-	const struct tail *t = tail_at(place);
+	const struct stream_timeline *t = timeline_at(ref);
 	for (int i = 0; t && i < SEEN_MOST; i++)
-		if (t->seen[i].tail == m->tail && t->seen[i].at >= m->at)
+		if (t->seen[i].timeline == m->timeline && t->seen[i].at >= m->at)
 			return true;
 	return false;
 }
 
-static void see(const struct place *place, const struct moment *m)
+static void see(const struct stream_ref *ref, const struct stream_position *m)
 {
-	struct tail *t = tail_of(place);
-	if (!t || t->object.id == m->tail)
+	struct stream_timeline *t = timeline_of(ref);
+	if (!t || t->object.id == m->timeline)
 		return;
 	for (int i = 0; i < SEEN_MOST; i++)
-		if (t->seen[i].tail == m->tail) {
+		if (t->seen[i].timeline == m->timeline) {
 			if (t->seen[i].at < m->at)
 				t->seen[i].at = m->at;
 			return;
@@ -150,128 +150,128 @@ static void see(const struct place *place, const struct moment *m)
 	t->seen[t->seenNext++ % SEEN_MOST] = *m;
 }
 
-static bool orderly(const struct place *place)
+static bool orderly(const struct stream_ref *ref)
 {
-	const struct stream *s = place->stream == WIRE_LEGACY ? NULL : handle_find(&streams, place->stream);
+	const struct stream *s = ref->stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref->stream);
 	return !s || !(s->flags & CU_STREAM_NON_BLOCKING);
 }
 
-bool moment_before(const struct moment *m, const struct place *place, bool events)
+bool position_before(const struct stream_position *m, const struct stream_ref *ref, bool events)
 {
-	const struct tail *t = find(m);
+	const struct stream_timeline *t = find(m);
 	if (!t || m->at <= t->ended)
 		return true;
-	if (t->context == place->contextHandle) {
-		if (t->stream == place->stream)
+	if (t->context == ref->contextHandle) {
+		if (t->stream == ref->stream)
 			return true;
-		if ((t->stream == WIRE_LEGACY || place->stream == WIRE_LEGACY) && t->orderly && orderly(place))
+		if ((t->stream == WIRE_LEGACY || ref->stream == WIRE_LEGACY) && t->orderly && orderly(ref))
 			return true;
 	}
-	return events && seen(place, m);
+	return events && seen(ref, m);
 }
 
-CUresult moment_await(const struct moment *m, const struct place *place)
+CUresult position_await(const struct stream_position *m, const struct stream_ref *ref)
 {
-	if (moment_before(m, place, true))
+	if (position_before(m, ref, true))
 		return CUDA_SUCCESS;
-	struct tail *t = find(m);
+	struct stream_timeline *t = find(m);
 	CUresult r = m->at <= t->covered ? CUDA_SUCCESS : cover(t);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct stream_wait_event_args args = {.event = t->event};
 	struct packet p = {
-		.op = OP_STREAM_WAIT_EVENT, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,
+		.op = OP_STREAM_WAIT_EVENT, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
 	if (r == CUDA_SUCCESS)
-		see(place, &(struct moment){t->object.id, t->covered});
+		see(ref, &(struct stream_position){t->object.id, t->covered});
 	return r;
 }
 
-bool moment_merge(const struct moment *a, const struct moment *b, struct moment *both)
+bool position_merge(const struct stream_position *a, const struct stream_position *b, struct stream_position *both)
 {
-	const struct tail *x = find(a), *y = find(b);
+	const struct stream_timeline *x = find(a), *y = find(b);
 	bool past = !x || a->at <= x->ended, alsoPast = !y || b->at <= y->ended;
 	if (past != alsoPast || (!past && x != y))
 		return false;
-	*both = past ? (struct moment){0} : a->at > b->at ? *a : *b;
+	*both = past ? (struct stream_position){0} : a->at > b->at ? *a : *b;
 	return true;
 }
 
-bool moment_within(const struct moment *m, uint64_t context)
+bool position_within(const struct stream_position *m, uint64_t context)
 {
-	const struct tail *t = find(m);
+	const struct stream_timeline *t = find(m);
 	return !t || m->at <= t->ended || t->context == context;
 }
 
 /* --- notifications by streams and events --- */
 
-void moment_recorded(struct event *e, const struct place *place)
+void timeline_recorded(struct event *e, const struct stream_ref *ref)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
-	const struct tail *t = tail_at(place);
-	e->behind = t ? (struct moment){t->object.id, t->at} : (struct moment){0};
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
+	const struct stream_timeline *t = timeline_at(ref);
+	e->behind = t ? (struct stream_position){t->object.id, t->at} : (struct stream_position){0};
+	pthread_mutex_unlock(&timelineLock);
 }
 
-void moment_waits(const struct place *place, const struct event *e)
+void timeline_waits(const struct stream_ref *ref, const struct event *e)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	if (find(&e->behind))
-		see(place, &e->behind);
-	pthread_mutex_unlock(&momentLock);
+		see(ref, &e->behind);
+	pthread_mutex_unlock(&timelineLock);
 }
 
-static void drop(struct tail *t)
+static void drop(struct stream_timeline *t)
 {
 	struct event *e = event_of(t);
 	if (e)
 		event_destroy(e);
 	if (handle_retire(t))
-		handle_free(&tails, t);
+		handle_free(&timelines, t);
 }
 
 static void drop_over(void *object, void *unused)
 {
-	struct tail *t = object;
+	struct stream_timeline *t = object;
 	(void)unused;
 	if (t->gone && reached(t) && t->ended == t->at)
 		drop(t);
 }
 
 /* Covers all work of the stream with a last record, which stands for it after the stream is destroyed. */
-void moment_stream_ends(struct stream *s)
+void timeline_stream_ends(struct stream *s)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
-	struct tail *t = handle_find(&tails, s->tail);
+	pthread_mutex_lock(&timelineLock);
+	struct stream_timeline *t = handle_find(&timelines, s->timeline);
 	if (t && t->covered < t->at)
 		cover(t);
 	if (t)
 		t->gone = true;
-	s->tail = 0;
-	handle_each(&tails, drop_over, NULL);
-	pthread_mutex_unlock(&momentLock);
+	s->timeline = 0;
+	handle_each(&timelines, drop_over, NULL);
+	pthread_mutex_unlock(&timelineLock);
 }
 
 static void forget(void *object, void *argument)
 {
-	struct tail *t = object;
+	struct stream_timeline *t = object;
 	if (t->context == *(const uint64_t *)argument)
 		drop(t);
 }
 
-void moment_context_ended(uint64_t context)
+void timeline_context_ended(uint64_t context)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
-	handle_each(&tails, forget, &context);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
+	handle_each(&timelines, forget, &context);
+	pthread_mutex_unlock(&timelineLock);
 }

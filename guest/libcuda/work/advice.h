@@ -1,6 +1,6 @@
 /* The table of memory advice (cuMemAdvise, prefetch location): advice for each range of pages of managed memory. */
-#ifndef PEGASUS_ADVICE_H
-#define PEGASUS_ADVICE_H
+#ifndef PEGASUS_WORK_ADVICE_H
+#define PEGASUS_WORK_ADVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@ static bool in_device_window(uint64_t address)
 	return process.deviceBytes == 0 || address - process.deviceBase < process.deviceBytes;
 }
 
-CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct end *end)
+CUresult endpoint_from_address(uint64_t address, uint64_t bytes, bool deviceOnly, struct copy_endpoint *end)
 {
 	struct range range;
 	end->address = address;
@@ -66,7 +66,7 @@ static bool all_mapped(uint64_t address, uint64_t bytes)
 	return true;
 }
 
-bool end_usable(const struct end *end, uint64_t bytes, bool write)
+bool endpoint_usable(const struct copy_endpoint *end, uint64_t bytes, bool write)
 {
 	int saved = errno;
 	uint64_t last;
@@ -77,8 +77,8 @@ bool end_usable(const struct end *end, uint64_t bytes, bool write)
 }
 static bool fits(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
 
-CUresult array_end(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t width, uint64_t height, uint64_t depth,
-	struct end *end)
+CUresult endpoint_from_array(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t width, uint64_t height, uint64_t depth,
+	struct copy_endpoint *end)
 {
 	struct array *a = array_find(handle);
 	if (!a)
@@ -86,7 +86,7 @@ CUresult array_end(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t 
 	uint64_t rows = a->height ? a->height : 1, slices = a->depth ? a->depth : 1;
 	if (!fits(x, width, a->width * a->elementBytes) || !fits(y, height, rows) || !fits(z, depth, slices))
 		return CUDA_ERROR_INVALID_VALUE;
-	*end = (struct end){.where = AT_ARRAY, .address = a->object.id, .x = x, .y = y, .z = z};
+	*end = (struct copy_endpoint){.where = AT_ARRAY, .address = a->object.id, .x = x, .y = y, .z = z};
 	return CUDA_SUCCESS;
 }
 
@@ -120,12 +120,12 @@ static CUresult begin_at(const struct side *s, uint64_t pitch, uint64_t rows, ui
 	return CUDA_SUCCESS;
 }
 
-static CUresult side_end(const struct side *s, const CUDA_MEMCPY3D *c, bool write, struct end *end)
+static CUresult side_endpoint(const struct side *s, const CUDA_MEMCPY3D *c, bool write, struct copy_endpoint *end)
 {
 	if (s->lod != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return array_end(s->array, s->x, s->y, s->z, c->WidthInBytes, c->Height, c->Depth, end);
+		return endpoint_from_array(s->array, s->x, s->y, s->z, c->WidthInBytes, c->Height, c->Depth, end);
 	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE && s->type != CU_MEMORYTYPE_UNIFIED)
 		return CUDA_ERROR_INVALID_VALUE;
 	uint64_t address = s->type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)s->host : s->device;
@@ -142,8 +142,8 @@ static CUresult side_end(const struct side *s, const CUDA_MEMCPY3D *c, bool writ
 	if (r == CUDA_SUCCESS)
 		r = begin_at(s, pitch, rows, &address);
 	if (r == CUDA_SUCCESS)
-		r = end_linear(address, bytes, s->type == CU_MEMORYTYPE_DEVICE, end);
-	if (r == CUDA_SUCCESS && s->type == CU_MEMORYTYPE_UNIFIED && !end_usable(end, bytes, write))
+		r = endpoint_from_address(address, bytes, s->type == CU_MEMORYTYPE_DEVICE, end);
+	if (r == CUDA_SUCCESS && s->type == CU_MEMORYTYPE_UNIFIED && !endpoint_usable(end, bytes, write))
 		r = CUDA_ERROR_INVALID_VALUE;
 	end->pitch = pitch;
 	end->height = rows;
@@ -163,19 +163,19 @@ CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box)
 		.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice, .array = c->srcArray, .pitch = c->srcPitch,
 		.height = c->srcHeight, .x = c->srcXInBytes, .y = c->srcY, .z = c->srcZ, .lod = c->srcLOD,
 	};
-	CUresult r = side_end(&to, c, true, &box->dst);
-	return r == CUDA_SUCCESS ? side_end(&from, c, false, &box->src) : r;
+	CUresult r = side_endpoint(&to, c, true, &box->dst);
+	return r == CUDA_SUCCESS ? side_endpoint(&from, c, false, &box->src) : r;
 }
 
-static void describe(const struct end *e, CUmemorytype *type, void **hostAddress, CUdeviceptr *device, CUarray *array, size_t place[3])
+static void describe(const struct copy_endpoint *e, CUmemorytype *type, void **hostAddress, CUdeviceptr *device, CUarray *array, size_t ref[3])
 {
-	place[0] = place[1] = place[2] = 0;
+	ref[0] = ref[1] = ref[2] = 0;
 	*type = e->where == AT_ARRAY ? CU_MEMORYTYPE_ARRAY : e->where == AT_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 	if (e->where == AT_ARRAY) {
 		*array = (CUarray)(uintptr_t)e->address;
-		place[0] = e->x;
-		place[1] = e->y;
-		place[2] = e->z;
+		ref[0] = e->x;
+		ref[1] = e->y;
+		ref[2] = e->z;
 	} else if (e->where == AT_DEVICE)
 		*device = e->address;
 	else

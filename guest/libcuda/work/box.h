@@ -1,6 +1,6 @@
 /* Boxes: descriptions of copies, and how the API's arguments become them. */
-#ifndef PEGASUS_BOX_H
-#define PEGASUS_BOX_H
+#ifndef PEGASUS_WORK_BOX_H
+#define PEGASUS_WORK_BOX_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 /* Memory space of a copy endpoint. */
 enum where { AT_HOST, AT_DEVICE, AT_ARENA, AT_ARRAY };
 
-struct end {
+struct copy_endpoint {
 	enum where where;
 	uint64_t address;      /* host pointer, device address, arena offset or array id */
 	uint64_t pitch, height; /* bytes per row, rows per slice; unused for arrays */
@@ -20,7 +20,7 @@ struct end {
 
 /* A box of width bytes x height rows x depth slices. */
 struct box {
-	struct end dst, src;
+	struct copy_endpoint dst, src;
 	uint64_t width, height, depth;
 };
 
@@ -28,17 +28,17 @@ struct box {
  * Sets *end to the endpoint for bytes at a plain address. deviceOnly rejects memory that was not allocated through
  * CUDA.
  */
-CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct end *end);
+CUresult endpoint_from_address(uint64_t address, uint64_t bytes, bool deviceOnly, struct copy_endpoint *end);
 
 /*
  * Reports whether the host memory at an endpoint is mapped and accessible. The program may pass any number as an
  * address, and that must not crash the program.
  */
-bool end_usable(const struct end *end, uint64_t bytes, bool write);
+bool endpoint_usable(const struct copy_endpoint *end, uint64_t bytes, bool write);
 
 /* Sets *end to the copy endpoint for a box of an array; fails unless the box lies within the array. */
-CUresult array_end(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t width, uint64_t height, uint64_t depth,
-	struct end *end);
+CUresult endpoint_from_array(CUarray handle, uint64_t x, uint64_t y, uint64_t z, uint64_t width, uint64_t height, uint64_t depth,
+	struct copy_endpoint *end);
 
 /* Translates a program's copy description into a box; the endpoints of an empty box are not checked. */
 CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box);

@@ -160,16 +160,16 @@ enum { ASLEEP_LOOKS = 30 };
 void callback_await(uint64_t serial, uint32_t wire)
 {
 	int saved = errno;
-	long nap = FIRST_NAP_NS;
+	long pause = FIRST_BACKOFF_NS;
 	uint32_t seen = atomic_load(&runs);
 	if (!started || thread.inCallback || atomic_load_explicit(&memopWaits, memory_order_relaxed))
 		return;
-	for (int asleep = 0; asleep < ASLEEP_LOOKS && any_left(serial) && process_look() == CUDA_SUCCESS && context_error(wire) == CUDA_SUCCESS;) {
-		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = nap}, NULL);
-		nap = nap < LOOK_NS / 2 ? 2 * nap : LOOK_NS;
+	for (int asleep = 0; asleep < ASLEEP_LOOKS && any_left(serial) && process_check_alive() == CUDA_SUCCESS && context_error(wire) == CUDA_SUCCESS;) {
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = pause}, NULL);
+		pause = pause < LOOK_NS / 2 ? 2 * pause : LOOK_NS;
 		pid_t id = atomic_load(&runner);
 		uint32_t now = atomic_load(&runs);
-		asleep = nap == LOOK_NS && id != 0 && now == seen && sleeps(id) ? asleep + 1 : 0;
+		asleep = pause == LOOK_NS && id != 0 && now == seen && sleeps(id) ? asleep + 1 : 0;
 		seen = now;
 	}
 	errno = saved;
@@ -207,12 +207,12 @@ static CUresult ensure_thread(void)
  * Allocates a callback that runs once. While the table is full it blocks until a callback has run, like a full ring;
  * but it fails within a callback, where no other one could run, and if all entries belong to graphs, which stay.
  */
-static CUresult take(const struct place *place, struct callback **c)
+static CUresult take(const struct stream_ref *ref, struct callback **c)
 {
 	while (!(*c = handle_new(&callbacks))) {
-		CUresult r = process_look();
+		CUresult r = process_check_alive();
 		if (r == CUDA_SUCCESS)
-			r = context_error(place->context);
+			r = context_error(ref->context);
 		if (r == CUDA_SUCCESS && (thread.inCallback || atomic_load(&passing) == 0))
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		if (r != CUDA_SUCCESS)
@@ -223,17 +223,17 @@ static CUresult take(const struct place *place, struct callback **c)
 	return CUDA_SUCCESS;
 }
 
-CUresult callback_queue(const struct place *place, const struct callback_call *call)
+CUresult callback_queue(const struct stream_ref *ref, const struct callback_call *call)
 {
 	CUresult r = ensure_thread();
 	if (r != CUDA_SUCCESS)
 		return r;
-	const struct context *owner = handle_find(&contexts, place->contextHandle);
+	const struct context *owner = handle_find(&contexts, ref->contextHandle);
 	if (!owner)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	uint64_t serial = owner->serial;
 	struct callback *c;
-	r = take(place, &c);
+	r = take(ref, &c);
 	if (r != CUDA_SUCCESS)
 		return r;
 	c->context = serial;
@@ -243,7 +243,7 @@ CUresult callback_queue(const struct place *place, const struct callback_call *c
 	handle_publish(c);
 	struct host_callback_args args = {.callback = id};
 	struct packet p = {
-		.op = OP_HOST_CALLBACK, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_HOST_CALLBACK, .context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
 	if (r != CUDA_SUCCESS && handle_retire(c)) {

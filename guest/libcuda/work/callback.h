@@ -2,8 +2,8 @@
  * Host callbacks. The host stops a stream where a callback is due. A thread of the guest process, started when the
  * first callback is queued, fetches the due callbacks and runs them.
  */
-#ifndef PEGASUS_CALLBACK_H
-#define PEGASUS_CALLBACK_H
+#ifndef PEGASUS_WORK_CALLBACK_H
+#define PEGASUS_WORK_CALLBACK_H
 
 #include "object/stream.h"
 
@@ -16,7 +16,7 @@ struct callback_call {
 };
 
 /* Queues a callback behind the work of a stream. */
-CUresult callback_queue(const struct place *place, const struct callback_call *call);
+CUresult callback_queue(const struct stream_ref *ref, const struct callback_call *call);
 /*
  * Registers a callback of a graph, which the host may run any number of times until it is dropped. It receives no
  * errors.

@@ -17,9 +17,9 @@ enum {
 	INLINE_DOWN = 224, /* largest number of bytes returned in the reply */
 };
 
-bool place_syncs(const struct place *place)
+bool stream_syncs(const struct stream_ref *ref)
 {
-	const struct context *c = handle_find(&contexts, place->contextHandle);
+	const struct context *c = handle_find(&contexts, ref->contextHandle);
 	return c && (c->flags & CU_CTX_SYNC_MEMOPS);
 }
 
@@ -29,7 +29,7 @@ struct piece {
 	uint64_t width, height;
 };
 
-static void advance(struct end *e, const struct piece *p)
+static void advance(struct copy_endpoint *e, const struct piece *p)
 {
 	if (e->where == AT_ARRAY) {
 		e->x += p->x;
@@ -40,7 +40,7 @@ static void advance(struct end *e, const struct piece *p)
 	e->address += (p->z * e->height + p->y) * e->pitch + p->x;
 }
 
-static uint8_t kind_of(const struct end *e, bool inlined)
+static uint8_t kind_of(const struct copy_endpoint *e, bool inlined)
 {
 	if (inlined)
 		return END_INLINE;
@@ -49,7 +49,7 @@ static uint8_t kind_of(const struct end *e, bool inlined)
 
 /* One packet: a copy between endpoints that the worker can access, or with the bytes at data inline. */
 struct transfer {
-	struct end dst, src;
+	struct copy_endpoint dst, src;
 	uint64_t width, height, depth;
 	uint32_t release;
 	bool inlineSource, inlineTarget;
@@ -69,10 +69,10 @@ static struct copy_args args_of(const struct transfer *t, uint8_t dstKind, uint8
 }
 
 /* Sends a transfer; call is NULL for one without a reply. */
-static CUresult send_transfer(const struct place *place, const struct transfer *t, struct call *call)
+static CUresult send_transfer(const struct stream_ref *ref, const struct transfer *t, struct call *call)
 {
 	struct packet p = {
-		.context = place->context, .stream = place->stream, .sent = &place->mark->sent, .tail = t->data, .tailBytes = t->dataBytes,
+		.context = ref->context, .stream = ref->stream, .sent = &ref->marker->sent, .tail = t->data, .tailBytes = t->dataBytes,
 	};
 	uint8_t dstKind = kind_of(&t->dst, t->inlineTarget), srcKind = kind_of(&t->src, t->inlineSource);
 	struct copy_linear_args line;
@@ -94,10 +94,10 @@ static CUresult send_transfer(const struct place *place, const struct transfer *
 	return call ? call_start(call, &p) : ring_post(&p);
 }
 
-static CUresult send_and_maybe_wait(const struct place *place, const struct transfer *t, bool wait)
+static CUresult send_and_maybe_wait(const struct stream_ref *ref, const struct transfer *t, bool wait)
 {
 	struct call call = {0};
-	CUresult r = send_transfer(place, t, wait ? &call : NULL);
+	CUresult r = send_transfer(ref, t, wait ? &call : NULL);
 	return r == CUDA_SUCCESS && wait ? call_finish(&call, NULL, 0, NULL) : r;
 }
 
@@ -162,9 +162,9 @@ static void copy_rows(uint8_t *to, uint64_t toPitch, const uint8_t *from, uint64
 		move(to + row * toPitch, from + row * fromPitch, p->width);
 }
 
-static uint8_t *host_at(const struct end *e, const struct piece *p)
+static uint8_t *host_at(const struct copy_endpoint *e, const struct piece *p)
 {
-	struct end at = *e;
+	struct copy_endpoint at = *e;
 	advance(&at, p);
 	return (uint8_t *)(uintptr_t)at.address;
 }
@@ -216,7 +216,7 @@ static bool is_little(const struct box *b, uint64_t limit)
 	return b->width <= limit && b->height <= limit && b->depth == 1 && b->width * b->height <= limit;
 }
 
-static CUresult upload_inline(const struct place *place, const struct box *b, bool wait)
+static CUresult upload_inline(const struct stream_ref *ref, const struct box *b, bool wait)
 {
 	uint8_t packed[INLINE_UP];
 	struct piece all = {.width = b->width, .height = b->height};
@@ -230,12 +230,12 @@ static CUresult upload_inline(const struct place *place, const struct box *b, bo
 		copy_rows(packed, b->width, (const uint8_t *)(uintptr_t)b->src.address, b->src.pitch, &all);
 	t.src.pitch = b->width;
 	t.src.height = b->height;
-	return send_and_maybe_wait(place, &t, wait);
+	return send_and_maybe_wait(ref, &t, wait);
 }
 
 static struct transfer staged(const struct box *b, const struct piece *p, const struct staging *s, bool up)
 {
-	struct end block = {.where = AT_ARENA, .address = s->offset, .pitch = p->width, .height = p->height};
+	struct copy_endpoint block = {.where = AT_ARENA, .address = s->offset, .pitch = p->width, .height = p->height};
 	struct transfer t = {
 		.dst = up ? b->dst : block, .src = up ? block : b->src, .width = p->width, .height = p->height, .depth = 1,
 		.release = up ? s->release : 0,
@@ -247,7 +247,7 @@ static struct transfer staged(const struct box *b, const struct piece *p, const 
 /* A copy that is waited for synchronises after so many bytes, so that it reuses blocks that are in the caches. */
 #define STRIDE (UINT64_C(1) << 20)
 
-static CUresult upload_piece(const struct place *place, const struct box *b, const struct piece *p, struct call *call)
+static CUresult upload_piece(const struct stream_ref *ref, const struct box *b, const struct piece *p, struct call *call)
 {
 	struct staging s;
 	CUresult r = staging_take(p->width * p->height, &s);
@@ -255,7 +255,7 @@ static CUresult upload_piece(const struct place *place, const struct box *b, con
 		return r;
 	copy_rows(arena_at(s.offset), p->width, host_at(&b->src, p), b->src.pitch, p);
 	struct transfer t = staged(b, p, &s, true);
-	r = send_transfer(place, &t, call);
+	r = send_transfer(ref, &t, call);
 	if (r == CUDA_SUCCESS)
 		staging_pass(&s);
 	else
@@ -263,10 +263,10 @@ static CUresult upload_piece(const struct place *place, const struct box *b, con
 	return r;
 }
 
-static CUresult upload(const struct place *place, const struct box *b, bool wait)
+static CUresult upload(const struct stream_ref *ref, const struct box *b, bool wait)
 {
 	if (is_little(b, INLINE_UP))
-		return upload_inline(place, b, wait);
+		return upload_inline(ref, b, wait);
 	uint64_t limit = piece_limit(b), stride = limit < STRIDE ? STRIDE / limit : 1;
 	struct piece p = {0};
 	struct call call;
@@ -274,7 +274,7 @@ static CUresult upload(const struct place *place, const struct box *b, bool wait
 	CUresult r = CUDA_SUCCESS;
 	for (uint64_t n = 1; r == CUDA_SUCCESS && next_piece(b, limit, &p); n++) {
 		if (!wait || (n % stride != 0 && !is_last(b, &p))) {
-			r = upload_piece(place, b, &p, NULL);
+			r = upload_piece(ref, b, &p, NULL);
 			continue;
 		}
 		if (under_way)
@@ -282,7 +282,7 @@ static CUresult upload(const struct place *place, const struct box *b, bool wait
 		under_way = false;
 		if (r == CUDA_SUCCESS) {
 			call = (struct call){0};
-			r = upload_piece(place, b, &p, &call);
+			r = upload_piece(ref, b, &p, &call);
 			under_way = r == CUDA_SUCCESS;
 		}
 	}
@@ -292,7 +292,7 @@ static CUresult upload(const struct place *place, const struct box *b, bool wait
 	return r != CUDA_SUCCESS ? r : late;
 }
 
-static CUresult download_inline(const struct place *place, const struct box *b)
+static CUresult download_inline(const struct stream_ref *ref, const struct box *b)
 {
 	struct transfer t = {.src = b->src, .width = b->width, .height = 1, .depth = 1, .inlineTarget = true};
 	struct call call = {0};
@@ -300,7 +300,7 @@ static CUresult download_inline(const struct place *place, const struct box *b)
 	uint32_t got = 0;
 	t.dst.pitch = b->width;
 	t.dst.height = 1;
-	CUresult r = send_transfer(place, &t, &call);
+	CUresult r = send_transfer(ref, &t, &call);
 	if (r == CUDA_SUCCESS)
 		r = call_finish(&call, bytes, (uint32_t)b->width, &got);
 	if (r != CUDA_SUCCESS)
@@ -364,7 +364,7 @@ static CUresult block_for(const struct box *b, uint64_t bytes, struct staging *s
 	return r == CUDA_SUCCESS ? staging_take(bytes, s) : r;
 }
 
-static CUresult descend(const struct place *place, const struct box *b, const struct piece *p, struct flight_down *f)
+static CUresult descend(const struct stream_ref *ref, const struct box *b, const struct piece *p, struct flight_down *f)
 {
 	struct descent d = {.piece = *p};
 	CUresult r = block_for(b, p->width * p->height, &d.staging, f);
@@ -372,12 +372,12 @@ static CUresult descend(const struct place *place, const struct box *b, const st
 		return r;
 	struct transfer t = staged(b, p, &d.staging, false);
 	d.call.holding = f->count > 0;
-	r = send_transfer(place, &t, &d.call);
+	r = send_transfer(ref, &t, &d.call);
 	if (r == CUDA_ERROR_NOT_READY && d.call.holding) {
 		d.call.holding = false;
 		r = land_all(b, f);
 		if (r == CUDA_SUCCESS)
-			r = send_transfer(place, &t, &d.call);
+			r = send_transfer(ref, &t, &d.call);
 	}
 	if (r != CUDA_SUCCESS) {
 		staging_give(&d.staging);
@@ -387,10 +387,10 @@ static CUresult descend(const struct place *place, const struct box *b, const st
 	return CUDA_SUCCESS;
 }
 
-static CUresult download(const struct place *place, const struct box *b)
+static CUresult download(const struct stream_ref *ref, const struct box *b)
 {
 	if (is_little(b, INLINE_DOWN) && b->height == 1)
-		return download_inline(place, b);
+		return download_inline(ref, b);
 	uint64_t limit = piece_limit(b);
 	struct flight_down f = {.count = 0};
 	struct piece p = {0};
@@ -399,7 +399,7 @@ static CUresult download(const struct place *place, const struct box *b)
 		if (f.count == sizeof f.piece / sizeof *f.piece)
 			r = land_first(b, &f);
 		if (r == CUDA_SUCCESS)
-			r = descend(place, b, &p, &f);
+			r = descend(ref, b, &p, &f);
 	}
 	CUresult late = land_all(b, &f);
 	return r != CUDA_SUCCESS ? r : late;
@@ -414,9 +414,9 @@ void box_move(const struct box *b)
 		}
 }
 
-static CUresult within_host(const struct place *place, const struct box *b)
+static CUresult within_host(const struct stream_ref *ref, const struct box *b)
 {
-	CUresult r = stream_wait(place);
+	CUresult r = stream_wait(ref);
 	if (r == CUDA_SUCCESS)
 		box_move(b);
 	return r;
@@ -440,7 +440,7 @@ void box_scatter(const struct box *b, const uint8_t *packed)
 
 struct copy_args box_staged(const struct box *b, uint64_t offset)
 {
-	struct end block = {.where = AT_ARENA, .address = offset, .pitch = b->width, .height = b->height};
+	struct copy_endpoint block = {.where = AT_ARENA, .address = offset, .pitch = b->width, .height = b->height};
 	struct transfer t = {
 		.dst = b->dst.where == AT_HOST ? block : b->dst, .src = b->src.where == AT_HOST ? block : b->src,
 		.width = b->width, .height = b->height, .depth = b->depth,
@@ -464,7 +464,7 @@ static void flatten(struct box *b)
 	b->dst.height = b->src.height = 1;
 }
 
-static CUresult copy(const struct place *place, const struct box *box, bool wait)
+static CUresult copy(const struct stream_ref *ref, const struct box *box, bool wait)
 {
 	if (box->width == 0 || box->height == 0 || box->depth == 0)
 		return CUDA_SUCCESS;
@@ -472,17 +472,17 @@ static CUresult copy(const struct place *place, const struct box *box, bool wait
 	flatten(&b);
 	bool up = b.src.where == AT_HOST, down = b.dst.where == AT_HOST;
 	if (up && down)
-		return within_host(place, &b);
+		return within_host(ref, &b);
 	if (up)
-		return upload(place, &b, wait);
+		return upload(ref, &b, wait);
 	if (down)
-		return download(place, &b);
+		return download(ref, &b);
 	struct transfer t = {.dst = b.dst, .src = b.src, .width = b.width, .height = b.height, .depth = b.depth};
-	return send_and_maybe_wait(place, &t, wait);
+	return send_and_maybe_wait(ref, &t, wait);
 }
 
-CUresult copy_box(const struct place *place, const struct box *box, bool wait)
+CUresult copy_box(const struct stream_ref *ref, const struct box *box, bool wait)
 {
-	CUresult r = copy(place, box, wait);
-	return wait ? text_shown(place->context, r) : r;
+	CUresult r = copy(ref, box, wait);
+	return wait ? text_shown(ref->context, r) : r;
 }

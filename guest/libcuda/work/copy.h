@@ -1,6 +1,6 @@
 /* Submission of copies. */
-#ifndef PEGASUS_COPY_H
-#define PEGASUS_COPY_H
+#ifndef PEGASUS_WORK_COPY_H
+#define PEGASUS_WORK_COPY_H
 
 #include "core/zz_wire.h"
 #include "object/stream.h"
@@ -10,13 +10,13 @@
  * Reports whether the context of a stream reference has synchronous memory operations for all memory
  * (CU_CTX_SYNC_MEMOPS).
  */
-bool place_syncs(const struct place *place);
+bool stream_syncs(const struct stream_ref *ref);
 
 /*
  * Runs the copy. On return a pageable source has been read and a pageable target is complete; with wait the whole copy
  * is complete.
  */
-CUresult copy_box(const struct place *place, const struct box *box, bool wait);
+CUresult copy_box(const struct stream_ref *ref, const struct box *box, bool wait);
 
 /* Copy the rows of a box between its endpoint in host memory and a packed buffer. */
 void box_gather(const struct box *box, uint8_t *packed);

@@ -21,7 +21,7 @@ struct fill_args fill_args_of(const struct fill *f)
 	};
 }
 
-CUresult fill_check(const struct fill *f, struct end *end)
+CUresult fill_check(const struct fill *f, struct copy_endpoint *end)
 {
 	uint64_t bytes;
 	if (f->target % f->elementSize != 0 || (f->height > 1 && f->pitch % f->elementSize != 0))
@@ -29,13 +29,13 @@ CUresult fill_check(const struct fill *f, struct end *end)
 	if (f->width == 0 || f->height == 0)
 		return CUDA_SUCCESS;
 	CUresult r = extent_of(f, &bytes);
-	return r == CUDA_SUCCESS ? end_linear(f->target, bytes, true, end) : r;
+	return r == CUDA_SUCCESS ? endpoint_from_address(f->target, bytes, true, end) : r;
 }
 
 CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS *p, struct fill_args *args)
 {
 	struct fill f = {.target = p->dst, .width = p->width, .height = p->height, .pitch = p->pitch, .value = p->value, .elementSize = p->elementSize};
-	struct end end;
+	struct copy_endpoint end;
 	if (f.elementSize != 1 && f.elementSize != 2 && f.elementSize != 4)
 		return CUDA_ERROR_INVALID_VALUE;
 	*args = fill_args_of(&f);

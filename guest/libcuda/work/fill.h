@@ -1,6 +1,6 @@
 /* Fills: how the API's arguments become the arguments of a packet. */
-#ifndef PEGASUS_FILL_H
-#define PEGASUS_FILL_H
+#ifndef PEGASUS_WORK_FILL_H
+#define PEGASUS_WORK_FILL_H
 
 #include "core/zz_wire.h"
 #include "work/box.h"
@@ -14,7 +14,7 @@ struct fill {
 /* Returns the packet arguments of a fill. */
 struct fill_args fill_args_of(const struct fill *f);
 /* Checks a fill and sets *end to its target, unless the fill is empty. */
-CUresult fill_check(const struct fill *f, struct end *end);
+CUresult fill_check(const struct fill *f, struct copy_endpoint *end);
 /* Translates a program's fill description, which may be empty, into packet arguments. */
 CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS *p, struct fill_args *args);
 

@@ -7,8 +7,8 @@
  * the calling thread's stack, and, on a kernel without userfaultfd, memory that another thread could change during the
  * move.
  */
-#ifndef PEGASUS_HOSTMAP_H
-#define PEGASUS_HOSTMAP_H
+#ifndef PEGASUS_WORK_HOSTMAP_H
+#define PEGASUS_WORK_HOSTMAP_H
 
 #include "core/range.h"
 

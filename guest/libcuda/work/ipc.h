@@ -1,6 +1,6 @@
 /* Memory lent to other processes of a domain, and borrowed from them: the host shares an allocation in place. */
-#ifndef PEGASUS_IPC_H
-#define PEGASUS_IPC_H
+#ifndef PEGASUS_WORK_IPC_H
+#define PEGASUS_WORK_IPC_H
 
 #include "core/zz_wire.h"
 #include "object/object.h"

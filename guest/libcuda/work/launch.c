@@ -129,7 +129,7 @@ CUresult launch_check(const struct function *f, const struct launch_args *shape)
 	return UNLIKELY(shape->flags & LAUNCH_COOPERATIVE) ? check_cooperative(f, shape) : CUDA_SUCCESS;
 }
 
-CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
+CUresult launch_pack(const struct function *f, void **values, void **extra, struct packed_launch *p)
 {
 	p->more = NULL;
 	CUresult r = launch_check(f, &p->args);
@@ -155,7 +155,7 @@ CUresult launch_pack(const struct function *f, void **values, void **extra, stru
 	return gather(f, values, block);
 }
 
-void launch_unpack(struct parcel *p)
+void launch_unpack(struct packed_launch *p)
 {
 	if (UNLIKELY(p->more))
 		free(p->more);

@@ -1,6 +1,6 @@
 /* Preparation of kernel launches, for a packet or a graph node. */
-#ifndef PEGASUS_LAUNCH_H
-#define PEGASUS_LAUNCH_H
+#ifndef PEGASUS_WORK_LAUNCH_H
+#define PEGASUS_WORK_LAUNCH_H
 
 #include "image/module.h"
 #include "core/ring.h"
@@ -21,8 +21,8 @@ enum { CLUSTER_MOST = 8, CLUSTER_MOST_ANYWHERE = 16 };
 _Static_assert(PACKET_PARAMS >= 32764, "a kernel may have so many bytes of parameters");
 
 /* A packed launch: the packet's contents, from the program and from a held function. */
-struct parcel {
-	struct place place;
+struct packed_launch {
+	struct stream_ref ref;
 	struct launch_args args;
 	const void *params; /* the program's memory, room or more */
 	uint32_t paramBytes;
@@ -36,7 +36,7 @@ CUresult launch_check(const struct function *f, const struct launch_args *shape)
  * Checks a launch of a held function and packs its parameters. On entry args holds shape and flags; the call fills the
  * rest. launch_unpack must be called whatever the result.
  */
-CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p);
-void launch_unpack(struct parcel *p);
+CUresult launch_pack(const struct function *f, void **values, void **extra, struct packed_launch *p);
+void launch_unpack(struct packed_launch *p);
 
 #endif

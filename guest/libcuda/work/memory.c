@@ -104,5 +104,5 @@ void memory_context_ended(uint64_t context)
 	struct range gone;
 	while (range_remove_context(context, true, &gone))
 		give_pinned(&gone); /* no other work uses it, and that may wait for this thread's next call */
-	moment_context_ended(context);
+	timeline_context_ended(context);
 }

@@ -2,8 +2,8 @@
  * Device, pinned and managed memory. The guest maintains the table of address ranges; only device memory needs requests
  * to the host.
  */
-#ifndef PEGASUS_MEMORY_H
-#define PEGASUS_MEMORY_H
+#ifndef PEGASUS_WORK_MEMORY_H
+#define PEGASUS_WORK_MEMORY_H
 
 #include "core/range.h"
 #include "object/context.h"

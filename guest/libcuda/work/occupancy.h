@@ -1,6 +1,6 @@
 /* Occupancy: the number of blocks of a function that fit on a multiprocessor, from the device's attributes. */
-#ifndef PEGASUS_OCCUPANCY_H
-#define PEGASUS_OCCUPANCY_H
+#ifndef PEGASUS_WORK_OCCUPANCY_H
+#define PEGASUS_WORK_OCCUPANCY_H
 
 #include "image/module.h"
 

@@ -19,7 +19,7 @@ struct block {
 	struct block *below, *above;
 	struct block *previous, *next; /* in a bin, or in the list of spare blocks */
 	bool free;
-	struct moment since; /* free blocks: the position after which the memory is free */
+	struct stream_position since; /* free blocks: the position after which the memory is free */
 	struct graph_piece *graph; /* of graph memory: its owner, or NULL */
 };
 
@@ -103,11 +103,11 @@ static void join(struct block *below, struct block *above)
 static void settle(struct block *b)
 {
 	struct block *above = b->above, *below = b->below;
-	if (above && above->free && moment_merge(&b->since, &above->since, &b->since)) {
+	if (above && above->free && position_merge(&b->since, &above->since, &b->since)) {
 		leave(above);
 		join(b, above);
 	}
-	if (below && below->free && moment_merge(&b->since, &below->since, &below->since)) {
+	if (below && below->free && position_merge(&b->since, &below->since, &below->since)) {
 		leave(below);
 		join(below, b);
 		b = below;
@@ -149,28 +149,28 @@ static void let_go(struct block *b)
 
 /* --- search --- */
 
-static bool fits(const struct block *b, uint64_t bytes, const struct place *place)
+static bool fits(const struct block *b, uint64_t bytes, const struct stream_ref *ref)
 {
-	return b->bytes >= bytes && b->chunk->context == place->contextHandle;
+	return b->bytes >= bytes && b->chunk->context == ref->contextHandle;
 }
 
 /*
  * Reports whether work of a stream, or of any stream if there is no marker, is ordered after the work that used a free
  * block.
  */
-static bool ready(const struct block *b, const struct pool *p, const struct place *place)
+static bool ready(const struct block *b, const struct pool *p, const struct stream_ref *ref)
 {
-	return place->mark ? moment_before(&b->since, place, p->followEvents) : !b->since.tail;
+	return ref->marker ? position_before(&b->since, ref, p->followEvents) : !b->since.timeline;
 }
 
 /* Returns the smallest usable block, without waiting, of the first bin that has one. */
-static struct block *find(struct pool *p, const struct place *place, uint64_t bytes)
+static struct block *find(struct pool *p, const struct stream_ref *ref, uint64_t bytes)
 {
 	struct block *best = NULL;
 	for (int bin = bin_of(bytes); bin < POOL_BINS && !best; bin++) {
 		int looked = 0;
 		for (struct block *b = p->bins[bin]; b && looked < LOOK_MOST; b = b->next, looked++)
-			if (fits(b, bytes, place) && (!best || b->bytes < best->bytes) && ready(b, p, place))
+			if (fits(b, bytes, ref) && (!best || b->bytes < best->bytes) && ready(b, p, ref))
 				best = b;
 	}
 	return best;
@@ -181,10 +181,10 @@ static void look(struct pool *p)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {
 		for (struct block *b = c->first; b; b = b->above)
-			if (b->free && b->since.tail && moment_passed(&b->since))
-				b->since = (struct moment){0};
+			if (b->free && b->since.timeline && position_passed(&b->since))
+				b->since = (struct stream_position){0};
 		for (struct block *b = c->first; b; b = b->above)
-			while (b->free && b->above && b->above->free && moment_merge(&b->since, &b->above->since, &b->since)) {
+			while (b->free && b->above && b->above->free && position_merge(&b->since, &b->above->since, &b->since)) {
 				leave(b->above);
 				leave(b);
 				join(b, b->above);
@@ -196,10 +196,10 @@ static void look(struct pool *p)
 /*
  * Merges free neighbours of sufficient total size, whatever still uses them: the stream's work is ordered after that.
  */
-static struct block *force(struct pool *p, const struct place *place, uint64_t bytes)
+static struct block *force(struct pool *p, const struct stream_ref *ref, uint64_t bytes)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {
-		if (c->context != place->contextHandle)
+		if (c->context != ref->contextHandle)
 			continue;
 		for (struct block *first = c->first, *b; first; first = first->above) {
 			uint64_t sum = 0;
@@ -207,11 +207,11 @@ static struct block *force(struct pool *p, const struct place *place, uint64_t b
 				sum += b->bytes;
 			if (sum < bytes)
 				continue;
-			struct moment after;
+			struct stream_position after;
 			for (struct block *x = first; x != b; x = x->above)
-				if (moment_await(&x->since, place) != CUDA_SUCCESS)
+				if (position_await(&x->since, ref) != CUDA_SUCCESS)
 					return NULL;
-			if (!moment_now(place, &after))
+			if (!position_now(ref, &after))
 				return NULL;
 			leave(first);
 			while (first->above != b) {
@@ -273,7 +273,7 @@ static bool releasable(const struct chunk *c)
 	if (c->used)
 		return false;
 	for (const struct block *b = c->first; b; b = b->above)
-		if (!moment_within(&b->since, c->context))
+		if (!position_within(&b->since, c->context))
 			return false;
 	return true;
 }
@@ -284,7 +284,7 @@ static bool idle(const struct chunk *c)
 	if (c->used)
 		return false;
 	for (const struct block *b = c->first; b; b = b->above)
-		if (!moment_passed(&b->since))
+		if (!position_passed(&b->since))
 			return false;
 	return true;
 }
@@ -341,18 +341,18 @@ static CUresult grow(struct pool *p, struct context *c, uint64_t bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p->growing++;
 	if (chunk < bytes) {
-		pthread_mutex_unlock(&momentLock);
+		pthread_mutex_unlock(&timelineLock);
 		futex_wait(&answers, seen);
-		pthread_mutex_lock(&momentLock);
+		pthread_mutex_lock(&timelineLock);
 		p->growing--;
 		return r;
 	}
 	p->coming += coming;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	r = memory_take(c, chunk, &at);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && chunk > bytes)
 		r = memory_take(c, chunk = bytes, &at);
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	p->growing--;
 	p->coming -= coming;
 	atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
@@ -404,36 +404,36 @@ void pool_end(struct pool *p)
 	finish(p);
 }
 
-static struct block *obtain(struct pool *p, const struct place *place, uint64_t bytes, CUresult *why)
+static struct block *obtain(struct pool *p, const struct stream_ref *ref, uint64_t bytes, CUresult *why)
 {
-	struct block *b = find(p, place, bytes);
+	struct block *b = find(p, ref, bytes);
 	if (!b && p->opportunistic) {
 		look(p);
-		b = find(p, place, bytes);
+		b = find(p, ref, bytes);
 	}
 	while (!b) {
-		struct context *c = handle_find(&contexts, place->contextHandle);
+		struct context *c = handle_find(&contexts, ref->contextHandle);
 		*why = c ? grow(p, c, bytes) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		if (*why == CUDA_SUCCESS)
-			b = find(p, place, bytes);
-		else if (*why != CUDA_ERROR_OUT_OF_MEMORY || !p->dependencies || (b = force(p, place, bytes)) || !make_room(p, bytes, releasable))
+			b = find(p, ref, bytes);
+		else if (*why != CUDA_ERROR_OUT_OF_MEMORY || !p->dependencies || (b = force(p, ref, bytes)) || !make_room(p, bytes, releasable))
 			break;
 	}
 	return b;
 }
 
-static CUresult take_for(struct pool *p, const struct place *place, uint64_t bytes, struct graph_piece *graph, uint64_t *address)
+static CUresult take_for(struct pool *p, const struct stream_ref *ref, uint64_t bytes, struct graph_piece *graph, uint64_t *address)
 {
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t whole = round_up(bytes, GRANULE);
 	if (bytes > UINT64_MAX / 2)
 		return r;
-	struct block *b = obtain(p, place, whole, &r);
+	struct block *b = obtain(p, ref, whole, &r);
 	if (b) {
 		take(b, whole);
 		b->graph = graph;
 		struct range range = {
-			.base = b->at, .size = bytes, .kind = RANGE_POOL, .context = place->contextHandle, .owner = (uint64_t)(uintptr_t)b,
+			.base = b->at, .size = bytes, .kind = RANGE_POOL, .context = ref->contextHandle, .owner = (uint64_t)(uintptr_t)b,
 		};
 		r = range_add_fresh(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 		*address = b->at;
@@ -444,16 +444,16 @@ static CUresult take_for(struct pool *p, const struct place *place, uint64_t byt
 	return r;
 }
 
-CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address)
+CUresult pool_take(struct pool *p, const struct stream_ref *ref, uint64_t bytes, uint64_t *address)
 {
-	return take_for(p, place, bytes, NULL, address);
+	return take_for(p, ref, bytes, NULL, address);
 }
 
 static bool graphsHave; /* graph memory was allocated at least once; guarded by the lock */
 
 CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address)
 {
-	const struct place anywhere = {.contextHandle = context};
+	const struct stream_ref anywhere = {.contextHandle = context};
 	graphsHave = true;
 	return take_for(p, &anywhere, bytes, piece, address);
 }
@@ -472,7 +472,7 @@ struct graph_piece *pool_graph_piece(uint64_t address)
 	return b ? b->graph : NULL;
 }
 
-void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct moment *since)
+void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct stream_position *since)
 {
 	struct range range;
 	struct block *b = in_use(address);
@@ -484,28 +484,28 @@ void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const
 	let_go(b);
 }
 
-CUresult pool_give(uint64_t address, const struct place *place)
+CUresult pool_give(uint64_t address, const struct stream_ref *ref)
 {
 	struct range range;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	if (UNLIKELY(graphsHave) && pool_graph_piece(address)) {
-		pthread_mutex_unlock(&momentLock);
+		pthread_mutex_unlock(&timelineLock);
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	bool ours = range_remove(address, RANGE_POOL, &range);
 	if (ours) {
 		struct block *b = (struct block *)(uintptr_t)range.owner;
-		b->since = (struct moment){0};
-		if (place && !moment_now(place, &b->since)) {
+		b->since = (struct stream_position){0};
+		if (ref && !position_now(ref, &b->since)) {
 			CUresult r = range_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-			pthread_mutex_unlock(&momentLock);
+			pthread_mutex_unlock(&timelineLock);
 			return r;
 		}
 		struct pool *p = b->chunk->pool;
 		let_go(b);
 		finish(p);
 	}
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -514,10 +514,10 @@ bool pools_trim(void)
 	bool any = false;
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return false;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	for (struct pool *p = all; p; p = p->next)
 		any |= pool_trim(p, 0);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return any;
 }
 
@@ -526,23 +526,23 @@ void pools_synchronised(void)
 	imports_settle();
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	for (struct pool *p = all; p; p = p->next)
 		if (p->reserved > p->threshold && p->reserved > p->used)
 			trim(p, p->threshold, 0, releasable);
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 }
 
-CUresult pool_locate(uint64_t address, struct pool_place *place)
+CUresult pool_locate(uint64_t address, struct pool_location *ref)
 {
 	struct range range;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	bool ours = range_find(address, &range) && range.kind == RANGE_POOL;
 	const struct block *b = ours ? (const struct block *)(uintptr_t)range.owner : NULL;
 	bool shared = b && b->chunk->pool->name;
 	if (shared)
-		*place = (struct pool_place){b->chunk->pool->name, b->chunk->context, b->chunk->at, b->at - b->chunk->at, range.size};
-	pthread_mutex_unlock(&momentLock);
+		*ref = (struct pool_location){b->chunk->pool->name, b->chunk->context, b->chunk->at, b->at - b->chunk->at, range.size};
+	pthread_mutex_unlock(&timelineLock);
 	return shared ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -550,12 +550,12 @@ uint64_t pool_of(uint64_t address)
 {
 	struct range range;
 	uint64_t handle = 0;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	if (range_find(address, &range) && range.kind == RANGE_POOL) {
 		const struct block *b = (const struct block *)(uintptr_t)range.owner;
 		handle = b->graph ? 0 : b->chunk->pool->object.id;
 	}
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return handle;
 }
 
@@ -572,13 +572,13 @@ void pool_context_ends(uint64_t context)
 {
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	for (struct pool *p = all, *next; p; p = next) {
 		next = p->next;
 		drop_of_context(p, context);
 		finish(p);
 	}
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 }
 
 /* Pools are on devices: there are none of host or managed memory (the attributes for those are 0). */

@@ -2,8 +2,8 @@
  * Memory pools: device memory that is allocated from the host in chunks and then allocated and freed in stream order
  * without the host. A chunk belongs to the context in which it was allocated, and serves streams of that context.
  */
-#ifndef PEGASUS_POOL_H
-#define PEGASUS_POOL_H
+#ifndef PEGASUS_WORK_POOL_H
+#define PEGASUS_WORK_POOL_H
 
 #include "object/stream.h"
 
@@ -13,7 +13,7 @@ struct graph_piece;
 
 enum { POOL_BINS = 48 };
 
-/* Fields are guarded by momentLock. */
+/* Fields are guarded by timelineLock. */
 struct pool {
 	struct object object;
 	int device;
@@ -42,12 +42,12 @@ void pool_end(struct pool *p);
  * Allocates memory of a pool for work queued to a stream from now on. Requires the lock, and releases it during
  * requests to the host.
  */
-CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address);
+CUresult pool_take(struct pool *p, const struct stream_ref *ref, uint64_t bytes, uint64_t *address);
 /*
  * Frees memory after the work queued so far: CUDA_ERROR_INVALID_VALUE if no allocation of a pool begins at the address,
  * CUDA_ERROR_NOT_PERMITTED for memory of graphs. place NULL: all work that used it has completed.
  */
-CUresult pool_give(uint64_t address, const struct place *place);
+CUresult pool_give(uint64_t address, const struct stream_ref *ref);
 /* Releases unused memory to the host down to keep bytes. Requires the lock; returns true if it released any. */
 bool pool_trim(struct pool *p, uint64_t keep);
 /*
@@ -61,15 +61,15 @@ struct graph_piece *pool_graph_piece(uint64_t address);
  * Returns memory of a piece to its pool, free since that position. Does nothing if the memory was freed with its
  * context.
  */
-void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct moment *since);
+void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct stream_position *since);
 /* Location of pool memory for sharing with other processes. pool_locate takes the lock itself. */
-struct pool_place {
+struct pool_location {
 	uint64_t name;          /* the pool's */
 	uint64_t context;       /* handle */
 	uint64_t chunk;         /* address of the chunk, which is one allocation of the host */
 	uint64_t offset, bytes; /* within the chunk */
 };
-CUresult pool_locate(uint64_t address, struct pool_place *place);
+CUresult pool_locate(uint64_t address, struct pool_location *ref);
 /* Returns the handle of the pool of an allocation; 0 for memory of graphs and for other memory. */
 uint64_t pool_of(uint64_t address);
 /* Makes all pools release unused memory, because an allocation failed. Returns true if any was released. */

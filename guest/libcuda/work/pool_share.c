@@ -36,10 +36,10 @@ struct import {
 	struct mem_lend_result chunk;
 	uint64_t address, pool; /* the pool's handle */
 	uint32_t times;         /* imported allocations, minus frees */
-	struct moment since;    /* position of the last work that may use it */
+	struct stream_position since;    /* position of the last work that may use it */
 	struct import *next;
 };
-static pthread_mutex_t importLock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; taken before momentLock */
+static pthread_mutex_t importLock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static struct import *imports;
 static _Atomic bool any; /* an import was made */
 
@@ -61,33 +61,33 @@ CUresult pg_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool handle, CUm
 	struct pool_ticket t = {.magic = POOL_MAGIC};
 	if (!out || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	bool shared = p && !p->imported && p->handleTypes == type && type != CU_MEM_HANDLE_TYPE_NONE;
 	CUresult r = shared ? name_pool(p) : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		t.name = p->name;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return r == CUDA_SUCCESS ? sealed_file(&t, sizeof t, out) : r;
 }
 
 CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr address)
 {
 	struct allocation_ticket t = {.magic = ALLOCATION_MAGIC};
-	struct pool_place place;
+	struct pool_location ref;
 	struct context *c;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = pool_locate(address, &place);
+	CUresult r = pool_locate(address, &ref);
 	if (r == CUDA_SUCCESS)
-		r = context_of((CUcontext)(uintptr_t)place.context, &c);
+		r = context_of((CUcontext)(uintptr_t)ref.context, &c);
 	if (r == CUDA_SUCCESS)
-		r = ipc_lend(place.chunk, &t.chunk);
+		r = ipc_lend(ref.chunk, &t.chunk);
 	if (r != CUDA_SUCCESS)
 		return r;
-	t.pool = place.name;
-	t.offset = place.offset;
-	t.bytes = place.bytes;
+	t.pool = ref.name;
+	t.offset = ref.offset;
+	t.bytes = ref.bytes;
 	memcpy(out, &t, sizeof t);
 	return CUDA_SUCCESS;
 }
@@ -110,7 +110,7 @@ CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, 
 		return elsewhere(type) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	if (pread((int)(intptr_t)handle, &t, sizeof t, 0) != (ssize_t)sizeof t || t.magic != POOL_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_new(context_current(&c) == CUDA_SUCCESS ? c->device : 0, 0);
 	if (p) {
 		p->imported = true;
@@ -118,7 +118,7 @@ CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, 
 		p->name = t.name;
 		*out = HANDLE_OF(CUmemoryPool, p);
 	}
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -171,9 +171,9 @@ static void take_unused(struct import **unused, uint64_t pool)
 		struct import *i = *at;
 		bool over = i->times == 0 && i->pool == pool;
 		if (i->times == 0 && !over) {
-			pthread_mutex_lock(&momentLock);
-			over = moment_passed(&i->since);
-			pthread_mutex_unlock(&momentLock);
+			pthread_mutex_lock(&timelineLock);
+			over = position_passed(&i->since);
+			pthread_mutex_unlock(&timelineLock);
 		}
 		if (!over) {
 			at = &i->next;
@@ -235,11 +235,11 @@ CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemP
 	if (!out || !data)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&t, data, sizeof t);
-	pthread_mutex_lock(&momentLock);
+	pthread_mutex_lock(&timelineLock);
 	const struct pool *p = find(handle);
 	bool good = p && p->imported && t.magic == ALLOCATION_MAGIC && t.pool == p->name && !t.chunk.reserved && t.bytes != 0 &&
 		t.offset < t.chunk.bytes && t.bytes <= t.chunk.bytes - t.offset;
-	pthread_mutex_unlock(&momentLock);
+	pthread_mutex_unlock(&timelineLock);
 	if (!good)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&importLock);
@@ -250,7 +250,7 @@ CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemP
 
 /* --- destruction of pools and contexts --- */
 
-CUresult import_free(uint64_t address, const struct place *place)
+CUresult import_free(uint64_t address, const struct stream_ref *ref)
 {
 	struct range range;
 	struct import *unused = NULL;
@@ -261,13 +261,13 @@ CUresult import_free(uint64_t address, const struct place *place)
 	if (more || (known && range_remove(address, RANGE_IMPORTED, &range))) {
 		struct import *i = *import_at(address);
 		r = CUDA_SUCCESS;
-		pthread_mutex_lock(&momentLock);
-		if (i && place && !moment_now(place, &i->since))
-			i->since = (struct moment){0}; /* the host waits for it */
-		pthread_mutex_unlock(&momentLock);
+		pthread_mutex_lock(&timelineLock);
+		if (i && ref && !position_now(ref, &i->since))
+			i->since = (struct stream_position){0}; /* the host waits for it */
+		pthread_mutex_unlock(&timelineLock);
 		if (i && !more)
 			i->times--;
-		if (!place)
+		if (!ref)
 			take_unused(&unused, 0);
 	}
 	pthread_mutex_unlock(&importLock);

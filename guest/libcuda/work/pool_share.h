@@ -3,8 +3,8 @@
  * allocation is exported as bytes that name its chunk, as a loan to other processes (see ipc.c), and its location in
  * the chunk. A process that imports allocations maps each chunk once, while any of its imported allocations is in use.
  */
-#ifndef PEGASUS_POOLSHARE_H
-#define PEGASUS_POOLSHARE_H
+#ifndef PEGASUS_WORK_POOL_SHARE_H
+#define PEGASUS_WORK_POOL_SHARE_H
 
 #include "work/pool.h"
 
@@ -12,7 +12,7 @@
  * Frees an imported allocation after the work of a stream or, with NULL, after all work: CUDA_ERROR_INVALID_VALUE for
  * other memory.
  */
-CUresult import_free(uint64_t address, const struct place *place);
+CUresult import_free(uint64_t address, const struct stream_ref *ref);
 /* Called when a pool is destroyed: unmaps its chunks without allocations in use. */
 void imports_end(uint64_t pool);
 /* Unmaps chunks without allocations in use whose work has completed. */

@@ -2,8 +2,8 @@
  * Virtual memory management: reserved address ranges, physical memory without addresses, and mappings between them. The
  * host validates all requests again; the guest's records serve queries and report errors at once.
  */
-#ifndef PEGASUS_VMM_H
-#define PEGASUS_VMM_H
+#ifndef PEGASUS_WORK_VMM_H
+#define PEGASUS_WORK_VMM_H
 
 #include <stddef.h>
 
