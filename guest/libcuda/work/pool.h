@@ -45,7 +45,7 @@ void pool_end(struct pool *p);
 CUresult pool_take(struct pool *p, const struct stream_ref *ref, uint64_t bytes, uint64_t *address);
 /*
  * Frees memory after the work queued so far: CUDA_ERROR_INVALID_VALUE if no allocation of a pool begins at the address,
- * CUDA_ERROR_NOT_PERMITTED for memory of graphs. place NULL: all work that used it has completed.
+ * CUDA_ERROR_NOT_PERMITTED for memory of graphs. ref NULL: all work that used it has completed.
  */
 CUresult pool_give(uint64_t address, const struct stream_ref *ref);
 /* Releases unused memory to the host down to keep bytes. Requires the lock; returns true if it released any. */
