@@ -155,10 +155,4 @@ CUresult launch_pack(const struct function *f, void **values, void **extra, stru
 	return gather(f, values, block);
 }
 
-void launch_unpack(struct packed_launch *p)
-{
-	if (UNLIKELY(p->more))
-		free(p->more);
-}
-
 /* --- the old launch interface: settings are collected in the function, then launched --- */

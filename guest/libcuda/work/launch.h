@@ -2,10 +2,12 @@
 #ifndef PEGASUS_WORK_LAUNCH_H
 #define PEGASUS_WORK_LAUNCH_H
 
-#include "image/module.h"
+#include <stdlib.h>
+
 #include "core/ring.h"
-#include "object/stream.h"
 #include "core/zz_wire.h"
+#include "image/module.h"
+#include "object/stream.h"
 
 #define LAUNCH_COOPERATIVE 1u
 /* Cluster dimensions, each of which fits a byte; zeros: no cluster. */
@@ -37,6 +39,10 @@ CUresult launch_check(const struct function *f, const struct launch_args *shape)
  * rest. launch_unpack must be called whatever the result.
  */
 CUresult launch_pack(const struct function *f, void **values, void **extra, struct packed_launch *p);
-void launch_unpack(struct packed_launch *p);
+static inline void launch_unpack(struct packed_launch *p)
+{
+	if (UNLIKELY(p->more))
+		free(p->more);
+}
 
 #endif
