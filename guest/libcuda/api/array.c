@@ -122,6 +122,8 @@ CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *d, CUarray handle)
 	return r;
 }
 
+/* --- texture objects --- */
+
 static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigned int channels, uint64_t bytes)
 {
 	struct copy_endpoint end;
@@ -210,6 +212,8 @@ CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args
 	memcpy(args->borderColor, t->borderColor, sizeof args->borderColor);
 	return CUDA_SUCCESS;
 }
+
+/* --- handles issued to the program --- */
 
 struct search {
 	uint64_t handle;
@@ -332,6 +336,8 @@ CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexOb
 	(void)handle;
 	return CUDA_ERROR_INVALID_VALUE;
 }
+
+/* --- surface objects --- */
 
 CUresult check_surface(CUarray handle, uint64_t *id)
 {

@@ -1,3 +1,4 @@
+/* Contexts beyond their lookup: creation, destruction and primary contexts. */
 #ifndef PEGASUS_API_CONTEXT_H
 #define PEGASUS_API_CONTEXT_H
 

@@ -1,3 +1,4 @@
+/* Events of all work of a context. */
 #ifndef PEGASUS_API_CONTEXT_EVENT_H
 #define PEGASUS_API_CONTEXT_EVENT_H
 

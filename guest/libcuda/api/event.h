@@ -1,3 +1,4 @@
+/* Events beyond their records: waits that look at captures. */
 #ifndef PEGASUS_API_EVENT_H
 #define PEGASUS_API_EVENT_H
 

@@ -139,6 +139,8 @@ CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **
 	return r == CUDA_SUCCESS ? launch(f, &shape, config->hStream, values, extra) : r;
 }
 
+/* --- the old launch interface: settings are collected in the function, then launched --- */
+
 static CUresult old_of(CUfunction handle, struct function **f, struct old_launch **old)
 {
 	CUresult r = function_only(handle, f);

@@ -1,3 +1,4 @@
+/* Copies that other calls make. */
 #ifndef PEGASUS_API_MEMCPY_H
 #define PEGASUS_API_MEMCPY_H
 

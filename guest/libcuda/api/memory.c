@@ -149,6 +149,8 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	return CUDA_SUCCESS;
 }
 
+/* --- host memory --- */
+
 CUresult pg_cuMemHostAlloc(void **pp, size_t bytes, unsigned int flags)
 {
 	struct context *c;

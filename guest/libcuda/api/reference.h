@@ -1,3 +1,4 @@
+/* Texture and surface references. */
 #ifndef PEGASUS_API_REFERENCE_H
 #define PEGASUS_API_REFERENCE_H
 

@@ -75,6 +75,8 @@ void stream_context_gone(uint64_t context)
 	}
 }
 
+/* --- API calls --- */
+
 CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
 	struct context *c;

@@ -1,3 +1,4 @@
+/* Ends of streams. */
 #ifndef PEGASUS_API_STREAM_H
 #define PEGASUS_API_STREAM_H
 

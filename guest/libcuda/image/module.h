@@ -1,3 +1,4 @@
+/* Modules: loading an image in a context, and the contents of the module. */
 #ifndef PEGASUS_IMAGE_MODULE_H
 #define PEGASUS_IMAGE_MODULE_H
 

@@ -1,3 +1,4 @@
+/* Decompression of Zstandard frames. */
 #ifndef PEGASUS_IMAGE_ZSTD_H
 #define PEGASUS_IMAGE_ZSTD_H
 

@@ -154,5 +154,3 @@ CUresult launch_pack(const struct function *f, void **values, void **extra, stru
 		memset(block, 0, p->paramBytes);
 	return gather(f, values, block);
 }
-
-/* --- the old launch interface: settings are collected in the function, then launched --- */
