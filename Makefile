@@ -77,12 +77,12 @@ binaries: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libnvidia-ml.so.1 | deps-bu
 
 C_FLAGS    := -std=gnu11 -Wall -Wextra -Werror -pthread -MMD -MP
 GUEST      := guest/libcuda
-GUEST_SRC  := $(wildcard $(GUEST)/*.c)
+GUEST_SRC  := $(wildcard $(GUEST)/*/*.c)
 # An optional component: tables that are in no manual, for programs with NVIDIA's CUDA runtime in them; one of them
 # only for who has a key to it.
 TABLES     := guest/tables
 TABLES_SRC := $(if $(RUNTIME_TABLES),$(filter-out $(if $(RUNTIME_KEY),,%/integrity.c %/md2.c),$(wildcard $(TABLES)/*.c)))
-GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=$(GUEST)/zz_libcuda.map
+GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=$(GUEST)/api/zz_libcuda.map
 GUEST_C    := $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(GUEST)
 ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
 
@@ -90,7 +90,7 @@ guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so $(BUILD)/guest/libn
 guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so
 
 $(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(TABLES_SRC:$(TABLES)/%.c=$(BUILD)/guest/obj/tables/%.o) \
-		$(GUEST)/zz_libcuda.map $(BUILD)/guest/components
+		$(GUEST)/api/zz_libcuda.map $(BUILD)/guest/components
 	$(CC) $(filter %.o,$^) $(GUEST_LINK) -Wl,-z,defs -o $@
 
 # Changes when another choice of components is built, so that the library is linked anew.
@@ -98,7 +98,7 @@ $(BUILD)/guest/components: FORCE
 	@mkdir -p $(@D)
 	@echo '$(TABLES_SRC)' | cmp -s - $@ || echo '$(TABLES_SRC)' >$@
 
-$(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/obj/%.o) $(GUEST)/zz_libcuda.map
+$(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/obj/%.o) $(GUEST)/api/zz_libcuda.map
 	$(CC) $(ASAN) $(filter %.o,$^) $(GUEST_LINK) -o $@
 
 $(BUILD)/guest/obj/%.o: $(GUEST)/%.c Makefile | deps-build
@@ -165,7 +165,7 @@ $(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makef
 	@mkdir -p $(@D)
 	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
 
--include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/obj/tables/*.d $(BUILD)/guest/obj/nvml/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
+-include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*/*.d $(BUILD)/guest/asan/obj/*/*.d $(BUILD)/bench/obj/*.d)
 
 # --- the main job and the benchmarks
 

@@ -55,12 +55,12 @@ func buildProgram(t *testing.T, source string, flags ...string) string {
 // library returns the guest library, built once for all tests, in a directory that TestMain removes; every
 // symbol of it is resolved.
 var library = sync.OnceValues(func() (string, error) {
-	sources, err := filepath.Glob(filepath.Join(guestSource, "*.c"))
+	sources, err := filepath.Glob(filepath.Join(guestSource, "*", "*.c"))
 	if err != nil {
 		return "", err
 	}
 	args := append(slices.Clone(cFlags), "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wl,-z,defs", "-Wl,-soname,libcuda.so.1",
-		"-Wl,--version-script="+filepath.Join(guestSource, "zz_libcuda.map"), "-o", filepath.Join(libraryDir, "libcuda.so.1"))
+		"-Wl,--version-script="+filepath.Join(guestSource, "api", "zz_libcuda.map"), "-o", filepath.Join(libraryDir, "libcuda.so.1"))
 	if out, err := exec.Command("cc", append(args, sources...)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -95,27 +95,27 @@ func buildLibrary(t *testing.T) string {
 func fakeCore(t *testing.T, program string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	generated, err := filepath.Glob(filepath.Join(guestSource, "zz_*"))
+	generated, err := filepath.Glob(filepath.Join(guestSource, "*", "zz_*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range generated {
-		b, err := os.ReadFile(path)
-		if err != nil {
+		layer := filepath.Join(dir, filepath.Base(filepath.Dir(path)))
+		if err := os.MkdirAll(layer, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, filepath.Base(path)), string(b))
+		write(t, filepath.Join(layer, filepath.Base(path)), read(t, path))
 	}
-	write(t, filepath.Join(dir, "device.h"), "static inline int device_driver_version(void) { return CUDA_VERSION; }\n")
-	write(t, filepath.Join(dir, "entry.h"), `#include "cuda.h"
+	write(t, filepath.Join(dir, "core", "device.h"), "static inline int device_driver_version(void) { return CUDA_VERSION; }\n")
+	write(t, filepath.Join(dir, "api", "entry.h"), `#include "cuda.h"
 #define ENTER_UNSAFE 1
 extern CUresult entry_result;
 static inline CUresult pg_enter(int flags) { return flags & ~ENTER_UNSAFE ? CUDA_ERROR_UNKNOWN : entry_result; }
 CUresult pg_unsupported(const char *symbol);
 `)
-	defined := read(t, program) + read(t, filepath.Join(dir, "zz_names.c")) + read(t, filepath.Join(dir, "zz_resolver.c"))
-	fakes := "#include \"zz_impl.h\"\n#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
-	for line := range strings.Lines(read(t, filepath.Join(dir, "zz_impl.h"))) {
+	defined := read(t, program) + read(t, filepath.Join(dir, "api", "zz_names.c")) + read(t, filepath.Join(dir, "api", "zz_resolver.c"))
+	fakes := "#include \"core/zz_impl.h\"\n#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
+	for line := range strings.Lines(read(t, filepath.Join(dir, "core", "zz_impl.h"))) {
 		prototype, ok := strings.CutSuffix(strings.TrimSpace(line), ";")
 		name, _, _ := strings.Cut(strings.TrimPrefix(prototype, "CUresult "), "(")
 		if ok && strings.HasPrefix(name, "pg_") && !strings.Contains(defined, "\nCUresult "+name+"(") {
@@ -148,7 +148,7 @@ func TestExportsConvert(t *testing.T) {
 	dir := fakeCore(t, source)
 	program := filepath.Join(dir, "exports_test")
 	args := []string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-g", "-I" + dir, "-I" + guestInclude, "-o", program, source}
-	for _, name := range []string{"zz_exports.c", "zz_names.c", "zz_resolver.c", "fake.c"} {
+	for _, name := range []string{"api/zz_exports.c", "api/zz_names.c", "api/zz_resolver.c", "fake.c"} {
 		args = append(args, filepath.Join(dir, name))
 	}
 	command(t, cc, args...)

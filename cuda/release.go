@@ -17,7 +17,7 @@ var (
 )
 
 // Told returns the CUDA and driver versions that are reported to a guest's program, like
-// guest/libcuda/release.c: the values of the variables PEGASUS_CUDA and PEGASUS_DRIVER, by default the host's
+// guest/libcuda/core/release.c: the values of the variables PEGASUS_CUDA and PEGASUS_DRIVER, by default the host's
 // CUDA and the first driver that had it.
 func Told(host uint32, getenv func(string) string) (version uint32, driver string) {
 	version = host

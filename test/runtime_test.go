@@ -98,10 +98,11 @@ func withTables(t *testing.T, key bool, objects string, flags []string) string {
 	t.Helper()
 	dir := t.TempDir()
 	args := append(slices.Clone(flags), "-shared", "-fPIC", "-fvisibility=hidden", "-I../guest/libcuda", "-Wl,-soname,libcuda.so.1",
-		"-Wl,-z,nodelete", "-Wl,--version-script=../guest/libcuda/zz_libcuda.map")
-	sources, _ := filepath.Glob("../guest/libcuda/*.c")
+		"-Wl,-z,nodelete", "-Wl,--version-script=../guest/libcuda/api/zz_libcuda.map")
+	sources, _ := filepath.Glob("../guest/libcuda/*/*.c")
 	for _, source := range sources {
-		args = append(args, built(t, filepath.Join(objects, strings.TrimSuffix(filepath.Base(source), ".c")+".o")))
+		name := strings.TrimPrefix(strings.TrimSuffix(source, ".c"), "../guest/libcuda/")
+		args = append(args, built(t, filepath.Join(objects, name+".o")))
 	}
 	tables, _ := filepath.Glob("../guest/tables/*.c")
 	args = append(args, tables...)

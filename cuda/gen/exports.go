@@ -8,7 +8,7 @@ func emitImpl(w *writer, s *spec) {
 #define PEGASUS_ZZ_IMPL_H
 
 /*
- * Every exported symbol first calls pg_enter, declared in entry.h, unless it may
+ * Every exported symbol first calls pg_enter, declared in api/entry.h, unless it may
  * be called before cuInit; what pg_enter returns, if not CUDA_SUCCESS, is what the
  * caller gets. A symbol without implementation returns what pg_unsupported does.
  *
@@ -42,10 +42,9 @@ func emitExports(w *writer, s *spec) {
 	w.cHeader("The exported symbols of libcuda.so.1: what each does is decided in cuda/spec/overlay.toml.")
 	w.f(`#define __CUDA_API_VERSION_INTERNAL
 #define PEGASUS_CUDA_ALL
-#include "zz_impl.h"
-
-#include "device.h"
-#include "entry.h"
+#include "api/entry.h"
+#include "core/device.h"
+#include "core/zz_impl.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

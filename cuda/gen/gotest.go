@@ -119,7 +119,7 @@ func goGolden(f wireField) string {
 // emitCWireTest makes a program that prints the same records as C lays them out.
 func emitCWireTest(w *writer, s *spec) {
 	w.cHeader("Prints every record of the wire, filled like those in testdata/wire.")
-	w.f(`#include "zz_wire.h"
+	w.f(`#include "core/zz_wire.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -23,7 +23,7 @@ func TestNothingStale(t *testing.T) {
 			t.Errorf("%s is stale: run go generate ./cuda", name)
 		}
 	}
-	for _, pattern := range []string{"cuda/zz_*", "cuda/testdata/wire/*.golden", "cuda/testdata/c/zz_*", "guest/libcuda/zz_*", "guest/nvml/zz_*"} {
+	for _, pattern := range []string{"cuda/zz_*", "cuda/testdata/wire/*.golden", "cuda/testdata/c/zz_*", "guest/libcuda/zz_*", "guest/libcuda/*/zz_*", "guest/nvml/zz_*"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -126,8 +126,8 @@ func TestSwitchingOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exports := string(files["guest/libcuda/zz_exports.c"])
-	if strings.Contains(exports, "pg_cuMemcpyHtoD_v2") || strings.Contains(string(files["guest/libcuda/zz_impl.h"]), "pg_cuMemcpyHtoD_v2") {
+	exports := string(files["guest/libcuda/api/zz_exports.c"])
+	if strings.Contains(exports, "pg_cuMemcpyHtoD_v2") || strings.Contains(string(files["guest/libcuda/core/zz_impl.h"]), "pg_cuMemcpyHtoD_v2") {
 		t.Error("the implementation is still used")
 	}
 	for _, symbol := range []string{"cuMemcpyHtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds"} {

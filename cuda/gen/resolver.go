@@ -4,7 +4,7 @@ func emitResolver(w *writer, s *spec) {
 	w.cHeader("cuGetProcAddress: which symbol answers to a name, a version and a kind of default stream.")
 	w.f(`#define __CUDA_API_VERSION_INTERNAL
 #define PEGASUS_CUDA_ALL
-#include "zz_impl.h"
+#include "core/zz_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +107,7 @@ CUresult pg_cuGetProcAddress_v2(const char *key, void **pfn, int cudaVersion, cu
 
 func emitNames(w *writer, s *spec) {
 	w.cHeader("Names of results, and the text of each.")
-	w.f("#include \"zz_impl.h\"\n\n#include <stddef.h>\n\n")
+	w.f("#include \"core/zz_impl.h\"\n\n#include <stddef.h>\n\n")
 	e := s.Enums["cudaError_enum"]
 	table := func(function, what string, text func(name string) string) {
 		w.f("static const char *%s(CUresult r)\n{\n\tswitch (r) {\n", function)

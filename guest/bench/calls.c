@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../libcuda/futex.h"
+#include "../libcuda/core/futex.h"
 #include "bench.h"
 #include "latency.h"
 

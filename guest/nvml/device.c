@@ -4,7 +4,7 @@
 
 #include "nvml.h"
 
-#include "device.h"
+#include "core/device.h"
 
 EXPORT nvml nvmlDeviceGetName(nvml_device handle, char *out, unsigned int room)
 {

@@ -15,9 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device.h"
-#include "release.h"
-#include "zz_impl.h"
+#include "core/connect.h"
+#include "core/device.h"
+#include "core/release.h"
+#include "core/zz_impl.h"
 
 enum { HANDLES_FROM = 1 };
 

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "arena.h"
-#include "device.h"
-#include "ring.h"
-#include "zz_wire.h"
+#include "core/arena.h"
+#include "core/device.h"
+#include "core/ring.h"
+#include "core/zz_wire.h"
 
 struct usage_head {
 	uint32_t version, processes;
@@ -40,7 +40,7 @@ static bool read_usage(const uint8_t *bytes, uint64_t length, struct usage *u)
 nvml usage_ask(struct usage *u)
 {
 	uint64_t offset, capacity = sizeof(struct usage_head) + sizeof u->process;
-	if (process_look() != CUDA_SUCCESS)
+	if (process_check_alive() != CUDA_SUCCESS)
 		return NVML_GPU_IS_LOST;
 	if (arena_take(capacity, &offset) != CUDA_SUCCESS)
 		return NVML_MEMORY;

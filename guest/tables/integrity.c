@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "md2.h"
-#include "process.h"
+#include "core/process.h"
 #include "tables.h"
-#include "zz_impl.h"
+#include "core/zz_impl.h"
 
 /* The key, and the answers by the last digit of the queried version: made by scripts/runtime-key. */
 static const uint8_t given[3][MD2_BYTES] = {

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "context.h"
-#include "export.h"
+#include "object/context.h"
+#include "api/export.h"
 #include "tables.h"
 
 enum { BUCKETS = 64 };
@@ -37,7 +37,7 @@ static CUresult name_context(CUcontext given, uint64_t *context)
 }
 
 /* Returns the link to the item, or the place for it. Requires the lock. */
-static struct item **place(uint64_t context, void *key)
+static struct item **ref(uint64_t context, void *key)
 {
 	uint64_t h = (context ^ (uint64_t)(uintptr_t)key >> 4) * UINT64_C(0x9e3779b97f4a7c15);
 	struct item **at = &buckets[h >> 58];
@@ -62,7 +62,7 @@ CUresult storage_put(CUcontext given, void *key, void *value, storage_ends ends)
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	struct item **at = place(context, key);
+	struct item **at = ref(context, key);
 	if (!*at && (*at = malloc(sizeof **at)))
 		(*at)->next = NULL;
 	if (*at) {
@@ -85,7 +85,7 @@ CUresult storage_delete(CUcontext given, void *key)
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);
-	struct item **at = place(context, key), *i = *at ? take(at) : NULL;
+	struct item **at = ref(context, key), *i = *at ? take(at) : NULL;
 	pthread_mutex_unlock(&lock);
 	free(i);
 	return i ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -104,7 +104,7 @@ CUresult storage_get(void **value, CUcontext given, void *key)
 		return CUDA_SUCCESS;
 	}
 	pthread_mutex_lock(&lock);
-	struct item *i = *place(context, key);
+	struct item *i = *ref(context, key);
 	if (i) {
 		*value = last.value = i->value;
 		last.context = context;

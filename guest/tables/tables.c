@@ -10,11 +10,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "context.h"
-#include "entry.h"
-#include "export.h"
+#include "api/context.h"
+#include "object/context.h"
+#include "api/entry.h"
+#include "api/export.h"
 #include "tables.h"
-#include "zz_impl.h"
+#include "core/zz_impl.h"
 
 #define SIZE(slots) ((const void *)(uintptr_t)((slots) * sizeof(void *)))
 #define SLOT(function) ((const void *)(function))

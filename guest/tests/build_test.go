@@ -64,7 +64,7 @@ func gcc(args ...string) error {
 }
 
 func sources() []string {
-	found, _ := filepath.Glob(librarySource + "/*.c")
+	found, _ := filepath.Glob(librarySource + "/*/*.c")
 	return found
 }
 
@@ -83,7 +83,7 @@ func (b *build) libcuda(t *testing.T) string {
 		args := append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-o", filepath.Join(b.dir, "libcuda.so.1")}, b.flags...)
 		args = append(append(args, warnings...), sources()...)
 		b.err = gcc(append(args, "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete",
-			"-Wl,--version-script="+librarySource+"/zz_libcuda.map")...)
+			"-Wl,--version-script="+librarySource+"/api/zz_libcuda.map")...)
 	})
 	if b.err != nil {
 		t.Fatal(b.err)

@@ -280,7 +280,7 @@ func TestCancel(t *testing.T) {
 func TestLittleAddressSpace(t *testing.T) {
 	h := (&host{}).start(t)
 	out := runs(t, run{build: builds[0], program: "starved", socket: h.path})
-	if want := "no room for the call buffer"; !strings.Contains(out, want) {
+	if want := "map the call buffer of"; !strings.Contains(out, want) {
 		t.Errorf("got %q, want %q", out, want)
 	}
 }
@@ -331,7 +331,7 @@ func TestUnloads(t *testing.T) {
 // The parts that need no host.
 func TestUnits(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
-		runs(t, run{build: b, program: "units", own: []string{"range.c", "handle.c", "image.c", "layout.c", "log.c", "zstd.c"}})
+		runs(t, run{build: b, program: "units", own: []string{"core/range.c", "core/handle.c", "core/log.c", "image/image.c", "image/layout.c", "image/zstd.c"}})
 	})
 }
 

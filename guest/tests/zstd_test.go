@@ -29,7 +29,7 @@ func TestZstandard(t *testing.T) {
 	if err != nil || len(kernels) < 3 {
 		t.Fatal("no PTX", err)
 	}
-	for _, name := range append(kernels[:3:3], librarySource+"/zz_exports.c", "/bin/true") {
+	for _, name := range append(kernels[:3:3], librarySource+"/api/zz_exports.c", "/bin/true") {
 		if files[filepath.Base(name)], err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestZstandard(t *testing.T) {
 	}
 	each(t, func(t *testing.T, b *build) {
 		for _, args := range all {
-			runs(t, run{build: b, program: "unpack", args: args, own: []string{"zstd.c"}})
+			runs(t, run{build: b, program: "unpack", args: args, own: []string{"image/zstd.c"}})
 		}
 	})
 }

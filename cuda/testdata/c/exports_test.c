@@ -4,7 +4,7 @@
  */
 #define __CUDA_API_VERSION_INTERNAL
 #define PEGASUS_CUDA_ALL
-#include "zz_impl.h"
+#include "core/zz_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,14 +4,14 @@
  */
 #include <stdio.h>
 
-#include "../../libcuda/ring.c"
+#include "../../libcuda/core/ring.c"
 
 struct process process;
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 void thread_register(void) {}
 CUresult process_refusal(void) { return CUDA_ERROR_UNKNOWN; }
-CUresult process_look(void) { return CUDA_SUCCESS; }
-void process_ring(void) {}
+CUresult process_check_alive(void) { return CUDA_SUCCESS; }
+void process_notify_worker(void) {}
 CUresult process_result(uint32_t r) { return (CUresult)r; }
 
 static struct segment_header header;

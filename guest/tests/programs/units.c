@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "handle.h"
-#include "image.h"
-#include "layout.h"
-#include "range.h"
+#include "core/handle.h"
+#include "image/image.h"
+#include "image/layout.h"
+#include "core/range.h"
 
 static void ranges(void)
 {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "zstd.h"
+#include "image/zstd.h"
 
 static uint8_t *contents(const char *name, size_t *bytes)
 {

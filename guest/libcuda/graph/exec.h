@@ -1,0 +1,42 @@
+/* Executable graphs: a private copy of the graph, and its version on the host. */
+#ifndef PEGASUS_GRAPH_EXEC_H
+#define PEGASUS_GRAPH_EXEC_H
+
+#include "graph/graph.h"
+
+/* Limits of one graph on the host. */
+enum { GRAPH_NODES_MOST = 1 << 16, GRAPH_RECORDS_MOST = 256 };
+
+struct exec_version;
+
+struct graph_exec {
+	struct object object; /* its id is used by the host, too */
+	uint64_t context;     /* handle; 0 after the context was destroyed */
+	uint32_t wireContext, id;
+	uint64_t flags;
+	struct graph *graph;
+	bool stale;           /* the host has another version of the graph */
+	struct exec_version *version; /* resources of the host's version; NULL for none */
+	uint64_t *records;    /* handles of the events that the host's version records, in order */
+	uint32_t recordCount;
+};
+
+extern struct table graph_execs;
+
+/* Releases resources of a context that the host has destroyed together with all launches. */
+void versions_context_ended(uint64_t context);
+/*
+ * Called after a synchronisation or after a context was destroyed: releases resources that only completed work used,
+ * including user objects, which programs wait for.
+ */
+void versions_synchronised(void);
+
+/* Launches an executable graph; *settles: it records an event that other processes share, which must find it complete. */
+CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
+
+/* The functions below require the graphs' lock. */
+
+/* Releases the resources of destroyed executable graphs whose launches have completed. */
+void versions_sweep(void);
+
+#endif

@@ -1,8 +1,0 @@
-/* Kernel profile, enabled by PEGASUS_SOFT_PROFILE. */
-#ifndef PEGASUS_PROFILE_H
-#define PEGASUS_PROFILE_H
-
-/* Called by the first API calls: starts the profile, whose report goes to stderr when the program exits. */
-void profile_begin(void);
-
-#endif
