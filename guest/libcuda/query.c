@@ -4,8 +4,8 @@
  * the marker completes: a marker that the host has not consumed, or that has not completed, means pending work.
  *
  * Work of streams that synchronise with the legacy stream is also work of the legacy stream. The reverse holds for
- * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own
- * as ready, whatever runs in the legacy stream.
+ * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream whose own work has
+ * completed as ready, whatever runs in the legacy stream.
  */
 #include "context.h"
 #include "entry.h"
@@ -84,11 +84,13 @@ static CUresult mark(const struct place *place, struct event *e)
 	return r;
 }
 
-/* Records that the packets before a stream's marker have completed. */
-static void note(struct mark *m)
+static uint64_t known(_Atomic uint64_t *count) { return atomic_load_explicit(count, memory_order_relaxed); }
+
+/* Records that packets up to a number have completed; requires the lock. */
+static void note(_Atomic uint64_t *count, uint64_t completed)
 {
-	if (atomic_load_explicit(&m->ended, memory_order_relaxed) < m->at)
-		atomic_store_explicit(&m->ended, m->at, memory_order_release);
+	if (known(count) < completed)
+		atomic_store_explicit(count, completed, memory_order_release);
 }
 
 static bool reached(const struct event *e)
@@ -102,7 +104,8 @@ static bool reached(const struct event *e)
  */
 static CUresult look(const struct place *place)
 {
-	if (sent_asked(place) == 0 || sent_before(place) == atomic_load_explicit(&place->mark->ended, memory_order_relaxed))
+	uint64_t asked = sent_asked(place);
+	if (place->stream == WIRE_LEGACY ? asked == known(&place->mark->ended) : asked == known(&place->mark->own))
 		return process_look();
 	struct event *e = event_of(place->mark);
 	if (!e) {
@@ -119,8 +122,10 @@ static CUresult look(const struct place *place)
 		if (r == CUDA_SUCCESS && !reached(e))
 			r = CUDA_ERROR_NOT_READY;
 	}
-	if (r == CUDA_SUCCESS)
-		note(m);
+	if (r == CUDA_SUCCESS) {
+		note(&m->own, m->at);
+		note(&m->ended, m->at); /* as long as the legacy stream gets no work, a wait covers no more */
+	}
 	return r;
 }
 
@@ -140,13 +145,13 @@ CUresult pg_cuStreamQuery(CUstream stream)
 }
 
 /* Only the legacy stream's count needs the lock: it sums over streams that may be destroyed. */
-bool mark_ended(const struct place *place, uint64_t *sent)
+bool mark_ended(const struct place *place, struct sent *sent)
 {
 	bool sums = place->stream == WIRE_LEGACY;
 	if (sums)
 		pthread_mutex_lock(&lock);
-	*sent = sent_before(place);
-	bool ended = *sent == atomic_load_explicit(&place->mark->ended, memory_order_acquire);
+	*sent = (struct sent){.own = sent_to(place->mark), .all = sent_before(place)};
+	bool ended = sent->all == atomic_load_explicit(&place->mark->ended, memory_order_acquire);
 	if (sums)
 		pthread_mutex_unlock(&lock);
 	return ended;
@@ -160,11 +165,13 @@ static bool is_there(const struct place *place)
 	return handle_find(&streams, place->stream);
 }
 
-void mark_waited(const struct place *place, uint64_t sent)
+void mark_waited(const struct place *place, const struct sent *sent)
 {
 	pthread_mutex_lock(&lock);
-	if (is_there(place) && atomic_load_explicit(&place->mark->ended, memory_order_relaxed) < sent)
-		atomic_store_explicit(&place->mark->ended, sent, memory_order_release);
+	if (is_there(place)) {
+		note(&place->mark->ended, sent->all);
+		note(&place->mark->own, sent->own);
+	}
 	pthread_mutex_unlock(&lock);
 }
 

@@ -172,14 +172,14 @@ CUresult stream_place(CUstream handle, struct place *place)
 CUresult stream_wait(const struct place *place)
 {
 	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
-	uint64_t sent;
+	struct sent sent;
 	if (mark_ended(place, &sent)) {
 		CUresult r = process_look();
 		return r == CUDA_SUCCESS ? context_error(place->context) : r;
 	}
 	CUresult r = ring_wait(&p, stream_sleeps(place));
 	if (r == CUDA_SUCCESS)
-		mark_waited(place, sent);
+		mark_waited(place, &sent);
 	return r;
 }
 

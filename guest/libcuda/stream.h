@@ -43,13 +43,17 @@ CUresult stream_create(struct context *c, uint32_t flags, struct stream **create
 /* Orders a new stream after the event waits of its context. */
 CUresult stream_joins(struct context *c, struct stream *s);
 
+/* Numbers of packets: of a stream itself, and of all streams that a wait for it covers. */
+struct sent {
+	uint64_t own, all;
+};
 /*
- * Reports whether all work sent to a stream has completed, as far as earlier blocking calls have found; sets *sent to
- * the number of packets sent.
+ * Reports whether all work that a wait for a stream covers has completed, as far as earlier blocking calls have found;
+ * sets *sent to the numbers of packets sent.
  */
-bool mark_ended(const struct place *place, uint64_t *sent);
-/* Records that a blocking call found the first sent packets of a stream completed. */
-void mark_waited(const struct place *place, uint64_t sent);
+bool mark_ended(const struct place *place, struct sent *sent);
+/* Records that a blocking call found so many packets of a stream completed. */
+void mark_waited(const struct place *place, const struct sent *sent);
 /*
  * Retires the marker of a stream that is destroyed, so that lookups miss it. True for exactly one of several concurrent
  * callers.
