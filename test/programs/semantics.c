@@ -568,6 +568,42 @@ static void ready_own(void)
 	CLAIM(word == 2);
 }
 
+static _Atomic(CUstream) shortLived;
+
+static void *capture_them(void *context)
+{
+	CUgraph g;
+	CHECK(cuCtxSetCurrent(context));
+	for (CUstream last = NULL, s; (s = shortLived) != CU_STREAM_LEGACY;) {
+		if (s == last)
+			continue;
+		last = s;
+		if (cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS)
+			cuStreamEndCapture(s, &g);
+	}
+	return NULL;
+}
+
+/* A stream that is destroyed while another thread begins to capture it leaves no capture, which would forbid waits for ever. */
+static void captured_and_gone(void)
+{
+	CUcontext c;
+	CUstream s;
+	pthread_t thread;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CLAIM(pthread_create(&thread, NULL, capture_them, c) == 0);
+	for (int64_t until = now() + 1000000000; now() < until;) {
+		CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+		shortLived = s;
+		for (volatile int i = 0; i < (until - now()) % 1000; i++)
+			;
+		CHECK(cuStreamDestroy(s));
+	}
+	shortLived = CU_STREAM_LEGACY;
+	CLAIM(pthread_join(thread, NULL) == 0);
+	CHECK(cuCtxSynchronize());
+}
+
 /*
  * A wait for an event ends when it has completed, although work queued later has not even begun: programs use this for
  * double buffering.
@@ -1245,7 +1281,7 @@ static const struct {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"leaving", leaving, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
-	{"early", early, 0},           {"ready-beside", ready_beside, 0}, {"ready-own", ready_own, 0}, {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
+	{"early", early, 0},           {"ready-beside", ready_beside, 0}, {"ready-own", ready_own, 0}, {"captured-and-gone", captured_and_gone, 0}, {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 	{"healthy", healthy, 0},
