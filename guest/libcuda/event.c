@@ -253,6 +253,8 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		return CUDA_ERROR_INVALID_VALUE;
 	if (UNLIKELY(place.capturing || e->captured))
 		return capture_wait(&place, e, flags & CU_EVENT_WAIT_EXTERNAL);
+	if (flags & CU_EVENT_WAIT_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE; /* valid only in a capture */
 	if (!e->used)
 		return CUDA_SUCCESS;
 	struct stream_wait_event_args args = {.event = e->object.id};
