@@ -105,8 +105,11 @@ type Module interface {
 
 // Stream is a queue of work that runs in order.
 type Stream interface {
-	// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady.
+	// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady. Work of the streams that
+	// keep order with the legacy default stream is also work of that one, but not the reverse.
 	Query() cuda.Result
+	// Ended calls done when the work has ended that Query covers now. Synchronize also waits for the legacy default stream.
+	Ended(done func(cuda.Result))
 	// Synchronize calls done when everything submitted to the stream so far has ended.
 	Synchronize(done func(cuda.Result))
 	// Destroy releases the stream once its work has ended.

@@ -84,7 +84,15 @@ func testLegacyStream(t *testing.T, b *bench) {
 	b.want(free.Query(), cuda.Success)
 	b.want(blocking.Query(), cuda.ErrorNotReady)
 	b.want(b.ctx.DefaultStream().Query(), cuda.ErrorNotReady)
+	idle, ready := b.stream(0), newAnswer()
+	b.want(idle.Query(), cuda.Success) // whatever the legacy stream does
+	idle.Ended(ready.result)
+	b.want(b.wait(ready), cuda.Success)
+	b.want(third.Query(), cuda.ErrorNotReady)
+	third.Ended(ready.result)
 	finished()
+	b.want(b.wait(ready), cuda.Success)
+	b.want(third.Query(), cuda.Success)
 	b.want(b.sync(), cuda.Success)
 	if got := n.told(); !slices.Equal(got, []string{"free", "blocking host", "legacy", "third"}) {
 		t.Error(got)

@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"pegasus/accel"
@@ -45,32 +46,46 @@ func (s *Stream) behind() (all []*piece) {
 // idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
-// ending reports whether the stream would be idle but for pieces whose callbacks are running. d.mu is held.
-func (s *Stream) ending() bool {
-	for _, p := range append(s.behind(), s.last) {
-		if p != nil && !p.telling {
-			return false
-		}
+// covered returns the last pieces of all work that Query covers. d.mu is held.
+func (s *Stream) covered() (all []*piece) {
+	if s.legacy {
+		all = s.behind()
 	}
-	return true
+	if s.last != nil {
+		all = append(all, s.last)
+	}
+	return all
 }
 
-// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady. A call after the end was
-// reported returns cuda.Success.
+// allTold reports whether the callbacks of all pieces are running.
+func allTold(all []*piece) bool {
+	return !slices.ContainsFunc(all, func(p *piece) bool { return !p.telling })
+}
+
+// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady: an idle stream is ready beside
+// a busy legacy one. A call after the end was reported returns cuda.Success.
 func (s *Stream) Query() cuda.Result {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for !s.idle() && s.ending() {
+	all := s.covered()
+	for len(all) != 0 && allTold(all) {
 		d.changed.Wait()
+		all = s.covered()
 	}
 	if r := s.ctx.Err(); r != cuda.Success {
 		return r
 	}
-	if !s.idle() {
+	if len(all) != 0 {
 		return cuda.ErrorNotReady
 	}
 	return cuda.Success
+}
+
+// Ended calls done when the work has ended that Query covers now.
+func (s *Stream) Ended(done func(cuda.Result)) {
+	s.ctx.dev.mu.Lock()
+	s.ctx.after(s.covered(), done)
 }
 
 // Synchronize calls done when everything submitted to the stream so far has ended.

@@ -61,13 +61,20 @@ func (s *Stream) order(n *node) {
 
 // idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool {
-	return s.behind(func(n *node) bool { return n == nil })
+	return s.behind(isNone)
 }
 
-// ending reports whether the stream would be idle but for nodes with running callbacks. d.mu is held.
-func (s *Stream) ending() bool {
-	return s.behind(func(n *node) bool { return n == nil || n.telling.Load() })
+// ended reports whether so holds for the last nodes of all work that Query covers. d.mu is held.
+func (s *Stream) ended(so func(*node) bool) bool {
+	if s.legacy {
+		return s.behind(so)
+	}
+	return so(s.last)
 }
+
+// isNone reports whether there is no node, isTold whether there is none or its callback is running.
+func isNone(n *node) bool { return n == nil }
+func isTold(n *node) bool { return n == nil || n.telling.Load() }
 
 // behind reports whether so holds for all nodes that work submitted now would wait for. d.mu is held.
 func (s *Stream) behind(so func(*node) bool) bool {
@@ -82,22 +89,41 @@ func (s *Stream) behind(so func(*node) bool) bool {
 	return true
 }
 
-// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady. As for Event.Time, a call
-// after the end was reported returns cuda.Success.
+// Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady: an idle stream is ready beside
+// a busy legacy one. As for Event.Time, a call after the end was reported returns cuda.Success.
 func (s *Stream) Query() cuda.Result {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for !s.idle() && s.ending() {
+	for !s.ended(isNone) && s.ended(isTold) {
 		d.told.Wait()
 	}
 	if r := s.ctx.Err(); r != cuda.Success {
 		return r
 	}
-	if !s.idle() {
+	if !s.ended(isNone) {
 		return cuda.ErrorNotReady
 	}
 	return cuda.Success
+}
+
+// Ended calls done when the work has ended that Query covers now.
+func (s *Stream) Ended(done func(cuda.Result)) {
+	if s.legacy {
+		s.Synchronize(done)
+		return
+	}
+	d := s.ctx.dev
+	d.mu.Lock()
+	if s.last == nil {
+		d.mu.Unlock()
+		done(s.ctx.Err())
+		return
+	}
+	n := d.newNode(s.ctx, actionNode)
+	n.then = done
+	n.after(s.last)
+	d.submit(n)
 }
 
 // Synchronize calls done when everything submitted to the stream so far has ended.

@@ -277,6 +277,7 @@ func (s *fakeStream) Query() cuda.Result {
 }
 
 func (s *fakeStream) Synchronize(done func(cuda.Result)) { s.work <- func() { done(s.c.Err()) } }
+func (s *fakeStream) Ended(done func(cuda.Result))       { s.Synchronize(done) }
 func (s *fakeStream) Destroy()                           {}
 
 type fakeEvent struct {

@@ -137,7 +137,7 @@ func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 		return r
 	}
 	s.begin()
-	st.Synchronize(func(r cuda.Result) {
+	st.Ended(func(r cuda.Result) {
 		g.report(r)
 		e.complete(s, a.Event, a.Serial)
 		s.ended()

@@ -588,6 +588,8 @@ static void test_events(void)
 	}
 	/* External ones are captured as external nodes. */
 	CUgraph x;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(stream, begin, CU_EVENT_WAIT_EXTERNAL)); /* outside of a capture */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags(done, stream, CU_EVENT_RECORD_EXTERNAL));
 	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CHECK(cuStreamWaitEvent(stream, begin, CU_EVENT_WAIT_EXTERNAL));
 	CHECK(cuEventRecordWithFlags(done, stream, CU_EVENT_RECORD_EXTERNAL));

@@ -294,6 +294,19 @@ static void refused(void)
 	CHECK(cuMemHostRegister(same, PAGE, CU_MEMHOSTREGISTER_READ_ONLY)); /* a mapped file of weights */
 	CHECK(cuMemHostUnregister(same));
 
+	/* Freed memory of CUDA's own, which later allocations get. */
+	void *pinned;
+	CUdeviceptr freed;
+	for (int i = 0; i < 2; i++) {
+		CHECK(cuMemHostAlloc(&pinned, PAGE, 0));
+		CHECK(cuMemAlloc(&freed, PAGE));
+		EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(pinned, PAGE, 0));
+		CHECK(cuMemFreeHost(pinned));
+		CHECK(cuMemFree(freed));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(pinned, PAGE, 0));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister((void *)(uintptr_t)freed, PAGE, 0));
+	}
+
 	/* More than the arena holds. */
 	size_t much = 1024 * MIB;
 	uint8_t *large = pages(much, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);

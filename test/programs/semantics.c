@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -523,6 +524,84 @@ static void ready_beside(void)
 		CHECK(cuStreamQuery(busy));
 		CHECK(cuStreamDestroy(idle));
 	}
+}
+
+static atomic_int letGo;
+
+static void CUDA_CB await_leave(void *unused)
+{
+	(void)unused;
+	while (!letGo)
+		usleep(1000);
+}
+
+/* A stream whose own work has ended is ready, whatever the legacy stream does, and whether or not a call waited for it. */
+static void ready_own(void)
+{
+	CUcontext c;
+	CUdeviceptr p;
+	CUstream waited, left;
+	uint32_t word = 0;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CHECK(cuMemAlloc(&p, 8));
+	CHECK(cuStreamCreate(&waited, CU_STREAM_DEFAULT));
+	CHECK(cuStreamCreate(&left, CU_STREAM_DEFAULT));
+	CHECK(cuMemsetD32Async(p, 1, 1, waited));
+	CHECK(cuStreamSynchronize(waited));
+	CHECK(cuMemsetD32Async(p + 4, 1, 1, left));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuLaunchHostFunc(0, await_leave, NULL));
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(0));
+	CHECK(cuStreamQuery(waited));
+	for (int tries = 0; cuStreamQuery(left) == CUDA_ERROR_NOT_READY; tries++) {
+		CLAIM(tries < 5000); /* the host may be late */
+		usleep(1000);
+	}
+	CHECK(cuStreamQuery(left));
+	CHECK(cuMemsetD32Async(p, 2, 1, waited)); /* ordered after the legacy stream's work */
+	usleep(20000);
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(waited));
+	letGo = 1;
+	CHECK(cuStreamSynchronize(waited));
+	CHECK(cuStreamQuery(0));
+	CHECK(cuMemcpyDtoH(&word, p, 4));
+	CLAIM(word == 2);
+}
+
+static _Atomic(CUstream) shortLived;
+
+static void *capture_them(void *context)
+{
+	CUgraph g;
+	CHECK(cuCtxSetCurrent(context));
+	for (CUstream last = NULL, s; (s = shortLived) != CU_STREAM_LEGACY;) {
+		if (s == last)
+			continue;
+		last = s;
+		if (cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS)
+			cuStreamEndCapture(s, &g);
+	}
+	return NULL;
+}
+
+/* A stream that is destroyed while another thread begins to capture it leaves no capture, which would forbid waits for ever. */
+static void captured_and_gone(void)
+{
+	CUcontext c;
+	CUstream s;
+	pthread_t thread;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CLAIM(pthread_create(&thread, NULL, capture_them, c) == 0);
+	for (int64_t until = now() + 1000000000; now() < until;) {
+		CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+		shortLived = s;
+		for (volatile int i = 0; i < (until - now()) % 1000; i++)
+			;
+		CHECK(cuStreamDestroy(s));
+	}
+	shortLived = CU_STREAM_LEGACY;
+	CLAIM(pthread_join(thread, NULL) == 0);
+	CHECK(cuCtxSynchronize());
 }
 
 /*
@@ -1202,7 +1281,7 @@ static const struct {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"leaving", leaving, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
-	{"early", early, 0},           {"ready-beside", ready_beside, 0}, {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
+	{"early", early, 0},           {"ready-beside", ready_beside, 0}, {"ready-own", ready_own, 0}, {"captured-and-gone", captured_and_gone, 0}, {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 	{"healthy", healthy, 0},

@@ -168,6 +168,8 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		return CUDA_ERROR_INVALID_VALUE;
 	if (UNLIKELY(ref.capturing || e->captured))
 		return capture_wait(&ref, e, flags & CU_EVENT_WAIT_EXTERNAL);
+	if (flags & CU_EVENT_WAIT_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE; /* valid only in a capture */
 	if (!e->used)
 		return CUDA_SUCCESS;
 	return event_wait(e, &ref);

@@ -209,6 +209,22 @@ static bool is_mapped(uint64_t at, uint64_t end)
 }
 
 /*
+ * Reports whether addresses lie in the library's own mappings, where allocations begin: a registration of freed memory
+ * there would keep later allocations from its addresses.
+ */
+static bool is_own(uint64_t at, uint64_t end)
+{
+	const uint64_t own[][2] = {
+		{(uint64_t)(uintptr_t)process.view, process.viewBytes}, {(uint64_t)(uintptr_t)process.arena, process.arenaBytes},
+		{process.deviceBase, process.deviceBytes},
+	};
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		if (at < own[i][0] + own[i][1] && own[i][0] < end)
+			return true;
+	return false;
+}
+
+/*
  * Registered memory whose pages cuMemHostUnregister is moving back, of all threads. It counts as registered until the
  * call returns. The lock is never held during a blocking call.
  */
@@ -278,7 +294,9 @@ CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range = {
 		.base = (uint64_t)(uintptr_t)p, .size = bytes, .kind = RANGE_REGISTERED, .context = c->object.id, .flags = flags,
-	};
+	}, allocated;
+	if (is_own(range.base, end))
+		return range_find(range.base, &allocated) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
 	if (!add_registered(&range, end))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	uint64_t address;

@@ -378,9 +378,7 @@ CUresult capture_forbids(void)
 
 void capture_stream_gone(struct stream *s)
 {
-	if (LIKELY(!atomic_load(&s->capturing)))
-		return;
-	graphs_lock();
+	graphs_lock(); /* before the look: another thread may be adding the stream to a capture, and adds no retired one */
 	struct capturing *m = atomic_load(&s->capturing);
 	if (m && m->capture->origin == s)
 		end(m->capture, false);

@@ -4,8 +4,8 @@
  * not consumed, or that has not completed, means pending work.
  *
  * Work of streams that synchronise with the legacy stream is also work of the legacy stream. The reverse holds for
- * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own
- * as ready, whatever runs in the legacy stream.
+ * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream whose own work has
+ * completed as ready, whatever runs in the legacy stream.
  */
 #include "object/marker.h"
 
@@ -82,11 +82,13 @@ static CUresult post_marker(const struct stream_ref *ref, struct event *e)
 	return r;
 }
 
-/* Records that the packets before a stream's marker have completed. */
-static void note(struct completion_marker *m)
+static uint64_t completed(_Atomic uint64_t *count) { return atomic_load_explicit(count, memory_order_relaxed); }
+
+/* Records that packets up to a number have completed; requires the lock. */
+static void set_completed(_Atomic uint64_t *count, uint64_t packets)
 {
-	if (atomic_load_explicit(&m->ended, memory_order_relaxed) < m->at)
-		atomic_store_explicit(&m->ended, m->at, memory_order_release);
+	if (completed(count) < packets)
+		atomic_store_explicit(count, packets, memory_order_release);
 }
 
 static bool reached(const struct event *e)
@@ -100,7 +102,8 @@ static bool reached(const struct event *e)
  */
 static CUresult look(const struct stream_ref *ref)
 {
-	if (sent_asked(ref) == 0 || sent_before(ref) == atomic_load_explicit(&ref->marker->ended, memory_order_relaxed))
+	uint64_t asked = sent_asked(ref);
+	if (asked == completed(ref->stream == WIRE_LEGACY ? &ref->marker->ended : &ref->marker->own))
 		return process_check_alive();
 	struct event *e = event_of(ref->marker);
 	if (!e) {
@@ -117,8 +120,10 @@ static CUresult look(const struct stream_ref *ref)
 		if (r == CUDA_SUCCESS && !reached(e))
 			r = CUDA_ERROR_NOT_READY;
 	}
-	if (r == CUDA_SUCCESS)
-		note(m);
+	if (r == CUDA_SUCCESS) {
+		set_completed(&m->own, m->at);
+		set_completed(&m->ended, m->at); /* as long as the legacy stream gets no work, a wait covers no more */
+	}
 	return r;
 }
 
@@ -131,13 +136,13 @@ CUresult marker_query(const struct stream_ref *ref)
 }
 
 /* Only the legacy stream's count needs the lock: it sums over streams that may be destroyed. */
-bool marker_completed(const struct stream_ref *ref, uint64_t *sent)
+bool marker_completed(const struct stream_ref *ref, struct sent *sent)
 {
 	bool sums = ref->stream == WIRE_LEGACY;
 	if (sums)
 		pthread_mutex_lock(&lock);
-	*sent = sent_before(ref);
-	bool ended = *sent == atomic_load_explicit(&ref->marker->ended, memory_order_acquire);
+	*sent = (struct sent){.own = sent_to(ref->marker), .all = sent_before(ref)};
+	bool ended = sent->all == atomic_load_explicit(&ref->marker->ended, memory_order_acquire);
 	if (sums)
 		pthread_mutex_unlock(&lock);
 	return ended;
@@ -151,11 +156,13 @@ static bool is_there(const struct stream_ref *ref)
 	return handle_find(&streams, ref->stream);
 }
 
-void marker_set_completed(const struct stream_ref *ref, uint64_t sent)
+void marker_set_completed(const struct stream_ref *ref, const struct sent *sent)
 {
 	pthread_mutex_lock(&lock);
-	if (is_there(ref) && atomic_load_explicit(&ref->marker->ended, memory_order_relaxed) < sent)
-		atomic_store_explicit(&ref->marker->ended, sent, memory_order_release);
+	if (is_there(ref)) {
+		set_completed(&ref->marker->ended, sent->all);
+		set_completed(&ref->marker->own, sent->own);
+	}
 	pthread_mutex_unlock(&lock);
 }
 

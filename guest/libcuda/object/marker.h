@@ -9,13 +9,17 @@
 
 /* Returns CUDA_SUCCESS if all work of a stream has completed, CUDA_ERROR_NOT_READY if not, or an error. */
 CUresult marker_query(const struct stream_ref *ref);
+/* Numbers of packets: of a stream itself, and of all streams that a wait for it covers. */
+struct sent {
+	uint64_t own, all;
+};
 /*
- * Reports whether all work sent to a stream has completed, as far as earlier blocking calls have found; sets *sent to
- * the number of packets sent.
+ * Reports whether all work that a wait for a stream covers has completed, as far as earlier blocking calls have found;
+ * sets *sent to the numbers of packets sent.
  */
-bool marker_completed(const struct stream_ref *ref, uint64_t *sent);
-/* Records that a blocking call found the first sent packets of a stream completed. */
-void marker_set_completed(const struct stream_ref *ref, uint64_t sent);
+bool marker_completed(const struct stream_ref *ref, struct sent *sent);
+/* Records that a blocking call found so many packets of a stream completed. */
+void marker_set_completed(const struct stream_ref *ref, const struct sent *sent);
 /*
  * Retires the marker of a stream that is destroyed, so that lookups miss it. True for exactly one of several concurrent
  * callers.

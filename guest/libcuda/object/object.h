@@ -13,6 +13,7 @@ struct completion_marker {
 	uint64_t event;        /* handle of an internal event, or 0 */
 	uint64_t at;           /* value of sent when the marker was last placed, or NO_MARKER */
 	_Atomic uint64_t ended; /* packets up to this number have completed, as found by a blocking call */
+	_Atomic uint64_t own;   /* packets of the stream itself that have completed, as found by any call */
 	uint32_t end;          /* end of the marker's packet in the ring */
 	bool taken;            /* the host has consumed the marker's packet */
 };

@@ -127,14 +127,14 @@ CUresult stream_ref_of(CUstream handle, struct stream_ref *ref)
 CUresult stream_wait(const struct stream_ref *ref)
 {
 	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = ref->context, .stream = ref->stream};
-	uint64_t sent;
+	struct sent sent;
 	if (marker_completed(ref, &sent)) {
 		CUresult r = process_check_alive();
 		return r == CUDA_SUCCESS ? context_error(ref->context) : r;
 	}
 	CUresult r = ring_wait(&p, stream_sleeps(ref));
 	if (r == CUDA_SUCCESS)
-		marker_set_completed(ref, sent);
+		marker_set_completed(ref, &sent);
 	return r;
 }
 
