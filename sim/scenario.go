@@ -641,7 +641,7 @@ func override(p Profile, all ...Override) (Profile, error) {
 func assign(to any, values map[string]any) error {
 	v := reflect.ValueOf(to).Elem()
 	for _, key := range slices.Sorted(keys(values)) {
-		f := v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
+		f := field(v, key)
 		if !f.IsValid() {
 			return fmt.Errorf("unknown parameter %q", key)
 		}
@@ -649,6 +649,59 @@ func assign(to any, values map[string]any) error {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
+	return nil
+}
+
+// setOptions sets the options of a policy by their names in a file: those of every policy, and the parameters.
+func setOptions(o *policies.Options, values map[string]any) error {
+	common := struct {
+		Mode                         *policies.Mode
+		Accounts                     *policies.Accounts
+		Tick, RotationCap, IdleYield *time.Duration
+	}{&o.Mode, &o.Accounts, &o.Tick, &o.RotationCap, &o.IdleYield}
+	for _, key := range slices.Sorted(keys(values)) {
+		f := field(reflect.ValueOf(common), key)
+		p := policies.Parameter(key)
+		var err error
+		switch {
+		case f.IsValid():
+			err = set(f.Elem(), values[key])
+		case p == nil:
+			return fmt.Errorf("unknown parameter %q", key)
+		default:
+			err = setParameter(&o.Values, p, values[key])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func setParameter(v *policies.Values, p *policies.Param, value any) error {
+	to := any(new(int))
+	switch p.Kind {
+	case policies.Duration:
+		to = new(time.Duration)
+	case policies.Flag:
+		to = new(bool)
+	case policies.Word:
+		if word, ok := value.(string); ok {
+			i := slices.Index(p.Words, word)
+			if i < 0 {
+				return fmt.Errorf("%q; there are %s", word, strings.Join(p.Words, ", "))
+			}
+			value = int64(i)
+		}
+	}
+	f := reflect.ValueOf(to).Elem()
+	if err := set(f, value); err != nil {
+		return err
+	}
+	if f.Kind() == reflect.Bool {
+		f = reflect.ValueOf(map[bool]int64{true: 1}[f.Bool()])
+	}
+	v.SetOption(p, f.Int())
 	return nil
 }
 
@@ -660,6 +713,11 @@ func keys(m map[string]any) func(func(string) bool) {
 			}
 		}
 	}
+}
+
+// field returns the field of a struct that has that name in a file.
+func field(v reflect.Value, key string) reflect.Value {
+	return v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
 }
 
 func set(f reflect.Value, value any) error {
@@ -712,7 +770,7 @@ func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
 		return nil, fmt.Errorf("mode = %q; there are paper, production", p.Mode)
 	}
 	o := policies.Defaults(mode)
-	if err := assign(&o, p.Options); err != nil {
+	if err := setOptions(&o, p.Options); err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
 	var all []policies.Policy
