@@ -95,8 +95,8 @@ func newRounds(o Options) *rounds {
 	d := &rounds{opt: o, launches: launches.of(&o), quantum: quantum.of(&o), jiffy: jiffy.of(&o), waiting: heap[unit]{
 		at: func(u *unit) *int { return &u.at },
 		less: func(a, b *unit) bool {
-			if deficitOf(a).round != deficitOf(b).round {
-				return deficitOf(a).round < deficitOf(b).round
+			if x, y := deficitOf(a).round, deficitOf(b).round; x != y {
+				return x < y
 			}
 			return a.place < b.place
 		},
@@ -168,18 +168,20 @@ func (d *rounds) repaid(u *unit) time.Duration {
 // balance returns the balance relative to a unit that has just come and is visited in this round. A positive
 // rest is soon lost.
 func (d *rounds) balance(u *unit) time.Duration {
-	balance := deficitOf(u).left
+	r := deficitOf(u)
+	balance := r.left
 	if !d.waiting.has(u) {
 		balance = d.repaid(u)
 	}
-	if deficitOf(u).visited >= d.round && d.round > 0 {
-		balance -= deficitOf(u).quantum
+	if r.visited >= d.round && d.round > 0 {
+		balance -= r.quantum
 	}
 	return min(balance, 0)
 }
 
 func (d *rounds) restore(_ Time, u *unit, balance time.Duration) {
-	deficitOf(u).left, deficitOf(u).visited = min(balance, 0), d.coming(u)-1
+	r := deficitOf(u)
+	r.left, r.visited = min(balance, 0), d.coming(u)-1
 	d.reckon(u)
 }
 
@@ -207,19 +209,21 @@ func (d *rounds) reckon(u *unit) {
 
 // visits returns how often a unit has to be visited until its rest exceeds the cost of its first request.
 func (d *rounds) visits(u *unit) int64 {
-	short := d.estimate(u.first()) - deficitOf(u).left
-	return int64(max(short, 0)/deficitOf(u).quantum) + 1
+	r := deficitOf(u)
+	short := d.estimate(u.first()) - r.left
+	return int64(max(short, 0)/r.quantum) + 1
 }
 
 // dequeue removes a unit whose request was lent or withdrawn; its rest is lost if no other request comes soon.
 func (d *rounds) dequeue(now Time, u *unit) {
+	r := deficitOf(u)
 	d.waiting.remove(u)
-	deficitOf(u).rested = now
+	r.rested = now
 	if d.rest > 0 && !slices.Contains(d.resting, u) {
 		d.resting = append(d.resting, u)
 	}
 	if u != d.turn && d.rest == 0 {
-		deficitOf(u).left = min(deficitOf(u).left, 0)
+		r.left = min(r.left, 0)
 	}
 }
 
@@ -324,6 +328,7 @@ func (d *rounds) yields(holder *tenant) bool {
 // undisturbed returns the time that u, which was visited last, can pay for before another unit can pay for its
 // first request.
 func (d *rounds) undisturbed(u *unit) time.Duration {
+	r := deficitOf(u)
 	other := d.waiting.top()
 	if other == nil {
 		return maxDebt
@@ -332,8 +337,8 @@ func (d *rounds) undisturbed(u *unit) time.Duration {
 	if other.place < u.place {
 		visits--
 	}
-	visits = min(max(visits, 0), int64(maxDebt/deficitOf(u).quantum))
-	return deficitOf(u).left + time.Duration(visits)*deficitOf(u).quantum
+	visits = min(max(visits, 0), int64(maxDebt/r.quantum))
+	return r.left + time.Duration(visits)*r.quantum
 }
 
 func (d *rounds) charge(now Time, u *unit, t time.Duration) {
@@ -351,19 +356,20 @@ func (d *rounds) charge(now Time, u *unit, t time.Duration) {
 // estimated until that clock ticks. A unit without a lent request had the accelerator to itself and is not
 // charged.
 func (d *rounds) complete(now Time, u *unit) {
+	r := deficitOf(u)
 	d.measure(now)
-	deficitOf(u).rested = now
+	r.rested = now
 	c := d.lent
 	d.lent = chunk{}
 	switch {
 	case c.unit == nil:
-		deficitOf(u).left = max(deficitOf(u).left, 0)
+		r.left = max(r.left, 0)
 	case c.unit != u:
 	case d.jiffy > 0:
-		deficitOf(u).left -= c.cost
+		r.left -= c.cost
 		d.ended = append(d.ended, c)
 	default:
-		deficitOf(u).left -= c.spent
+		r.left -= c.spent
 		c.of.measured(c.request)
 	}
 }
@@ -386,7 +392,8 @@ func (d *rounds) measure(now Time) {
 }
 
 func (d *rounds) explain(u *unit) string {
-	return fmt.Sprintf("it has %v left, a quantum is %v", deficitOf(u).left, deficitOf(u).quantum)
+	r := deficitOf(u)
+	return fmt.Sprintf("it has %v left, a quantum is %v", r.left, r.quantum)
 }
 
 // rates are the coefficients of a domain's request costs, per byte and per thread.
