@@ -476,20 +476,20 @@ func (sc *Scenario) check() error {
 		}
 	}
 	if sc.Bench == "" && len(sc.Domains)+len(sc.Plans)+len(sc.Rows) == 0 {
-		return errors.New("there is nothing to simulate: give [[accelerator]], [[domain]] and [[plan]]")
+		return errors.New("nothing to simulate; give [[accelerator]], [[domain]] and [[plan]]")
 	}
 	studied := len(sc.Plans) > 0 && !slices.ContainsFunc(sc.Plans, func(p Plan) bool { return p.Study == "" })
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
 		return sc.references()
 	}
 	if sc.Runs <= 0 && sc.Time <= 0 && !studied && !sc.finite() {
-		return errors.New("say when it ends: runs = N or time = \"10s\"")
+		return errors.New("no end of the run; give runs = N or time = \"10s\"")
 	}
 	if len(sc.Plans) == 0 {
-		return errors.New("there is no [[plan]], which names a policy")
+		return errors.New("no policy to simulate; give [[plan]]")
 	}
 	if len(sc.Domains) == 0 && !studied {
-		return errors.New("there is no [[domain]], which runs a workload")
+		return errors.New("no workload to simulate; give [[domain]]")
 	}
 	for i := range sc.Plans {
 		if p := &sc.Plans[i]; p.Name == "" {
@@ -667,7 +667,11 @@ func setOptions(o *policies.Options, values map[string]any) error {
 		case f.IsValid():
 			err = set(f.Elem(), values[key])
 		case p == nil:
-			return fmt.Errorf("unknown parameter %q", key)
+			names := []string{"tick", "rotation_cap", "idle_yield", "accounts"}
+			for _, p := range policies.Params() {
+				names = append(names, p.Key)
+			}
+			return fmt.Errorf("unknown parameter %q%s", key, closest(key, names))
 		default:
 			err = setParameter(&o.Values, p, values[key])
 		}
