@@ -89,16 +89,16 @@ func (o *Options) check() error {
 	return o.Values.check(reserveParams)
 }
 
-// The members of the options in a trace, in the order in which they were first published; those of other parameters
+// memberOrder has the members of the options in a trace in the order in which they were first published; those of other parameters
 // follow.
-var published = []string{"Mode", "Tick", "RotationCap", "IdleYield", "DebtAF", "Boost", "MaxSkip", "ByCredits", "Scan", "Wait", "Ahead", "SwitchCost",
+var memberOrder = []string{"Mode", "Tick", "RotationCap", "IdleYield", "DebtAF", "Boost", "MaxSkip", "ByCredits", "Scan", "Wait", "Ahead", "SwitchCost",
 	"Accounts", "Order", "Arrival", "Launches", "Period", "Window", "Mean", "HoldBack", "RunRequests", "RunTime", "History",
 	"BackgroundCost", "BackgroundPeriod", "ReserveLimit", "Quantum", "Jiffy"}
 
 // MarshalJSON returns the options as an object with a member for each.
 func (o Options) MarshalJSON() ([]byte, error) {
 	members := map[string]any{"Mode": o.Mode, "Accounts": o.Accounts, "Tick": o.Tick, "RotationCap": o.RotationCap, "IdleYield": o.IdleYield}
-	names := slices.Clone(published)
+	names := slices.Clone(memberOrder)
 	for _, p := range Params() {
 		n := o.raw[p.index]
 		if members[p.Name] = n; p.Kind == Flag {
