@@ -113,15 +113,10 @@ func choice(c configs.Accelerator) policies.Choice {
 
 func policyOptions(c configs.Accelerator) policies.Options {
 	o := policies.Options{
-		Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield,
-		DebtAF: c.DebtAF, ByCredits: c.ByCredits, Scan: c.Scan, MaxSkip: c.MaxSkip, Boost: c.Boost,
-		Wait: c.Wait, Ahead: c.Ahead, SwitchCost: c.SwitchCost, RequestOptions: requestOptions(c),
+		Accounts: accounts[c.Accounts], Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield, Values: c.Params,
 	}
-	if c.Change > 0 && c.SwitchCost == configs.SwitchCost {
-		o.SwitchCost = c.Change
-	}
-	if c.Boost == 0 {
-		o.Boost = -1 // for a policy 0 is the default
+	if c.Change > 0 {
+		o.MeasuredSwitch(c.Change)
 	}
 	if c.Mode == "paper" {
 		o.Mode = policies.Paper

@@ -11,24 +11,10 @@ import (
 
 var (
 	accounts = map[string]policies.Accounts{"sdq": policies.SDQ, "mrq": policies.MRQ}
-	orders   = map[string]policies.Order{
-		"policy": policies.PolicyOrder, "fifo": policies.ArrivalOrder, "fp": policies.PriorityOrder, "edf": policies.DeadlineOrder,
-	}
 	reserves = map[string]vcpu.ReserveKind{
 		"none": vcpu.NoReserve, "pe": vcpu.Posterior, "ae": vcpu.Apriori, "background": vcpu.Background,
 	}
 )
-
-// requestOptions returns an accelerator's settings for policies that lease requests.
-func requestOptions(c configs.Accelerator) policies.RequestOptions {
-	return policies.RequestOptions{
-		Accounts: accounts[c.Accounts], Order: orders[c.Order], Arrival: c.ByArrival,
-		Launches: c.Launches, Period: c.Period, Window: c.Window, Mean: c.Mean, HoldBack: c.HoldBack,
-		RunRequests: c.RunRequests, RunTime: c.RunTime,
-		BackgroundCost: c.BackgroundCost, BackgroundPeriod: c.BackgroundPeriod, ReserveLimit: c.ReserveLimit,
-		Quantum: c.Quantum, Jiffy: c.Jiffy, History: c.History,
-	}
-}
 
 // Specification parses TimeGraph's entries for configs.Options.
 func Specification(text string) (map[string]configs.Promise, []error) {

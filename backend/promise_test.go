@@ -47,11 +47,14 @@ deadline = "16ms"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := policyOptions(c.Accelerators[0]); o.Order != policies.DeadlineOrder || o.HoldBack != time.Millisecond || o.ReserveLimit != 70 {
-		t.Errorf("the policy is told %+v", o)
-	} else if o.Boost >= 0 || o.MaxSkip != 9 || o.DebtAF != 33 || !o.ByCredits || o.Scan != 2*time.Second ||
-		o.Wait != 3*time.Millisecond || o.Ahead != 7*time.Millisecond || o.SwitchCost != 90*time.Microsecond {
-		t.Errorf("the policy is told %+v", o)
+	o := policyOptions(c.Accelerators[0])
+	for key, want := range map[string]int64{
+		"order": 3, "hold_back": int64(time.Millisecond), "reserve_limit": 70, "boost": 0, "max_skip": 9, "debt_af": 33, "by_credits": 1,
+		"scan": int64(2 * time.Second), "wait": int64(3 * time.Millisecond), "ahead": int64(7 * time.Millisecond), "switch_cost": int64(90 * time.Microsecond),
+	} {
+		if got := o.Get(policies.Parameter(key)); got != want {
+			t.Errorf("%s: the policy gets %d, want %d", key, got, want)
+		}
 	}
 	want := vcpu.Promise{
 		Priority: 3, Interactive: true, Deadline: 16 * time.Millisecond,

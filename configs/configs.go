@@ -4,8 +4,8 @@
 // result is either a Config in which every value is in its range and every name refers to an existing object,
 // or a list of all mistakes, each with its line and the allowed values.
 //
-// The package defines the structure of the file and imports nothing else of Pegasus. The caller passes the
-// existing policies in as Options.
+// The package defines the structure of the file, except for the parameters of the policies, which policies
+// declares. The caller passes the names of the existing policies in as Options.
 package configs
 
 import (
@@ -13,13 +13,12 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"pegasus/policies"
 )
 
 // Path is the configuration file of the system daemon.
 const Path = "/etc/pegasus/pegasus.toml"
-
-// SwitchCost is the assumed cost of a change of contexts if it is neither configured nor measured.
-const SwitchCost = 250 * time.Microsecond
 
 // maxFile bounds the size of the files that Load reads: a configuration is text written by people.
 const maxFile = 1 << 20
@@ -78,34 +77,10 @@ type Accelerator struct {
 	MaxDomains    int           // domains placed here at once
 	CPUFollows    bool          // the CPU weight of the machine that has its turn here is raised
 
-	// For the policies that lend windows, or budgets (lag):
-	DebtAF     int           // in paper mode: 1/DebtAF of an overrun is repaid in each window; 0: none
-	ByCredits  bool          // slaf, augc, cosched: accelerator credits count although there are CPU weights
-	Scan       time.Duration // slaf: interval of the evaluation of objectives
-	Boost      int           // augc: factor of CPU credit
-	MaxSkip    int           // cosched: ticks for which a domain with work is passed over
-	Wait       time.Duration // lag: longest pause for which the accelerator is kept
-	Ahead      time.Duration // lag: greatest lead of one domain over another; 0: from the cost of a switch
-	SwitchCost time.Duration // lag: of a change of contexts, until one has been measured
-	Change     time.Duration // measured cost of a change of contexts; not a key
-	Context    Size          // measured device memory that a context occupies; not a key
-
-	// For the policies that lend requests:
-	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
-	ByArrival        bool          // fifo: requests in order of arrival, not domains in turn
-	Launches         int           // credit, band, drr: requests of a lease
-	Period           time.Duration // credit, band: interval of the refills of credit
-	Window           time.Duration // band: over which use is measured
-	Mean             time.Duration // band: time of a running mean in place of Window; 0: none
-	HoldBack         time.Duration // band: how long a greedy group is held back
-	Quantum          time.Duration // drr: time per round for 256 credits
-	Jiffy            time.Duration // drr: period of the clock that measures use; 0: the ends of requests do
-	RunRequests      int           // ht: requests of a run
-	RunTime          time.Duration // ht: intended duration of a run
-	BackgroundCost   time.Duration // of all domains in the background,
-	BackgroundPeriod time.Duration // in each of these
-	ReserveLimit     int           // of all reserves together, in %
-	History          int           // ae: keys per domain whose cost is remembered; 0: the workers' predictions are used
+	// Params are the parameters of the policies, each with a key.
+	Params  policies.Values
+	Change  time.Duration // measured cost of a change of contexts; not a key
+	Context Size          // measured device memory that a context occupies; not a key
 }
 
 // Domain is one [[domain]] table, or the [default_domain] template.
@@ -189,24 +164,7 @@ func defaultAccelerator(name string) Accelerator {
 		RefusePTX:     "load",
 		MaxDomains:    64,
 
-		Scan:       time.Second,
-		Boost:      4,
-		MaxSkip:    4,
-		Wait:       2 * time.Millisecond,
-		SwitchCost: SwitchCost,
-
-		Order:            "policy",
-		Launches:         32,
-		Period:           30 * time.Millisecond,
-		Window:           time.Second,
-		HoldBack:         500 * time.Microsecond,
-		Quantum:          500 * time.Microsecond,
-		RunRequests:      8,
-		RunTime:          10 * time.Millisecond,
-		BackgroundCost:   2500 * time.Microsecond,
-		BackgroundPeriod: 25 * time.Millisecond,
-		ReserveLimit:     90,
-		History:          100,
+		Params: policies.DefaultValues(),
 	}
 }
 

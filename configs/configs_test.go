@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pegasus/policies"
 )
 
 var update = flag.Bool("update", false, "write the .bad files' messages anew")
@@ -320,8 +322,10 @@ func TestSet(t *testing.T) {
 
 // A running accelerator adopts all hot keys, and no others.
 func TestFollowing(t *testing.T) {
-	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond,
-		DebtAF: 33, ByCredits: true, Ahead: time.Millisecond, CPUFollows: true}
+	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, CPUFollows: true}
+	for _, p := range policies.Params() {
+		b.Params.Set(p, p.Max)
+	}
 	got := a.Following(b)
 	fields, was, now := got.fields(options), a.fields(options), b.fields(options)
 	for i, f := range fields {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"pegasus/policies"
 )
 
 // topTables are the names allowed at the top of the file.
@@ -139,9 +141,10 @@ func (p *parser) accelerators(c *Config, tables []table) {
 			p.fail(t, "rotation_cap", t.keys["rotation_cap"],
 				mustBe("at least the tick, %q", shortest(a.Tick)))
 		}
-		if a.BackgroundPeriod < a.BackgroundCost {
-			p.fail(t, "background_period", t.keys["background_period"],
-				mustBe("at least the background_cost, %q", shortest(a.BackgroundCost)))
+		for _, param := range policies.Params() {
+			if least := param.AtLeast; least != nil && a.Params.Get(param) < a.Params.Get(least) {
+				p.fail(t, param.Key, t.keys[param.Key], mustBe("at least the %s, %v", least.Key, parameter{least, &a.Params}))
+			}
 		}
 		if len(p.opt.Types) > 0 && !slices.Contains(p.opt.Types, a.Type) {
 			p.fail(t, "type", a.Type, fmt.Errorf("this build has no such accelerators: must be one of %s", quoteAll(p.opt.Types)))

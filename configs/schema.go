@@ -2,6 +2,8 @@ package configs
 
 import (
 	"time"
+
+	"pegasus/policies"
 )
 
 // field is one key of a table, bound to its field of a Config. The three functions below are the whole
@@ -36,7 +38,6 @@ var (
 	modes            = []string{"production", "paper"}
 	accounts         = []string{"sdq", "mrq"}
 	refusals         = []string{"load", "launch"}
-	orders           = []string{"policy", "fifo", "fp", "edf"}
 	reserves         = []string{"none", "pe", "ae", "background"}
 )
 
@@ -60,7 +61,7 @@ func (d *Daemon) fields() []field {
 }
 
 func (a *Accelerator) fields(opt Options) []field {
-	return []field{
+	fields := []field{
 		{"name", name{&a.Name}, restart},
 		{"type", choice{&a.Type, acceleratorTypes}, restart},
 		{"device", text{&a.Device, "the index or UUID of a device"}, restart},
@@ -79,30 +80,11 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
 		{"cpu_follows_gpu", boolean{&a.CPUFollows}, hot},
-		{"debt_af", whole{&a.DebtAF, 0, 60, "nothing is repaid"}, hot},
-		{"by_credits", boolean{&a.ByCredits}, hot},
-		{"scan", span{&a.Scan, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
-		{"boost", whole{&a.Boost, 0, 16, "CPU credit doesn't count"}, hot},
-		{"max_skip", whole{&a.MaxSkip, 1, 64, ""}, hot},
-		{"wait", span{&a.Wait, time.Microsecond, 100 * time.Millisecond, ""}, hot},
-		{"ahead", span{&a.Ahead, 100 * time.Microsecond, time.Second, "by what a switch costs"}, hot},
-		{"switch_cost", span{&a.SwitchCost, time.Microsecond, 100 * time.Millisecond, ""}, hot},
-		{"order", choice{&a.Order, orders}, hot},
-		{"by_arrival", boolean{&a.ByArrival}, hot},
-		{"launches", whole{&a.Launches, 1, 1024, ""}, hot},
-		{"period", span{&a.Period, time.Millisecond, time.Second, ""}, hot},
-		{"window", span{&a.Window, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
-		{"mean", span{&a.Mean, 30 * time.Millisecond, 10 * time.Second, "the window counts"}, hot},
-		{"hold_back", span{&a.HoldBack, 10 * time.Microsecond, 30 * time.Millisecond, ""}, hot},
-		{"quantum", span{&a.Quantum, 50 * time.Microsecond, 30 * time.Millisecond, ""}, hot},
-		{"jiffy", span{&a.Jiffy, 100 * time.Microsecond, 100 * time.Millisecond, "measured when requests end"}, hot},
-		{"run_requests", whole{&a.RunRequests, 1, 1024, ""}, hot},
-		{"run_time", span{&a.RunTime, 100 * time.Microsecond, time.Second, ""}, hot},
-		{"background_cost", span{&a.BackgroundCost, 10 * time.Microsecond, time.Second, ""}, hot},
-		{"background_period", span{&a.BackgroundPeriod, time.Millisecond, 10 * time.Second, ""}, hot},
-		{"history", whole{&a.History, 0, 65536, "as workers predict"}, hot},
-		{"reserve_limit", whole{&a.ReserveLimit, 1, 100, ""}, hot},
 	}
+	for _, p := range policies.Params() {
+		fields = append(fields, field{p.Key, parameter{p, &a.Params}, hot})
+	}
+	return fields
 }
 
 func (d *Domain) fields() []field {

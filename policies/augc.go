@@ -5,8 +5,17 @@ import (
 	"time"
 )
 
+var _ = register(Spec{
+	Name: "augc", Rank: 6, New: newAugC, Lends: Window, CPUs: Schedules, Share: byBothSides,
+	Params: []*Param{debtAF.Param, preferCredits.Param, boost.Param},
+	Serves: "tick by tick, with preference for domains whose vCPUs run with much CPU credit left",
+	Part:   "in proportion to its CPU weight",
+})
+
+var boost = newCount(Param{Key: "boost", Zero: "CPU credit doesn't count", Doc: "factor of CPU credit"}, 4, 0, 16)
+
 // newAugC returns the policy that chooses by the sum of balance and boost: a domain whose vCPU runs is
-// boosted by Boost times the CPU credit that this vCPU has left. Boosts are not taken off the balance, which
+// boosted by boost times the CPU credit that this vCPU has left. Boosts are not taken off the balance, which
 // falls with every window, so no domain is denied its turn for long. (Gupta et al., "Pegasus: Coordinated
 // Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
@@ -15,9 +24,10 @@ import (
 // rotations longer.
 func newAugC(o Options) Policy {
 	p := newCoordinated("augc", o)
-	p.choose, p.slack = p.augmented, o.reach()
-	p.patience = func(e *partner) time.Duration {
-		return scaleTime(time.Duration(2+2*o.boost())*o.span(), p.total, e.credits)
+	p.choose, p.slack, p.boost = p.augmented, o.reach(), time.Duration(o.boost())
+	rotations := time.Duration(2+2*o.boost()) * o.span()
+	p.patience = func(e *domainState) time.Duration {
+		return scaleTime(rotations, p.total, e.credits)
 	}
 	return p
 }
@@ -30,7 +40,7 @@ func (p *coordinated) augmented(now Time) choice {
 		if !p.line.has(e) {
 			continue
 		}
-		boost := time.Duration(p.opt.boost()) * e.remaining
+		boost := p.boost * e.remaining
 		sum := e.at(p.pot, p.line.most) + int64(boost)<<scaleBits
 		if sum > most || sum == most && e.place < best.e.place {
 			best, most = choice{e, boost, "the greatest sum"}, sum
@@ -40,7 +50,7 @@ func (p *coordinated) augmented(now Time) choice {
 }
 
 // boost returns the factor of CPU credit.
-func (o Options) boost() int { return max(o.Boost, 0) }
+func (o *Options) boost() int { return min(boost.of(o), 16) }
 
 // scaleTime returns d·by/of, rounded up, at most patienceMost.
 func scaleTime(d time.Duration, by, of int64) time.Duration {

@@ -1,29 +1,47 @@
 package policies
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
+
+var _ = register(Spec{
+	Name: "band", Rank: 10, New: newBand, Lends: Requests, Share: byCredits,
+	Params: []*Param{orderInUnit.Param, launches.Param, period.Param, window.Param, mean.Param, holdBack.Param},
+	Serves: "the first domain in the list; one that used more than its part is held back for others that may return soon",
+	Part:   "its part (`bandwidth`, or by credits), if its pauses are short",
+})
+
+var (
+	window   = newDuration(Param{Key: "window", Doc: "interval over which use is measured"}, time.Second, 100*ms, 10*time.Second)
+	mean     = newDuration(Param{Key: "mean", Zero: "the window counts", Doc: "time of a running mean in place of the window; 250 ms is a good value"}, 0, 30*ms, 10*time.Second)
+	holdBack = newDuration(Param{Key: "hold_back", Doc: "how long a unit that used more than its part is held back for others"}, ms/2, ms/100, 30*ms)
+)
 
 // newBand returns BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit, but a unit goes to
 // the end of the list only when it also used more than its part of the last second; and where such a unit
 // comes next it is held back for a moment, since another unit, which has just been served, may be back by
 // then.
 //
-// That helps units whose pause between two requests is shorter than HoldBack. For longer pauses, and where no
+// That helps units whose pause between two requests is shorter than hold_back. For longer pauses, and where no
 // statistics of the pauses exist, see lag. A unit that has waited for the others' part of a rotation has its
 // brief lease without being held back.
 func newBand(o Options) Policy {
-	return newBursts("band", o, &band{credits: newCredits(o)})
+	return newBursts("band", o, &band{credits: newCredits(o), holdBack: holdBack.of(&o)})
 }
 
 // band is the share slot of band.
 type band struct {
 	*credits
+	holdBack time.Duration
+
 	ended *unit // whose requests have just ended
 	held  *unit // next unit, at until,
 	until Time
 	came  *unit // unless this unit, whose request came meanwhile, goes first
 }
 
-func (b *band) done(now Time, u *unit) {
+func (b *band) complete(now Time, u *unit) {
 	b.settle(now, u)
 	b.release(now, u)
 	b.ended = u
@@ -34,23 +52,23 @@ func (b *band) done(now Time, u *unit) {
 
 // overdrawn reports whether a unit has neither credit nor time left.
 func (b *band) overdrawn(now Time, u *unit) bool {
-	return u.purse.credit <= 0 && b.greedy(now, u)
+	return creditAccountOf(u).credit <= 0 && b.greedy(now, u)
 }
 
-func (b *band) waits(now Time, u *unit) {
-	b.credits.waits(now, u)
+func (b *band) enqueue(now Time, u *unit) {
+	b.credits.enqueue(now, u)
 	if b.held != nil && b.held != u && b.came == nil {
 		b.came = u
 	}
 }
 
-func (b *band) rests(now Time, u *unit) {
-	b.credits.rests(now, u)
+func (b *band) dequeue(now Time, u *unit) {
+	b.credits.dequeue(now, u)
 	b.forget(u)
 }
 
-func (b *band) left(now Time, u *unit) {
-	b.credits.left(now, u)
+func (b *band) unitRemoved(now Time, u *unit) {
+	b.credits.unitRemoved(now, u)
 	b.forget(u)
 	if b.ended == u {
 		b.ended = nil
@@ -67,7 +85,7 @@ func (b *band) forget(u *unit) {
 	}
 }
 
-func (b *band) next(now Time) (*unit, int, Time) {
+func (b *band) pick(now Time) (*unit, int, Time) {
 	u := b.waiting.top()
 	if u == nil {
 		b.ended = nil
@@ -80,7 +98,7 @@ func (b *band) next(now Time) (*unit, int, Time) {
 	}
 	switch {
 	case b.held == nil && b.holds(now, u):
-		b.held, b.until = u, now.Add(b.opt.HoldBack)
+		b.held, b.until = u, now.Add(b.holdBack)
 		return nil, 0, b.until
 	case b.held != nil && b.came != nil:
 		u = b.came
@@ -103,7 +121,7 @@ func (b *band) little(u *unit) int {
 	if b.opt.Mode == Paper {
 		return 1
 	}
-	return atMost(b.opt.Launches, turn, u.first().request().Predicted)
+	return atMost(b.launches, turn, u.first().request().Predicted)
 }
 
 // holds reports whether a unit is held back: it used more than its part, and another has just been served.
@@ -115,11 +133,11 @@ func (b *band) holds(now Time, u *unit) bool {
 	return b.greedy(now, u)
 }
 
-func (b *band) says(u *unit) string {
+func (b *band) explain(u *unit) string {
 	used, of := b.credits.share(b.now, u)
-	s := fmt.Sprintf("%s, used %d %% of its %d %%", b.credits.says(u), percent(used, of), percent(b.income(u), b.opt.Period))
+	s := fmt.Sprintf("%s, used %d %% of its %d %%", b.credits.explain(u), percent(used, of), percent(b.income(u), b.period))
 	if u == b.held {
-		s += fmt.Sprintf("; held back until %v for who may come", b.until.Sub(0))
+		s += fmt.Sprintf("; held back until %v for others that may come", b.until.Sub(0))
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -220,41 +221,42 @@ func policiesOf(t *testing.T, words []string) []Policy {
 	return p
 }
 
+// shortNames are the conversations' names of options that differ from the keys.
+var shortNames = map[string]string{"debt": "debt_af", "skip": "max_skip", "limit": "reserve_limit"}
+
 func option(t *testing.T, o *Options, what, value string) {
 	t.Helper()
 	switch what {
 	case "tick":
 		o.Tick = length(t, value)
+		return
 	case "cap":
 		o.RotationCap = length(t, value)
+		return
 	case "yield":
 		o.IdleYield = length(t, value)
-	case "scan":
-		o.Scan = length(t, value)
-	case "debt":
-		o.DebtAF = number(t, value)
-	case "boost":
-		o.Boost = number(t, value)
-	case "skip":
-		o.MaxSkip = number(t, value)
-	case "order":
-		o.Order = map[string]Order{"fifo": ArrivalOrder, "fp": PriorityOrder, "edf": DeadlineOrder}[value]
+		return
 	case "accounts":
 		o.Accounts = map[string]Accounts{"sdq": SDQ, "mrq": MRQ}[value]
-	case "arrival":
-		o.Arrival = value == "on"
-	case "launches":
-		o.Launches = number(t, value)
-	case "mean":
-		o.Mean = length(t, value)
-	case "limit":
-		o.ReserveLimit = number(t, value)
-	case "quantum":
-		o.Quantum = length(t, value)
-	case "jiffy":
-		o.Jiffy = length(t, value)
-	default:
+		return
+	}
+	key := what
+	if long, ok := shortNames[what]; ok {
+		key = long
+	}
+	p := Parameter(key)
+	if p == nil {
 		t.Fatalf("no option is called %q", what)
+	}
+	switch p.Kind {
+	case Duration:
+		o.SetOption(p, int64(length(t, value)))
+	case Count:
+		o.SetOption(p, int64(number(t, value)))
+	case Flag:
+		o.SetOption(p, map[string]int64{"on": 1}[value])
+	case Word:
+		o.SetOption(p, int64(max(slices.Index(p.Words, value), 0)))
 	}
 }
 

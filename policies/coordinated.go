@@ -40,27 +40,29 @@ type coordinated struct {
 	name     string
 	opt      Options
 	choose   func(now Time) choice
-	patience func(e *partner) time.Duration // the time for which e may be passed over
-	slack    time.Duration                  // debt beyond it prolongs the patience, in production mode
+	patience func(e *domainState) time.Duration // the time for which e may be passed over
+	boost    time.Duration                      // factor of CPU credit
+	parts    int                                // windows over which an overrun is repaid; 0: it is not
+	slack    time.Duration                      // debt beyond it prolongs the patience, in production mode
 
-	members map[ID]*partner
-	line    tournament    // the competing domains except the holder
-	debtors heap[partner] // domains out of the line that owe time, by when their debt is repaid
-	urgent  heap[partner] // domains in line that have work, by when their patience ends
-	passed  heap[partner] // the same, by when each has waited for the others' part of a rotation
-	total   int64         // credits of the competing domains and of the debtors
-	places  uint64        // numbers the places in line
-	pot     uint64        // grows by the time used per credit
-	rest    uint64        // remainder of the division that made it
+	members map[ID]*domainState
+	line    tournament        // the competing domains except the holder
+	debtors heap[domainState] // domains out of the line that owe time, by when their debt is repaid
+	urgent  heap[domainState] // domains in line that have work, by when their patience ends
+	passed  heap[domainState] // the same, by when each has waited for the others' part of a rotation
+	total   int64             // credits of the competing domains and of the debtors
+	places  uint64            // numbers the places in line
+	pot     uint64            // grows by the time used per credit
+	rest    uint64            // remainder of the division that made it
 	begun   bool
 
-	running []*partner // domains whose vCPUs run, according to the newest sample
-	seen    Time       // time of that sample
+	running []*domainState // domains whose vCPUs run, according to the newest sample
+	seen    Time           // time of that sample
 
-	holder   *partner
-	waiting  *partner // chosen, but its predecessor's gate must be closed first
-	start    Time     // of the holder's window
-	settled  Time     // paper mode: until when the holder was charged for it
+	holder   *domainState
+	waiting  *domainState // chosen, but its predecessor's gate must be closed first
+	start    Time         // of the holder's window
+	settled  Time         // paper mode: until when the holder was charged for it
 	until    Time
 	idleEnd  Time
 	brief    bool          // the window of the holder, or of waiting, is a brief one
@@ -73,13 +75,13 @@ type coordinated struct {
 
 // choice is the next domain, and the reason.
 type choice struct {
-	e     *partner
+	e     *domainState
 	boost time.Duration
 	why   string // why its balance decided
 }
 
-// partner is a domain's account under a coordinated policy.
-type partner struct {
+// domainState is a domain's account under a coordinated policy.
+type domainState struct {
 	id      ID
 	credits int64
 	context bool
@@ -113,21 +115,22 @@ func newCoordinated(name string, o Options) *coordinated {
 	return &coordinated{
 		name:    name,
 		opt:     o,
-		members: make(map[ID]*partner),
+		parts:   o.repaidParts(),
+		members: make(map[ID]*domainState),
 		line:    tournament{most: o.clamp()},
-		urgent: heap[partner]{at: func(e *partner) *int { return &e.urgent }, less: func(a, b *partner) bool {
+		urgent: heap[domainState]{at: func(e *domainState) *int { return &e.urgent }, less: func(a, b *domainState) bool {
 			if a.due != b.due {
 				return a.due < b.due
 			}
 			return a.place < b.place
 		}},
-		passed: heap[partner]{at: func(e *partner) *int { return &e.passed }, less: func(a, b *partner) bool {
+		passed: heap[domainState]{at: func(e *domainState) *int { return &e.passed }, less: func(a, b *domainState) bool {
 			if a.want != b.want {
 				return a.want < b.want
 			}
 			return a.place < b.place
 		}},
-		debtors: heap[partner]{at: func(e *partner) *int { return &e.indebt }, less: func(a, b *partner) bool {
+		debtors: heap[domainState]{at: func(e *domainState) *int { return &e.indebt }, less: func(a, b *domainState) bool {
 			if a.even != b.even {
 				return int64(a.even-b.even) < 0
 			}
@@ -138,11 +141,11 @@ func newCoordinated(name string, o Options) *coordinated {
 }
 
 // span returns the unit of time for clamp and boost: a tick, which should be the hypervisor's period.
-func (o Options) span() time.Duration { return max(o.Tick, creditPeriod) }
+func (o *Options) span() time.Duration { return max(o.Tick, creditPeriod) }
 
 // clamp returns the greatest balance and the greatest debt of a domain, in 1/scale ns. As published it is
 // reach; in production mode all use is made up for.
-func (o Options) clamp() int64 {
+func (o *Options) clamp() int64 {
 	if o.Mode == Production {
 		return int64(maxDebt) << scaleBits
 	}
@@ -150,12 +153,12 @@ func (o Options) clamp() int64 {
 }
 
 // reach returns how far the schedule of the CPUs may move the choice: more than half of the greatest boost.
-func (o Options) reach() time.Duration {
+func (o *Options) reach() time.Duration {
 	return o.span() + time.Duration(o.boost())*o.span()/2
 }
 
 // at returns the balance at this value of the pot, limited to most.
-func (e *partner) at(pot uint64, most int64) int64 {
+func (e *domainState) at(pot uint64, most int64) int64 {
 	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
 	if hi != 0 || lo >= uint64(most-e.balance) {
 		return most
@@ -164,7 +167,7 @@ func (e *partner) at(pot uint64, most int64) int64 {
 }
 
 // settle updates the balance to the current pot.
-func (p *coordinated) settle(e *partner) {
+func (p *coordinated) settle(e *domainState) {
 	if e.active || p.debtors.has(e) {
 		e.balance = e.at(p.pot, p.line.most)
 	}
@@ -172,7 +175,7 @@ func (p *coordinated) settle(e *partner) {
 }
 
 // spend takes d off e's balance and divides it among the competing domains.
-func (p *coordinated) spend(e *partner, d time.Duration) {
+func (p *coordinated) spend(e *domainState, d time.Duration) {
 	p.settle(e)
 	e.balance -= int64(d) << scaleBits
 	p.reckon(e)
@@ -195,7 +198,7 @@ func (p *coordinated) spend(e *partner, d time.Duration) {
 }
 
 // runsOn adds e's use after its window. Use beyond a tick makes e wait.
-func (p *coordinated) runsOn(e *partner, d time.Duration) {
+func (p *coordinated) runsOn(e *domainState, d time.Duration) {
 	before := max(e.tail-p.opt.Tick, 0)
 	e.tail = min(e.tail+d, maxDebt)
 	e.ranOn = min(e.ranOn+max(e.tail-p.opt.Tick, 0)-before, maxDebt)
@@ -204,7 +207,7 @@ func (p *coordinated) runsOn(e *partner, d time.Duration) {
 // wantFrom returns when e, which waits, has waited for the others' part of a rotation. The time is later for
 // a domain whose work runs on for long after its windows, so that brief windows come to at most half of a
 // share, and for one that owes time for that reason.
-func (p *coordinated) wantFrom(e *partner) Time {
+func (p *coordinated) wantFrom(e *domainState) Time {
 	span := max(p.opt.Tick, briefApart*(p.opt.brief()+e.tail))
 	at := e.since.Add(e.tail + max(scaleTime(span, max(p.total-e.credits, 0), e.credits), p.opt.Tick))
 	if debt := min(e.ranOn, e.debt()) - p.slack; debt > 0 {
@@ -214,10 +217,10 @@ func (p *coordinated) wantFrom(e *partner) Time {
 }
 
 // debt returns the debt of e, whose balance must be up to date.
-func (e *partner) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
+func (e *domainState) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
 
 // reckon adds e, whose balance must be up to date, to the debtors, or removes it from them.
-func (p *coordinated) reckon(e *partner) {
+func (p *coordinated) reckon(e *domainState) {
 	owes := !e.active && e.balance < 0 && p.opt.Mode == Production
 	switch has := p.debtors.has(e); {
 	case owes:
@@ -258,10 +261,10 @@ func (p *coordinated) share(d time.Duration) {
 }
 
 func (p *coordinated) Attach(_ Time, d Domain) {
-	credits := int64(p.opt.credits(d))
+	credits := int64(byBothSides(&p.opt, d))
 	e := p.members[d.ID]
 	if e == nil {
-		e = &partner{id: d.ID, credits: credits}
+		e = &domainState{id: d.ID, credits: credits}
 		p.members[d.ID] = e
 		p.line.enroll(e, p.pot)
 		return
@@ -297,7 +300,7 @@ func (p *coordinated) Leave(_ Time, id ID) {
 	}
 	if e.runs {
 		e.runs = false
-		p.running = slices.DeleteFunc(p.running, func(o *partner) bool { return o == e })
+		p.running = slices.DeleteFunc(p.running, func(o *domainState) bool { return o == e })
 	}
 }
 
@@ -345,7 +348,7 @@ func (p *coordinated) Wake(since Time, id ID, s Signal) {
 
 // competes reports whether e is given windows. As published, a domain with a context is, with or without
 // work.
-func (p *coordinated) competes(e *partner) bool {
+func (p *coordinated) competes(e *domainState) bool {
 	return e.busy || e.context && p.opt.Mode == Paper && p.opt.IdleYield <= 0
 }
 
@@ -364,7 +367,7 @@ func (p *coordinated) notice(since Time, s Signal) {
 }
 
 // come makes e compete and, if it has work, starts its waiting time.
-func (p *coordinated) come(since Time, e *partner) {
+func (p *coordinated) come(since Time, e *domainState) {
 	if !e.active {
 		if p.holder != nil && p.line.len() == 0 {
 			p.lapse(since)
@@ -384,7 +387,7 @@ func (p *coordinated) come(since Time, e *partner) {
 }
 
 // wait starts the waiting time of e, which has work.
-func (p *coordinated) wait(now Time, e *partner) {
+func (p *coordinated) wait(now Time, e *domainState) {
 	e.due = p.dueFrom(now, e)
 	p.urgent.push(e)
 	e.since = now
@@ -393,14 +396,14 @@ func (p *coordinated) wait(now Time, e *partner) {
 }
 
 // unwait ends the waiting time of e.
-func (p *coordinated) unwait(e *partner) {
+func (p *coordinated) unwait(e *domainState) {
 	p.urgent.remove(e)
 	p.passed.remove(e)
 }
 
 // dueFrom returns when the patience of e, which waits from now on, ends. It is later by the time that repays
 // the part of its debt beyond the slack.
-func (p *coordinated) dueFrom(now Time, e *partner) Time {
+func (p *coordinated) dueFrom(now Time, e *domainState) Time {
 	due := now.Add(p.patience(e))
 	if debt := time.Duration(-e.at(p.pot, p.line.most)>>scaleBits) - p.slack; debt > 0 && p.opt.Mode == Production {
 		due = due.Add(scaleTime(debt, p.total, e.credits))
@@ -408,14 +411,14 @@ func (p *coordinated) dueFrom(now Time, e *partner) Time {
 	return due
 }
 
-func (p *coordinated) queue(e *partner) {
+func (p *coordinated) queue(e *domainState) {
 	p.places++
 	e.place = p.places
 	p.line.enter(e, p.pot)
 }
 
 // dequeue removes e from the line.
-func (p *coordinated) dequeue(e *partner) {
+func (p *coordinated) dequeue(e *domainState) {
 	p.line.remove(e, p.pot)
 	if p.urgent.has(e) {
 		p.unwait(e)
@@ -423,7 +426,7 @@ func (p *coordinated) dequeue(e *partner) {
 }
 
 // leave makes e stop competing.
-func (p *coordinated) leave(e *partner) {
+func (p *coordinated) leave(e *domainState) {
 	if !e.active {
 		return
 	}
@@ -473,7 +476,7 @@ func (p *coordinated) blind(now Time) bool {
 
 // passedOver returns the domain that has waited for the others' part of a rotation, unless there is a
 // schedule; then nil.
-func (p *coordinated) passedOver(now Time) *partner {
+func (p *coordinated) passedOver(now Time) *domainState {
 	if !p.blind(now) {
 		return nil
 	}
@@ -485,7 +488,7 @@ func (p *coordinated) passedOver(now Time) *partner {
 
 // brief returns the length of a brief window, for a domain that has been passed over although another is owed
 // more.
-func (o Options) brief() time.Duration { return max(o.Tick/4, min(minWindow, o.Tick)) }
+func (o *Options) brief() time.Duration { return max(o.Tick/4, min(minWindow, o.Tick)) }
 
 // Observe stores the domains whose vCPUs run. A domain that is missing from the sample does not run.
 func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
@@ -510,7 +513,7 @@ func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
 }
 
 // scheduled returns the domains whose vCPUs run, or nil if the sample is too old.
-func (p *coordinated) scheduled(now Time) []*partner {
+func (p *coordinated) scheduled(now Time) []*domainState {
 	if now.Sub(p.seen) > 2*p.opt.Tick {
 		return nil
 	}
@@ -557,7 +560,7 @@ func (p *coordinated) decide(now Time) (Decision, bool) {
 }
 
 // open gives e a window, which ends after a tick unless no other domain competes.
-func (p *coordinated) open(now Time, e *partner) Decision {
+func (p *coordinated) open(now Time, e *domainState) Decision {
 	p.holder, p.over, p.overlaps, e.tail = e, false, 0, 0
 	p.start, p.settled, p.until, p.idleEnd = now, now, Forever, Forever
 	if p.line.len() > 0 {
@@ -568,7 +571,7 @@ func (p *coordinated) open(now Time, e *partner) Decision {
 		if o := p.passed.top(); o != nil && p.blind(now) {
 			window = min(window, max(o.want.Sub(now), p.opt.brief()))
 		}
-		p.until = now.Add(e.overrun.begin(window, p.opt.DebtAF))
+		p.until = now.Add(e.overrun.begin(window, p.parts))
 	} else {
 		e.overrun.unbound()
 	}
@@ -600,7 +603,7 @@ func (p *coordinated) finish(now Time) {
 }
 
 // next takes the next domain out of the line; nil if none competes.
-func (p *coordinated) next(now Time) *partner {
+func (p *coordinated) next(now Time) *domainState {
 	if p.line.len() == 0 {
 		return nil
 	}
@@ -631,9 +634,9 @@ func (p *coordinated) Explain() string {
 	e := p.holder
 	switch {
 	case e == nil:
-		return name + ": nobody has work"
+		return name + ": no domain has work"
 	case p.line.len() == 0:
-		return fmt.Sprintf("%s: domain %d competes with nobody, its window stays open", name, e.id)
+		return fmt.Sprintf("%s: domain %d competes with no other domain, its window stays open", name, e.id)
 	}
 	boost := ""
 	if p.last.boost > 0 {

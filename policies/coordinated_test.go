@@ -113,9 +113,9 @@ func TestTournament(t *testing.T) {
 	for range 50 {
 		line := tournament{most: 1 << (10 + rng.IntN(30))}
 		pot := rng.Uint64() // it wraps
-		entrants := make([]*partner, 1+rng.IntN(40))
+		entrants := make([]*domainState, 1+rng.IntN(40))
 		for i := range entrants {
-			e := &partner{credits: 1 + rng.Int64N(1<<rng.IntN(17)), place: uint64(i), pot: pot}
+			e := &domainState{credits: 1 + rng.Int64N(1<<rng.IntN(17)), place: uint64(i), pot: pot}
 			entrants[i] = e
 			line.enroll(e, pot)
 		}
@@ -134,9 +134,9 @@ func TestTournament(t *testing.T) {
 	}
 }
 
-func checkTop(t *testing.T, line *tournament, entrants []*partner, pot uint64) {
+func checkTop(t *testing.T, line *tournament, entrants []*domainState, pot uint64) {
 	t.Helper()
-	var best *partner
+	var best *domainState
 	for _, e := range entrants {
 		if !line.has(e) {
 			continue

@@ -2,22 +2,32 @@ package policies
 
 import "time"
 
-// mostSkips is the greatest MaxSkip that a site may set.
+// mostSkips is the greatest max_skip that a site may set.
 const mostSkips = 64
+
+var _ = register(Spec{
+	Name: "cosched", Rank: 7, New: newCoSched, Lends: Window, CPUs: Schedules, Share: byBothSides,
+	Params: []*Param{debtAF.Param, preferCredits.Param, maxSkip.Param},
+	Serves: "tick by tick, domains whose vCPUs run",
+	Part:   "about in proportion to its CPU weight",
+})
+
+var maxSkip = newCount(Param{Key: "max_skip", Doc: "ticks for which a domain with work is passed over"}, 4, 1, mostSkips)
 
 // newCoSched returns the policy that follows the CPUs: of the domains whose vCPUs run, the one with the
 // greatest balance is next; of all domains if none of them runs. (Gupta et al., "Pegasus: Coordinated
 // Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
 // A domain whose vCPU sleeps until its own call returns never runs, and would never be served. So no domain
-// with work is passed over for more than MaxSkip ticks. In production mode, however, no domain is urgent
-// before as many ticks as the others need to get their parts: with more domains than MaxSkip all would be
+// with work is passed over for more than max_skip ticks. In production mode, however, no domain is urgent
+// before as many ticks as the others need to get their parts: with more domains than max_skip all would be
 // urgent always.
 func newCoSched(o Options) Policy {
 	p := newCoordinated("cosched", o)
 	p.choose, p.slack = p.follow, o.RotationCap
-	p.patience = func(e *partner) time.Duration {
-		skips := int64(o.MaxSkip)
+	most := int64(maxSkip.of(&o))
+	p.patience = func(e *domainState) time.Duration {
+		skips := most
 		if o.Mode == Production {
 			skips = min(max(skips, (p.total+e.credits-1)/e.credits), max(skips, mostSkips))
 		}
@@ -43,7 +53,7 @@ func (p *coordinated) follow(now Time) choice {
 		}
 	}
 	if best.e == nil {
-		best = choice{e: p.line.top(p.pot), why: "the greatest, and nobody's vCPU runs"}
+		best = choice{e: p.line.top(p.pot), why: "the greatest, and no domain's vCPU runs"}
 	}
 	return best
 }

@@ -6,6 +6,17 @@ import (
 	"time"
 )
 
+var _ = register(Spec{
+	Name: "credit", Rank: 9, New: newCredit, Lends: Requests, Share: byCredits, Params: []*Param{orderInUnit.Param, launches.Param, period.Param},
+	Serves: "the first domain in the list that has requests; a domain without credit goes to the end",
+	Part:   "its part, if its requests are no longer than those of the others",
+})
+
+var (
+	launches = newCount(Param{Key: "launches", Doc: "requests of a lease, at most"}, 32, 1, 1024)
+	period   = newDuration(Param{Key: "period", Doc: "interval at which credit is refilled"}, 30*ms, ms, time.Second)
+)
+
 // newCredit returns Gdev's port of Xen's credit scheduler: the first unit in the list that has requests is
 // served, and goes to the end once it has used up its credit. As published every period adds a unit's part of
 // it to its credit; a unit that is then a whole period ahead or behind restarts at 0. So a unit is charged
@@ -19,20 +30,24 @@ func newCredit(o Options) Policy {
 // newBursts returns a queue that lends several requests at a time. As published their number is fixed; in
 // production mode they are as many as fit into a period, and the lease ends when a period was used.
 func newBursts(name string, o Options, s share) *queue {
-	q := newQueue(name, o, s, o.Order.or(byPriority))
+	q := newQueue(name, o, s, o.order(byPriority))
 	if o.Mode == Production {
-		q.longest = o.Period
+		q.longest = period.of(&o)
 	}
 	return q
 }
 
-// credits is the share slot of credit: a list of units with their purses.
+// credits is the share slot of credit: a list of units with their accounts.
 type credits struct {
 	*rotation
 	opt    Options
 	tab    tab
 	served *unit // unit that has the lease, or gets it next
 	now    Time  // latest time reported
+
+	launches             int
+	period, window, mean time.Duration
+	reach                time.Duration // debt beyond it prolongs the wait for a brief lease
 
 	passed heap[unit] // in production mode: waiting units, by when each has waited for the others' part of a rotation
 	brief  bool       // the served unit had waited so long, and another was first in the list
@@ -44,8 +59,8 @@ type credits struct {
 	version int // of these sums
 }
 
-// purse is a unit's account under Credit and BAND.
-type purse struct {
+// creditAccount is a unit's account under Credit and BAND.
+type creditAccount struct {
 	bw, weight int64         // as counted in the sums
 	income     time.Duration // per period, as of this version of the sums
 	version    int
@@ -63,6 +78,9 @@ type purse struct {
 	recent time.Duration // used, but not in the mean yet
 }
 
+// creditAccountOf returns the account of a unit under Credit or BAND.
+func creditAccountOf(u *unit) *creditAccount { return u.state.(*creditAccount) }
+
 // leastRest is the part, in ‰, that always remains for the units without a promised part, however much was
 // promised to the others.
 const leastRest = 10
@@ -79,10 +97,10 @@ type turns struct {
 }
 
 func newCredits(o Options) *credits {
-	return &credits{rotation: newRotation(), opt: o, tab: newTab(), passed: heap[unit]{
-		at: func(u *unit) *int { return &u.purse.turns.at },
+	return &credits{rotation: newRotation(), opt: o, launches: launches.of(&o), period: period.of(&o), window: window.of(&o), mean: mean.of(&o), reach: o.reach(), tab: newTab(), passed: heap[unit]{
+		at: func(u *unit) *int { return &creditAccountOf(u).turns.at },
 		less: func(a, b *unit) bool {
-			if x, y := a.purse.turns.want, b.purse.turns.want; x != y {
+			if x, y := creditAccountOf(a).turns.want, creditAccountOf(b).turns.want; x != y {
 				return x < y
 			}
 			return a.place < b.place
@@ -93,10 +111,11 @@ func newCredits(o Options) *credits {
 // wantFrom returns when u, which waits, has waited for the others' part of a rotation: see
 // coordinated.wantFrom.
 func (c *credits) wantFrom(u *unit) Time {
-	t, weight := &u.purse.turns, u.purse.line.weight
+	p := creditAccountOf(u)
+	t, weight := &p.turns, p.line.weight
 	span := max(c.opt.Tick, briefApart*(c.opt.brief()+t.tail))
 	at := t.since.Add(t.tail + max(scaleTime(span, max(c.tab.total-weight, 0), weight), c.opt.Tick))
-	if debt := min(t.ranOn, -c.balance(u)) - c.opt.reach(); debt > 0 {
+	if debt := min(t.ranOn, -c.balance(u)) - c.reach; debt > 0 {
 		at = at.Add(scaleTime(debt, max(c.tab.total, weight), weight))
 	}
 	return at
@@ -104,7 +123,7 @@ func (c *credits) wantFrom(u *unit) Time {
 
 // passedOver returns the unit that has waited for the others' part of a rotation, or nil.
 func (c *credits) passedOver(now Time) *unit {
-	if u := c.passed.top(); u != nil && u.purse.turns.want <= now {
+	if u := c.passed.top(); u != nil && creditAccountOf(u).turns.want <= now {
 		return u
 	}
 	return nil
@@ -114,7 +133,7 @@ func (c *credits) passedOver(now Time) *unit {
 func (c *credits) serve(now Time, u *unit, brief bool) {
 	c.settle(now, u)
 	c.served, c.brief = u, brief
-	t := &u.purse.turns
+	t := &creditAccountOf(u).turns
 	t.used, t.tail, t.brief = 0, 0, brief
 }
 
@@ -141,7 +160,7 @@ func (c *credits) lasts(now Time) time.Duration {
 		long = c.opt.brief()
 	}
 	if u := c.passed.top(); u != nil {
-		long = min(long, max(u.purse.turns.want.Sub(now), c.opt.brief()))
+		long = min(long, max(creditAccountOf(u).turns.want.Sub(now), c.opt.brief()))
 	}
 	return long
 }
@@ -149,12 +168,12 @@ func (c *credits) lasts(now Time) time.Duration {
 // keeps reports whether credit is counted by the tab.
 func (c *credits) keeps() bool { return c.opt.Mode == Production }
 
-func (c *credits) changed(now Time, u *unit) {
-	p := &u.purse
-	if u.place == 0 {
-		p.tick, p.start = now, now
+func (c *credits) unitChanged(now Time, u *unit) {
+	if u.state == nil {
+		u.state = &creditAccount{tick: now, start: now}
 	}
-	c.rotation.changed(now, u)
+	p := creditAccountOf(u)
+	c.rotation.unitChanged(now, u)
 	c.uncount(u)
 	if p.bw = u.bw; p.bw == 0 {
 		p.weight = u.credits
@@ -185,15 +204,15 @@ func (c *credits) vacated(u *unit) {
 }
 
 func (c *credits) uncount(u *unit) {
-	p := &u.purse
+	p := creditAccountOf(u)
 	c.parts -= p.bw
 	c.weights -= p.weight
 	p.bw, p.weight = 0, 0
 	c.version++
 }
 
-func (c *credits) left(now Time, u *unit) {
-	c.rotation.left(now, u)
+func (c *credits) unitRemoved(now Time, u *unit) {
+	c.rotation.unitRemoved(now, u)
 	c.uncount(u)
 	if c.keeps() {
 		c.tab.remove(u)
@@ -201,16 +220,16 @@ func (c *credits) left(now Time, u *unit) {
 	}
 }
 
-func (c *credits) used(now Time, u *unit, d time.Duration) {
+func (c *credits) charge(now Time, u *unit, d time.Duration) {
 	c.settle(now, u)
-	p := &u.purse
+	p := creditAccountOf(u)
 	p.busy += d
-	p.recent = min(p.recent+d, 8*c.opt.Period)
+	p.recent = min(p.recent+d, 8*c.period)
 	if !c.keeps() {
 		p.credit -= d
 		return
 	}
-	t := &u.purse.turns
+	t := &p.turns
 	c.spend(t, d)
 	c.tab.spend(u, d)
 	t.ranOn = min(t.ranOn, max(-c.balance(u), 0))
@@ -220,29 +239,30 @@ func (c *credits) used(now Time, u *unit, d time.Duration) {
 	}
 }
 
-func (c *credits) waits(now Time, u *unit) {
-	c.rotation.waits(now, u)
+func (c *credits) enqueue(now Time, u *unit) {
+	c.rotation.enqueue(now, u)
 	if c.keeps() {
 		c.tab.compete(now, u)
-		u.purse.turns.since = now
-		u.purse.turns.want = c.wantFrom(u)
+		t := &creditAccountOf(u).turns
+		t.since = now
+		t.want = c.wantFrom(u)
 		c.passed.push(u)
 	}
 }
 
-func (c *credits) rests(now Time, u *unit) {
-	c.rotation.rests(now, u)
+func (c *credits) dequeue(now Time, u *unit) {
+	c.rotation.dequeue(now, u)
 	if c.keeps() {
 		c.passed.remove(u)
 		c.tab.rest(now, u, u == c.served)
 	}
 }
 
-// done puts a unit without credit at the end of the list.
-func (c *credits) done(now Time, u *unit) {
+// complete puts a unit without credit at the end of the list.
+func (c *credits) complete(now Time, u *unit) {
 	c.settle(now, u)
 	c.release(now, u)
-	if u.purse.credit <= 0 {
+	if creditAccountOf(u).credit <= 0 {
 		c.toEnd(u)
 	}
 }
@@ -268,7 +288,7 @@ func (c *credits) waitsFor(u, o *unit) time.Duration {
 	return 0
 }
 
-func (c *credits) next(now Time) (*unit, int, Time) {
+func (c *credits) pick(now Time) (*unit, int, Time) {
 	u := c.waiting.top()
 	if u == nil {
 		return nil, 0, Forever
@@ -283,7 +303,7 @@ func (c *credits) next(now Time) (*unit, int, Time) {
 
 // few returns how many requests a unit may submit under a brief lease.
 func (c *credits) few(u *unit) int {
-	return atMost(c.opt.Launches, c.opt.brief(), u.first().request().Predicted)
+	return atMost(c.launches, c.opt.brief(), u.first().request().Predicted)
 }
 
 func (c *credits) balance(u *unit) time.Duration { return c.tab.balance(u) }
@@ -295,51 +315,51 @@ func (c *credits) restore(_ Time, u *unit, balance time.Duration) {
 // burst returns how many requests a unit may submit at a time.
 func (c *credits) burst(u *unit) int {
 	if c.opt.Mode == Paper {
-		return c.opt.Launches
+		return c.launches
 	}
-	return atMost(c.opt.Launches, c.opt.Period, u.first().request().Predicted)
+	return atMost(c.launches, c.period, u.first().request().Predicted)
 }
 
 // income returns the increase of a unit's credit per period. All incomes together are at most a period.
 func (c *credits) income(u *unit) time.Duration {
-	p := &u.purse
+	p := creditAccountOf(u)
 	if p.version != c.version {
 		p.income, p.version = c.earns(p), c.version
 	}
 	return p.income
 }
 
-func (c *credits) earns(p *purse) time.Duration {
+func (c *credits) earns(p *creditAccount) time.Duration {
 	rest := int64(0)
 	if c.weights > 0 {
 		rest = max(1000-c.parts, leastRest)
 	}
 	all := uint64(max(c.parts+rest, 1000))
-	period := uint64(c.opt.Period)
+	period := uint64(c.period)
 	if p.bw > 0 {
 		return time.Duration(muldiv(period, uint64(p.bw), all, false))
 	}
 	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(p.weight), uint64(c.weights), false))
 }
 
-// settle updates a unit's purse to now. Changes of the incomes since the last update take effect from now on.
+// settle updates a unit's account to now. Changes of the incomes since the last update take effect from now on.
 func (c *credits) settle(now Time, u *unit) {
 	c.now = max(c.now, now)
-	p := &u.purse
+	p := creditAccountOf(u)
 	if c.keeps() {
 		c.tab.settle(u)
 	}
-	periods := now.Sub(p.tick) / c.opt.Period
+	periods := now.Sub(p.tick) / c.period
 	if periods <= 0 {
 		return
 	}
-	p.tick = p.tick.Add(periods * c.opt.Period)
+	p.tick = p.tick.Add(periods * c.period)
 	if !c.keeps() {
-		p.credit = refilled(p.credit, c.income(u), c.opt.Period, periods)
+		p.credit = refilled(p.credit, c.income(u), c.period, periods)
 	}
-	p.look(c.opt.Period, c.opt.Window)
-	if c.opt.Mean > 0 {
-		p.average(c.opt.Period, c.opt.Mean, periods)
+	p.look(c.period, c.window)
+	if c.mean > 0 {
+		p.average(c.period, c.mean, periods)
 	}
 }
 
@@ -359,7 +379,7 @@ func refilled(credit, income, period, periods time.Duration) time.Duration {
 }
 
 // look records the use up to the tick. The window begins anew with the first tick after its end.
-func (p *purse) look(period, window time.Duration) {
+func (p *creditAccount) look(period, window time.Duration) {
 	window = (window + period - 1) / period * period
 	windows := p.tick.Sub(p.start) / window
 	p.known, p.over = p.busy, p.tick.Sub(p.start)
@@ -374,7 +394,7 @@ func (p *purse) look(period, window time.Duration) {
 }
 
 // average adds the last periods to the mean.
-func (p *purse) average(period, over, periods time.Duration) {
+func (p *creditAccount) average(period, over, periods time.Duration) {
 	for ; periods > 0 && p.recent > 0; periods-- {
 		last := min(p.recent, period)
 		p.recent -= last
@@ -391,10 +411,10 @@ func (p *purse) average(period, over, periods time.Duration) {
 
 // share returns the time that a unit used, and out of how much.
 func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
-	p := &u.purse
+	p := creditAccountOf(u)
 	switch {
-	case c.opt.Mean > 0:
-		return p.mean, c.opt.Period
+	case c.mean > 0:
+		return p.mean, c.period
 	case c.opt.Mode == Paper:
 		return min(p.known, p.over), max(p.over, 1)
 	}
@@ -405,13 +425,13 @@ func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
 // greedy reports whether a unit used more than its part.
 func (c *credits) greedy(now Time, u *unit) bool {
 	used, of := c.share(now, u)
-	hi, lo := bits.Mul64(uint64(used), uint64(c.opt.Period))
+	hi, lo := bits.Mul64(uint64(used), uint64(c.period))
 	hi2, lo2 := bits.Mul64(uint64(of), uint64(c.income(u)))
 	return hi > hi2 || hi == hi2 && lo > lo2
 }
 
-func (c *credits) says(u *unit) string {
-	credit := u.purse.credit
+func (c *credits) explain(u *unit) string {
+	credit := creditAccountOf(u).credit
 	if c.keeps() {
 		credit = c.tab.balance(u)
 	}

@@ -51,7 +51,7 @@ func TestCreditIsRefilledPeriodByPeriod(t *testing.T) {
 // counts until then.
 func TestUsedPerWindow(t *testing.T) {
 	const period, window = 30 * ms, 100 * ms // rounded up to 120 ms
-	p := purse{busy: 50 * ms}
+	p := creditAccount{busy: 50 * ms}
 	for _, c := range []struct{ tick, known, over, busy time.Duration }{
 		{90 * ms, 50 * ms, 90 * ms, 50 * ms},
 		{120 * ms, 50 * ms, 120 * ms, 0},
@@ -68,7 +68,7 @@ func TestUsedPerWindow(t *testing.T) {
 
 // TestUsedOnAverage: the running mean follows the use, and forgets it.
 func TestUsedOnAverage(t *testing.T) {
-	var p purse
+	var p creditAccount
 	for range 200 {
 		p.recent += 15 * ms
 		p.average(30*ms, 250*ms, 1)

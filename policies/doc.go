@@ -7,24 +7,10 @@
 // values that guests report.
 //
 // A policy lends leases of the gate: the right to submit. A GPU does not preempt, so submitted work runs to its
-// end and can overlap the next lease; the software accelerator stops kernels instead. The policies:
+// end and can overlap the next lease; the software accelerator stops kernels instead. Specs describes the
+// policies; docs/policies.md has their table.
 //
-//	none     every domain may always submit; first come, first served
-//	rr       one domain after the other, windows of equal length
-//	accc     one after the other, windows in proportion to accelerator credits
-//	xc       the same, in proportion to CPU credits
-//	slaf     xc, with longer windows for domains that miss their objective
-//	augc     tick by tick, by balances and by the CPU credit of domains whose vCPUs run
-//	cosched  tick by tick, by balances of domains whose vCPUs run
-//	fifo     one after the other, request by request (Gdev)
-//	credit   the first in the list; a domain that has used up its credit goes to the end (Gdev)
-//	band     credit, but a domain that used more than its part is held back for others (Gdev)
-//	drr      rounds of quanta, with estimated costs (GERM)
-//	prt      the most urgent domain, request by request (TimeGraph)
-//	ht       the same, in runs of requests (TimeGraph)
-//	lag      the domain that is furthest behind, by measured use over credits
-//
-// The policies from fifo to ht decide request by request. They share a frame (queue.go) with three slots:
+// fifo, credit, band, drr, prt and ht decide request by request. They share a frame (queue.go) with three slots:
 // reserves (reserve.go), a share, and an order of a unit's domains (unit.go). Refusal names the slot that
 // refuses a request. lag lends budgets of time.
 //
@@ -37,11 +23,19 @@
 // Accounts of time belong to domains, attached or not: see Ledger. The Scheduler keeps a domain that has left
 // with a debt as an absent member.
 //
-// To add a policy, write its file and name its constructor in table.go. A capability that only some policies
-// have or need is an interface of its own, such as Explainer.
+// # Adding a policy
+//
+// A policy is one file. It registers a Spec (var _ = register(Spec{…})) with the name, the phrases of the
+// documents, the kind of share, the parameters and the constructor, and declares the parameters that no other
+// policy has, each with its key, default, range and meaning. The configuration, the simulator, the commands and the
+// tests go through the Specs; make generate writes the policy into docs/policies.md, its picture and
+// configs/examples/full.toml. A capability that only some policies have or need is an interface of its own, such as
+// Explainer.
 //
 // Callers: the daemon's scheduler loop (backend), the simulator (sim), and the pegasus command, which replays
 // traces. Each Scheduler is called by one goroutine at a time.
 //
 // Trust boundary: none within the package. Its driver validates the values that guests report, as above.
 package policies
+
+//go:generate go run ./internal/gendocs ..

@@ -8,6 +8,18 @@ import (
 	"pegasus/vcpu"
 )
 
+var _ = register(Spec{
+	Name: "drr", Rank: 11, New: newDRR, Lends: Requests, Share: byCredits,
+	Params: []*Param{orderInUnit.Param, launches.Param, quantum.Param, jiffy.Param},
+	Serves: "each domain in rounds, for a quantum a round",
+	Part:   "in proportion to its credits",
+})
+
+var (
+	quantum = newDuration(Param{Key: "quantum", Doc: "time per round of a domain with 256 credits"}, ms/2, ms/20, 30*ms)
+	jiffy   = newDuration(Param{Key: "jiffy", Zero: "measured when requests end", Doc: "period of the clock that measures use, as published"}, 0, ms/10, 100*ms)
+)
+
 // newDRR returns GERM's deficit round robin: in every round each unit with requests gets a quantum, in
 // proportion to its credits, and may submit as long as the next request is expected to cost less than the
 // unit has left. The unit keeps the rest as long as it has requests; an overdraft it always owes.
@@ -23,7 +35,7 @@ import (
 // 0.8 ms. And since consecutive requests of a program come a short time after the ones before ended, a unit
 // counts as having requests as long as no gap exceeds roundsRest.
 func newDRR(o Options) Policy {
-	return newQueue("drr", o, newRounds(o), o.Order.or(byArrival))
+	return newQueue("drr", o, newRounds(o), o.order(byArrival))
 }
 
 // roundsRest is the time for which a unit without requests keeps its rest.
@@ -39,14 +51,17 @@ const (
 // rounds is the share slot of drr. It makes no fruitless visits: it computes how often a unit has to be
 // visited until it can pay for its first request, and skips the rounds in which no unit can.
 type rounds struct {
-	opt     Options
-	rest    time.Duration // for which a unit without requests keeps its rest
-	waiting heap[unit]    // by round, then by place
-	places  int64
-	resting []*unit // without waiting requests since no longer than rest, and perhaps others
-	round   int64   // the current one
-	place   int64   // of the unit visited last
-	turn    *unit   // that unit, while its turn continues
+	opt      Options
+	launches int
+	quantum  time.Duration
+	jiffy    time.Duration // 0: the ends of requests measure use
+	rest     time.Duration // for which a unit without requests keeps its rest
+	waiting  heap[unit]    // by round, then by place
+	places   int64
+	resting  []*unit // without waiting requests since no longer than rest, and perhaps others
+	round    int64   // the current one
+	place    int64   // of the unit visited last
+	turn     *unit   // that unit, while its turn continues
 
 	lent  chunk         // the request that was lent, or the first of several
 	span  time.Duration // accelerator time of the lease
@@ -64,6 +79,9 @@ type deficit struct {
 	round   int64         // and the round in which it can pay
 }
 
+// deficitOf returns the account of a unit under DRR.
+func deficitOf(u *unit) *deficit { return u.state.(*deficit) }
+
 // chunk is a request that was lent.
 type chunk struct {
 	unit    *unit
@@ -74,11 +92,11 @@ type chunk struct {
 }
 
 func newRounds(o Options) *rounds {
-	d := &rounds{opt: o, waiting: heap[unit]{
+	d := &rounds{opt: o, launches: launches.of(&o), quantum: quantum.of(&o), jiffy: jiffy.of(&o), waiting: heap[unit]{
 		at: func(u *unit) *int { return &u.at },
 		less: func(a, b *unit) bool {
-			if a.rounds.round != b.rounds.round {
-				return a.rounds.round < b.rounds.round
+			if x, y := deficitOf(a).round, deficitOf(b).round; x != y {
+				return x < y
 			}
 			return a.place < b.place
 		},
@@ -89,16 +107,16 @@ func newRounds(o Options) *rounds {
 	return d
 }
 
-func (d *rounds) changed(_ Time, u *unit) {
+func (d *rounds) unitChanged(_ Time, u *unit) {
 	if u.place == 0 {
 		d.places++
-		u.place = d.places
+		u.place, u.state = d.places, &deficit{}
 	}
-	u.rounds.quantum = max(d.opt.Quantum*time.Duration(u.credits)/time.Duration(vcpu.DefaultCredits), 1)
+	deficitOf(u).quantum = max(d.quantum*time.Duration(u.credits)/time.Duration(vcpu.DefaultCredits), 1)
 	d.reckon(u)
 }
 
-func (d *rounds) left(_ Time, u *unit) {
+func (d *rounds) unitRemoved(_ Time, u *unit) {
 	d.resting = slices.DeleteFunc(d.resting, func(o *unit) bool { return o == u })
 	if d.turn == u {
 		d.turn = nil
@@ -108,9 +126,9 @@ func (d *rounds) left(_ Time, u *unit) {
 	}
 }
 
-func (d *rounds) waits(now Time, u *unit) {
+func (d *rounds) enqueue(now Time, u *unit) {
 	d.measure(now)
-	r := &u.rounds
+	r := deficitOf(u)
 	d.repay(u)
 	if d.rest > 0 && u != d.lent.unit && now.Sub(r.rested) > d.rest {
 		r.left = min(r.left, 0)
@@ -126,7 +144,7 @@ func (d *rounds) waits(now Time, u *unit) {
 // repay reduces a unit's overdraft by the quanta of the rounds that passed while it had no requests. As
 // published the overdraft stays until it has some.
 func (d *rounds) repay(u *unit) {
-	r := &u.rounds
+	r := deficitOf(u)
 	by := d.coming(u) - 1
 	if d.opt.Mode == Paper || by <= r.visited {
 		return
@@ -136,7 +154,7 @@ func (d *rounds) repay(u *unit) {
 
 // repaid returns a unit's rest after the rounds that have passed.
 func (d *rounds) repaid(u *unit) time.Duration {
-	r := &u.rounds
+	r := deficitOf(u)
 	by := d.coming(u) - 1 - r.visited
 	if r.left >= 0 || by <= 0 || d.opt.Mode == Paper {
 		return r.left
@@ -150,18 +168,20 @@ func (d *rounds) repaid(u *unit) time.Duration {
 // balance returns the balance relative to a unit that has just come and is visited in this round. A positive
 // rest is soon lost.
 func (d *rounds) balance(u *unit) time.Duration {
-	balance := u.rounds.left
+	r := deficitOf(u)
+	balance := r.left
 	if !d.waiting.has(u) {
 		balance = d.repaid(u)
 	}
-	if u.rounds.visited >= d.round && d.round > 0 {
-		balance -= u.rounds.quantum
+	if r.visited >= d.round && d.round > 0 {
+		balance -= r.quantum
 	}
 	return min(balance, 0)
 }
 
 func (d *rounds) restore(_ Time, u *unit, balance time.Duration) {
-	u.rounds.left, u.rounds.visited = min(balance, 0), d.coming(u)-1
+	r := deficitOf(u)
+	r.left, r.visited = min(balance, 0), d.coming(u)-1
 	d.reckon(u)
 }
 
@@ -175,7 +195,7 @@ func (d *rounds) coming(u *unit) int64 {
 
 // pays returns the round in which a waiting unit can pay for its first request.
 func (d *rounds) pays(u *unit) int64 {
-	return max(u.rounds.first+d.visits(u)-1, d.coming(u))
+	return max(deficitOf(u).first+d.visits(u)-1, d.coming(u))
 }
 
 // reckon repositions a waiting unit whose rest or first request has changed.
@@ -183,25 +203,27 @@ func (d *rounds) reckon(u *unit) {
 	if !d.waiting.has(u) {
 		return
 	}
-	u.rounds.round = d.pays(u)
+	deficitOf(u).round = d.pays(u)
 	d.waiting.fix(u)
 }
 
 // visits returns how often a unit has to be visited until its rest exceeds the cost of its first request.
 func (d *rounds) visits(u *unit) int64 {
-	short := d.estimate(u.first()) - u.rounds.left
-	return int64(max(short, 0)/u.rounds.quantum) + 1
+	r := deficitOf(u)
+	short := d.estimate(u.first()) - r.left
+	return int64(max(short, 0)/r.quantum) + 1
 }
 
-// rests removes a unit whose request was lent or withdrawn; its rest is lost if no other request comes soon.
-func (d *rounds) rests(now Time, u *unit) {
+// dequeue removes a unit whose request was lent or withdrawn; its rest is lost if no other request comes soon.
+func (d *rounds) dequeue(now Time, u *unit) {
+	r := deficitOf(u)
 	d.waiting.remove(u)
-	u.rounds.rested = now
+	r.rested = now
 	if d.rest > 0 && !slices.Contains(d.resting, u) {
 		d.resting = append(d.resting, u)
 	}
 	if u != d.turn && d.rest == 0 {
-		u.rounds.left = min(u.rounds.left, 0)
+		r.left = min(r.left, 0)
 	}
 }
 
@@ -225,7 +247,7 @@ func (d *rounds) expected(c *tenant) time.Duration {
 	case r.Known:
 		return r.Predicted
 	}
-	return d.opt.Quantum
+	return d.quantum
 }
 
 func (d *rounds) vacated(*unit) {}
@@ -233,7 +255,7 @@ func (d *rounds) vacated(*unit) {}
 func (d *rounds) lasts(Time) time.Duration { return d.span }
 
 func (d *rounds) peek() *unit {
-	if u := d.turn; u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
+	if u := d.turn; u != nil && d.waiting.has(u) && d.estimate(u.first()) < deficitOf(u).left {
 		return u
 	}
 	return d.waiting.top()
@@ -242,29 +264,29 @@ func (d *rounds) peek() *unit {
 // waitsFor returns roundsRest while the rounds that have passed have not repaid u's overdraft, otherwise 0. The
 // rounds that are skipped for u would repay it at once.
 func (d *rounds) waitsFor(u, _ *unit) time.Duration {
-	r := &u.rounds
+	r := deficitOf(u)
 	if r.left+time.Duration(max(d.coming(u)-r.first, 0))*r.quantum < 0 {
 		return roundsRest
 	}
 	return 0
 }
 
-func (d *rounds) next(now Time) (*unit, int, Time) {
+func (d *rounds) pick(now Time) (*unit, int, Time) {
 	d.measure(now)
 	u := d.turn
-	if u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
+	if u != nil && d.waiting.has(u) && d.estimate(u.first()) < deficitOf(u).left {
 		return d.lend(now, u)
 	}
 	if u != nil && !d.waiting.has(u) && d.rest == 0 {
-		u.rounds.left = min(u.rounds.left, 0)
+		deficitOf(u).left = min(deficitOf(u).left, 0)
 	}
 	d.turn = nil
 	for u = d.waiting.top(); u != nil; u = d.waiting.top() {
-		planned := u.rounds.round
+		planned := deficitOf(u).round
 		if len(u.members) > 1 { // another may be first by now
 			d.reckon(u)
 		}
-		if u.rounds.round == planned {
+		if deficitOf(u).round == planned {
 			d.visit(u)
 			return d.lend(now, u)
 		}
@@ -274,7 +296,7 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 
 // visit gives a unit its quanta of all rounds up to the one in which it can pay.
 func (d *rounds) visit(u *unit) {
-	r := &u.rounds
+	r := deficitOf(u)
 	r.left += time.Duration(r.round-r.first+1) * r.quantum
 	r.visited, r.first = r.round, r.round+1 // other requests of it may still wait
 	d.round, d.place, d.turn = r.round, u.place, u
@@ -284,13 +306,13 @@ func (d *rounds) lend(now Time, u *unit) (*unit, int, Time) {
 	c := u.first()
 	d.lent = chunk{unit: u, of: c, request: *c.request(), cost: d.estimate(c)}
 	d.span = maxDebt
-	if d.lent.cost >= short || c.shorts < manyShort || d.opt.Mode == Paper || d.opt.Jiffy > 0 || len(u.members) > 1 || c.lane.reserve != nil || d.expects(now, u) {
+	if d.lent.cost >= short || c.shorts < manyShort || d.opt.Mode == Paper || d.jiffy > 0 || len(u.members) > 1 || c.lane.reserve != nil || d.expects(now, u) {
 		return u, 1, Forever
 	}
 	d.waiting.remove(u)
 	span := min(d.undisturbed(u), d.opt.Tick)
 	d.waiting.push(u)
-	requests := atMost(d.opt.Launches, span, d.lent.cost)
+	requests := atMost(d.launches, span, d.lent.cost)
 	if requests > 1 {
 		d.span = span
 	}
@@ -299,7 +321,7 @@ func (d *rounds) lend(now Time, u *unit) (*unit, int, Time) {
 
 // expects reports whether a unit other than u keeps its rest, since its next request may come soon.
 func (d *rounds) expects(now Time, u *unit) bool {
-	d.resting = slices.DeleteFunc(d.resting, func(o *unit) bool { return d.waiting.has(o) || now.Sub(o.rounds.rested) > d.rest })
+	d.resting = slices.DeleteFunc(d.resting, func(o *unit) bool { return d.waiting.has(o) || now.Sub(deficitOf(o).rested) > d.rest })
 	return len(d.resting) > 1 || len(d.resting) == 1 && d.resting[0] != u
 }
 
@@ -315,46 +337,48 @@ func (d *rounds) yields(holder *tenant) bool {
 // undisturbed returns the time that u, which was visited last, can pay for before another unit can pay for its
 // first request.
 func (d *rounds) undisturbed(u *unit) time.Duration {
+	r := deficitOf(u)
 	other := d.waiting.top()
 	if other == nil {
 		return maxDebt
 	}
-	visits := other.rounds.round - d.round
+	visits := deficitOf(other).round - d.round
 	if other.place < u.place {
 		visits--
 	}
-	visits = min(max(visits, 0), int64(maxDebt/u.rounds.quantum))
-	return u.rounds.left + time.Duration(visits)*u.rounds.quantum
+	visits = min(max(visits, 0), int64(maxDebt/r.quantum))
+	return r.left + time.Duration(visits)*r.quantum
 }
 
-func (d *rounds) used(now Time, u *unit, t time.Duration) {
+func (d *rounds) charge(now Time, u *unit, t time.Duration) {
 	switch d.measure(now); {
-	case d.opt.Jiffy > 0:
+	case d.jiffy > 0:
 	case u == d.lent.unit:
 		d.lent.spent += t
 	default: // of an earlier request
-		u.rounds.left = max(u.rounds.left-t, -maxDebt)
+		deficitOf(u).left = max(deficitOf(u).left-t, -maxDebt)
 		d.reckon(u)
 	}
 }
 
-// done charges the cost of a request to its unit: at once as measured or, if a clock is to measure it, as
+// complete charges the cost of a request to its unit: at once as measured or, if a clock is to measure it, as
 // estimated until that clock ticks. A unit without a lent request had the accelerator to itself and is not
 // charged.
-func (d *rounds) done(now Time, u *unit) {
+func (d *rounds) complete(now Time, u *unit) {
+	r := deficitOf(u)
 	d.measure(now)
-	u.rounds.rested = now
+	r.rested = now
 	c := d.lent
 	d.lent = chunk{}
 	switch {
 	case c.unit == nil:
-		u.rounds.left = max(u.rounds.left, 0)
+		r.left = max(r.left, 0)
 	case c.unit != u:
-	case d.opt.Jiffy > 0:
-		u.rounds.left -= c.cost
+	case d.jiffy > 0:
+		r.left -= c.cost
 		d.ended = append(d.ended, c)
 	default:
-		u.rounds.left -= c.spent
+		r.left -= c.spent
 		c.of.measured(c.request)
 	}
 }
@@ -362,13 +386,13 @@ func (d *rounds) done(now Time, u *unit) {
 // measure advances the clock to now. If the clock has ticked since, each request that ended before is taken
 // to have cost the same part of the time between two ticks, regardless of its unit.
 func (d *rounds) measure(now Time) {
-	if d.opt.Jiffy <= 0 || now < d.tick.Add(d.opt.Jiffy) {
+	if d.jiffy <= 0 || now < d.tick.Add(d.jiffy) {
 		return
 	}
-	d.tick = now - (now-d.tick)%Time(d.opt.Jiffy)
+	d.tick = now - (now-d.tick)%Time(d.jiffy)
 	for _, c := range d.ended {
-		cost := d.opt.Jiffy / time.Duration(len(d.ended))
-		c.unit.rounds.left += c.cost - cost
+		cost := d.jiffy / time.Duration(len(d.ended))
+		deficitOf(c.unit).left += c.cost - cost
 		c.of.rates.learn(c.request, cost)
 		d.reckon(c.unit)
 	}
@@ -376,8 +400,9 @@ func (d *rounds) measure(now Time) {
 	d.ended = d.ended[:0]
 }
 
-func (d *rounds) says(u *unit) string {
-	return fmt.Sprintf("it has %v left, a quantum is %v", u.rounds.left, u.rounds.quantum)
+func (d *rounds) explain(u *unit) string {
+	r := deficitOf(u)
+	return fmt.Sprintf("it has %v left, a quantum is %v", r.left, r.quantum)
 }
 
 // rates are the coefficients of a domain's request costs, per byte and per thread.

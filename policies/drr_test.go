@@ -23,11 +23,11 @@ func TestCostsAreLearned(t *testing.T) {
 		took    time.Duration
 		want    time.Duration
 	}{
-		{request: Request{Threads: 1000}, want: d.opt.Quantum},
+		{request: Request{Threads: 1000}, want: d.quantum},
 		{request: Request{Threads: 1000, Predicted: ms, Known: true}, want: ms},
 		{learn: Request{Threads: 1000}, took: ms, request: Request{Threads: 2000, Predicted: ms, Known: true}, want: 2 * ms},
 		{learn: Request{Threads: 1000}, took: 9 * ms, request: Request{Threads: 1000}, want: 2 * ms},
-		{learn: Request{Bytes: 1000}, took: 0, request: Request{Bytes: 1 << 60}, want: d.opt.Quantum},
+		{learn: Request{Bytes: 1000}, took: 0, request: Request{Bytes: 1 << 60}, want: d.quantum},
 		{learn: Request{Bytes: 1 << 30}, took: 512 * ms, request: Request{Bytes: 1 << 20}, want: ms / 2},
 		{request: Request{Bytes: 1 << 60, Threads: 1000}, want: time.Hour},
 	} {

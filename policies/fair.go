@@ -36,7 +36,7 @@ type fair struct {
 	name  string
 	opt   Options
 	least time.Duration // shortest window
-	share func(Domain) Credits
+	share func(*Options, Domain) Credits
 	extra func(ID) int // ticks in addition to a domain's next window; nil: none
 
 	members map[ID]*entry
@@ -73,7 +73,7 @@ type reason struct {
 	rivals  int
 }
 
-func newFair(name string, o Options, share func(Domain) Credits) *fair {
+func newFair(name string, o Options, share func(*Options, Domain) Credits) *fair {
 	return &fair{
 		name:    name,
 		opt:     o,
@@ -87,7 +87,7 @@ func newFair(name string, o Options, share func(Domain) Credits) *fair {
 }
 
 func (p *fair) Attach(_ Time, d Domain) {
-	credits := max(int64(p.share(d)), 1)
+	credits := max(int64(p.share(&p.opt, d)), 1)
 	e := p.members[d.ID]
 	if e == nil {
 		p.members[d.ID] = &entry{id: d.ID, credits: credits, round: p.round, pot: p.pot - p.unit}
@@ -422,11 +422,11 @@ func scaled(d time.Duration) uint64 { return uint64(d) << scaleBits }
 func (p *fair) Explain() string {
 	w := p.why
 	if p.holder == nil {
-		return p.name + ": nobody has work"
+		return p.name + ": no domain has work"
 	}
 	state := fmt.Sprintf("window %v", w.window)
 	if p.alone {
-		state = "window open, nobody else has work"
+		state = "window open, no other domain has work"
 	}
 	return fmt.Sprintf("%s: rotation %d, domain %d: %s; credits %d of %d, %d in line",
 		p.name, w.round, w.id, state, w.credits, w.total, w.rivals)

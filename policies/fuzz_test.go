@@ -50,10 +50,12 @@ func play(t *testing.T, name string, mode Mode, data []byte) string {
 // optionsOf makes options from the length of data.
 func optionsOf(mode Mode, data []byte) Options {
 	o := Defaults(mode)
-	o.DebtAF = len(data) % 4
-	o.Boost = len(data)%7 - 1
-	o.Order, o.Arrival = Order(len(data)%4), len(data)%3 == 0
-	o.Mean, o.Jiffy = time.Duration(len(data)%2)*250*ms, time.Duration(len(data)%5)*ms
+	o.SetOption(debtAF.Param, int64(len(data)%4))
+	o.SetOption(boost.Param, int64(len(data)%7-1))
+	o.SetOption(orderInUnit.Param, int64(len(data)%4))
+	o.SetOption(byArrivalOnly.Param, map[bool]int64{true: 1}[len(data)%3 == 0])
+	o.SetOption(mean.Param, int64(len(data)%2)*int64(250*ms))
+	o.SetOption(jiffy.Param, int64(len(data)%5)*int64(ms))
 	return o
 }
 
@@ -272,7 +274,7 @@ func (w *watch) lines(q *queue) {
 		if c.waits() && c == q.holder || !c.waits() && c.pending() && c != q.holder {
 			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
 		}
-		if p := &c.unit.purse; p.credit > 30*ms && !q.Keeps() || p.mean > 30*ms {
+		if p, ok := c.unit.state.(*creditAccount); ok && (p.credit > 30*ms && !q.Keeps() || p.mean > 30*ms) {
 			w.t.Fatalf("domain %d's unit has %v, and used %v per period", id, p.credit, p.mean)
 		}
 		r := c.lane.reserve
@@ -309,7 +311,7 @@ func (w *watch) lines(q *queue) {
 func (w *watch) tab(t *tab) {
 	var total int64
 	for u := range t.units {
-		l := &u.purse.line
+		l := &creditAccountOf(u).line
 		credit := t.balance(u)
 		if credit < -maxDebt || credit > maxDebt {
 			w.t.Fatalf("unit %d has a credit of %v", u.id, credit)
@@ -351,7 +353,7 @@ func (w *watch) fair(p *fair) {
 
 func (w *watch) coordinated(p *coordinated) {
 	var total int64
-	var best *partner
+	var best *domainState
 	for id, e := range p.members {
 		x := e.balance
 		if e.active || p.debtors.has(e) {

@@ -102,7 +102,7 @@ func TestHistoryDoesNotAllocate(t *testing.T) {
 func TestReservePredictsByHistory(t *testing.T) {
 	for _, size := range []int{0, 10} {
 		o := Defaults(Production)
-		o.History = size
+		o.SetOption(historyKeys.Param, int64(size))
 		p, err := New("prt", o)
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,8 @@ const (
 // of Ahead, and is charged for it like for any other. Short turns are so rare that they come to half of a
 // share at most. A domain that is ahead by more than another can save up is in debt, and has none.
 type lag struct {
-	opt     Options
+	longest time.Duration // pause for which the accelerator is reserved
+	lead    time.Duration // of one domain over another; 0: from the cost of a switch
 	members map[ID]*runner
 	queued  heap[runner] // domains with work, except the holder
 	passed  heap[runner] // the same, by when each has been passed over for long enough
@@ -96,6 +97,27 @@ type runner struct {
 	inQueued, inDue, inPassed int
 }
 
+var _ = register(Spec{
+	Name: "lag", Rank: 14, New: newLAG, Lends: Budget, Share: byCredits,
+	Params: []*Param{longestPause.Param, greatestLead.Param, switchCost.Param},
+	Serves: "the domain that is furthest behind",
+	Part:   "in proportion to its credits",
+})
+
+var (
+	longestPause = newDuration(Param{Key: "wait", Doc: "longest pause for which the accelerator is reserved"}, 2*ms, time.Microsecond, 100*ms)
+	greatestLead = newDuration(Param{Key: "ahead", Zero: "by what a switch costs", Doc: "how far a domain may get ahead of another"}, 0, 100*time.Microsecond, time.Second)
+	switchCost   = newDuration(Param{Key: "switch_cost", Doc: "cost of a change of contexts, until it has been measured"}, 250*time.Microsecond, time.Microsecond, 100*ms)
+)
+
+// MeasuredSwitch sets the cost of a change of contexts to a measured one, unless the site has set another than the
+// default.
+func (o *Options) MeasuredSwitch(cost time.Duration) {
+	if o.Get(switchCost.Param) == switchCost.Default {
+		o.Set(switchCost.Param, int64(cost))
+	}
+}
+
 func newLAG(o Options) Policy {
 	earlier := func(a, b *runner) bool {
 		if a.time != b.time {
@@ -104,7 +126,8 @@ func newLAG(o Options) Policy {
 		return a.id < b.id
 	}
 	return &lag{
-		opt:     o,
+		longest: longestPause.of(&o),
+		lead:    greatestLead.of(&o),
 		members: make(map[ID]*runner),
 		queued:  heap[runner]{at: func(r *runner) *int { return &r.inQueued }, less: earlier},
 		due:     heap[runner]{at: func(r *runner) *int { return &r.inDue }, less: earlier},
@@ -114,7 +137,7 @@ func newLAG(o Options) Policy {
 			}
 			return a.id < b.id
 		}},
-		cost: o.SwitchCost,
+		cost: switchCost.of(&o),
 	}
 }
 
@@ -147,7 +170,7 @@ func product(d uint64, credits int64) uint64 {
 // the end of a run of requests, may be longer than the rest.
 func (p *lag) dueAt(r, rival *runner) (Time, bool) {
 	span := max(r.pause+4*r.varies, rival.request/lagPart)
-	return r.since.Add(min(span, p.opt.Wait)), p.waitsFor(r)
+	return r.since.Add(min(span, p.longest)), p.waitsFor(r)
 }
 
 // waitsFor reports whether r's pauses are regular enough for the accelerator to be kept for it.
@@ -311,7 +334,7 @@ func (p *lag) rest(now Time, r *runner) {
 
 // expect adds r, which has no work, to the domains expected back soon, if its pauses qualify.
 func (p *lag) expect(now Time, r *runner) {
-	if p.waitsFor(r) && r.since.Add(p.opt.Wait) > now {
+	if p.waitsFor(r) && r.since.Add(p.longest) > now {
 		p.due.push(r)
 	}
 }
@@ -338,7 +361,7 @@ func (r *runner) learn(pause, wait time.Duration) {
 // raise lifts the floor to the least virtual time of the domains that take part. A domain that was expected
 // back and is overdue takes no part: the driver need not have read its gate page since.
 func (p *lag) raise(now Time) {
-	for b := p.due.top(); b != nil && b.since.Add(p.opt.Wait) <= now; b = p.due.top() {
+	for b := p.due.top(); b != nil && b.since.Add(p.longest) <= now; b = p.due.top() {
 		p.due.remove(b)
 	}
 	p.floor = p.raised()
@@ -367,7 +390,7 @@ func (p *lag) Charge(_ Time, id ID, u Usage) {
 	r.part = min(r.part+used, maxDebt)
 	r.turn = min(r.turn+used, maxDebt)
 	if u.Pauses > 0 && u.Paused/time.Duration(u.Pauses) <= lagIdle {
-		r.learn(u.Paused/time.Duration(u.Pauses), p.opt.Wait)
+		r.learn(u.Paused/time.Duration(u.Pauses), p.longest)
 	}
 	if u.Requests > 0 {
 		r.request += (r.part/time.Duration(u.Requests) - r.request) / 8
@@ -391,8 +414,8 @@ func (r *runner) spend(used time.Duration) {
 
 // most returns how far the holder may be ahead of the next domain.
 func (p *lag) most() time.Duration {
-	if p.opt.Ahead > 0 {
-		return p.opt.Ahead
+	if p.lead > 0 {
+		return p.lead
 	}
 	return min(max(lagFactor*p.cost, lagLeast), lagMost)
 }
@@ -536,9 +559,9 @@ func (p *lag) Explain() string {
 	h := p.holder
 	switch rival := p.queued.top(); {
 	case h == nil:
-		return "lag: nobody has work"
+		return "lag: no domain has work"
 	case rival == nil:
-		return fmt.Sprintf("lag: domain %d has the accelerator, nobody else has work", h.id)
+		return fmt.Sprintf("lag: domain %d has the accelerator, no other domain has work", h.id)
 	case !h.work:
 		return fmt.Sprintf("lag: domain %d is expected back; domain %d, which waits, is %v ahead of it", h.id, rival.id, -h.lead(rival))
 	default:

@@ -13,7 +13,7 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 		cost  time.Duration
 		stays bool
 	}{{4 * ms, true}, {ms / 5, false}} {
-		p := newLAG(Options{Wait: 2 * ms, Ahead: 30 * ms, SwitchCost: c.cost}.filled()).(*lag)
+		p := newLAG(with(longestPause.Param, 2*ms, greatestLead.Param, 30*ms, switchCost.Param, c.cost)).(*lag)
 		p.Attach(0, Domain{ID: 1})
 		p.Attach(0, Domain{ID: 2})
 		now := Time(time.Second)
@@ -43,7 +43,7 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 // that finds the gate open is seen only at the next look.
 func TestLAGLearnsPausesToldLate(t *testing.T) {
 	const pause = ms / 2
-	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+	p := newLAG(with(longestPause.Param, 2*ms)).(*lag)
 	p.Attach(0, Domain{ID: 1})
 	now := Time(time.Second)
 	for i := range 8 {
@@ -69,7 +69,7 @@ func TestLAGWaitsNoLongerThanWait(t *testing.T) {
 		{[]time.Duration{ms / 10, 19 * ms / 10}, true},
 		{[]time.Duration{ms / 10, 5 * ms}, false},
 	} {
-		p := newLAG(Options{Wait: wait, Ahead: 30 * ms}.filled()).(*lag)
+		p := newLAG(with(longestPause.Param, wait, greatestLead.Param, 30*ms)).(*lag)
 		p.Attach(0, Domain{ID: 1})
 		p.Attach(0, Domain{ID: 2})
 		now := Time(time.Second)
@@ -101,7 +101,7 @@ func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
 		request time.Duration // of the rival
 		waits   bool
 	}{{24 * ms, true}, {ms, false}} {
-		p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+		p := newLAG(with(longestPause.Param, 2*ms)).(*lag)
 		p.Attach(0, Domain{ID: 1})
 		p.Attach(0, Domain{ID: 2})
 		now := Time(time.Second)
@@ -133,7 +133,7 @@ func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
 // A domain that was expected back, and didn't come, starts level with the others: it saves up nothing while
 // another works alone for seconds.
 func TestLAGForgetsWhoDidNotComeBack(t *testing.T) {
-	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+	p := newLAG(with(longestPause.Param, 2*ms)).(*lag)
 	p.Attach(0, Domain{ID: 1})
 	p.Attach(0, Domain{ID: 2})
 	now := Time(time.Second)
@@ -213,4 +213,13 @@ func TestLagLooksAtBudgets(t *testing.T) {
 	if want := Time(actions[0].Lease.Amount); s.Next() != want {
 		t.Errorf("a lease of %v is looked at after %v", time.Duration(want), time.Duration(s.Next()))
 	}
+}
+
+// with returns options with these durations, in pairs of a parameter and its value.
+func with(pairs ...any) Options {
+	var o Options
+	for i := 0; i < len(pairs); i += 2 {
+		o.SetOption(pairs[i].(*Param), int64(pairs[i+1].(time.Duration)))
+	}
+	return o.filled()
 }

@@ -96,7 +96,7 @@ func TestSwitchKeepsDebt(t *testing.T) {
 func TestAccountsOfTwoAreCarried(t *testing.T) {
 	for _, name := range shared {
 		s := debtor(t, name, farBurst)
-		two, err := NewAccounts(name, Options{RequestOptions: RequestOptions{Accounts: MRQ}})
+		two, err := NewAccounts(name, Options{Accounts: MRQ})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,12 @@ type none struct {
 	last  ID
 }
 
+var _ = register(Spec{
+	Name: "none", Rank: 1, New: newNone, Lends: Window,
+	Serves: "every domain, always",
+	Part:   "as much as its programs take: with equal queues, in proportion to the length of their kernels",
+})
+
 func newNone(Options) Policy { return &none{known: make(map[ID]bool)} }
 
 func (p *none) Attach(_ Time, d Domain) {

@@ -2,13 +2,31 @@ package policies
 
 import "time"
 
+var _ = register(Spec{
+	Name: "prt", Rank: 12, New: newPRT, Lends: Requests, Params: []*Param{runRequests.Param, runTime.Param},
+	Serves: "the most urgent domain, request by request",
+	Part:   "as much as it requests, within its reserve",
+})
+
+var _ = register(Spec{
+	Name: "ht", Rank: 13, New: newHT, Lends: Requests, Params: []*Param{runRequests.Param, runTime.Param},
+	Serves: "the most urgent domain, in runs of requests",
+	Part:   "as much as it requests",
+})
+
+var (
+	runRequests = newCount(Param{Key: "run_requests", Doc: "requests of a run, at most; under prt: of a domain that was promised throughput"}, 8, 1, 1024)
+	runTime     = newDuration(Param{Key: "run_time", Doc: "predicted time of a run, at most"}, 10*ms, ms/10, time.Second)
+)
+
 // newPRT returns TimeGraph's scheduling by priority: one request at a time is on the accelerator, and when it
 // has ended the most urgent waiting one follows. Domains that were promised throughput are scheduled by HT.
 // Neither keeps an account of time.
 func newPRT(o Options) Policy {
+	run := runs(&o)
 	return newRuns("prt", o, func(c *tenant) int {
 		if c.domain.Promise.Throughput {
-			return run(c, o)
+			return run(c)
 		}
 		return 1
 	})
@@ -18,18 +36,19 @@ func newPRT(o Options) Policy {
 // new decision until it has none, or a more urgent domain has one. As published a domain could keep the
 // accelerator from its equals for ever: here a run is limited.
 func newHT(o Options) Policy {
-	return newRuns("ht", o, func(c *tenant) int { return run(c, o) })
+	return newRuns("ht", o, runs(&o))
 }
 
 func newRuns(name string, o Options, run func(*tenant) int) Policy {
 	q := newCommonQueue(name, o, run, byPriority)
-	q.longest = o.RunTime
+	q.longest = runTime.of(&o)
 	return q
 }
 
-// run returns how many requests c may submit one after the other.
-func run(c *tenant, o Options) int {
-	return atMost(o.RunRequests, o.RunTime, c.request().Predicted)
+// runs returns a function that returns how many requests a domain may submit one after the other.
+func runs(o *Options) func(*tenant) int {
+	n, span := runRequests.of(o), runTime.of(o)
+	return func(c *tenant) int { return atMost(n, span, c.request().Predicted) }
 }
 
 // atMost returns how many requests of a length fit into a time, at least one and at most n.
@@ -40,20 +59,20 @@ func atMost(n int, span, each time.Duration) int {
 	return min(int(max(span/each, 1)), n)
 }
 
-// everyone is the share slot of a queue without shares: all domains belong to one unit.
-type everyone struct {
+// sharedUnit is the share slot of a queue without shares: all domains belong to one unit.
+type sharedUnit struct {
 	unit *unit
 	run  func(first *tenant) int // number of requests that it may submit
 }
 
-func (e *everyone) changed(Time, *unit)             {}
-func (e *everyone) left(Time, *unit)                {}
-func (e *everyone) waits(Time, *unit)               {}
-func (e *everyone) rests(Time, *unit)               {}
-func (e *everyone) used(Time, *unit, time.Duration) {}
-func (e *everyone) done(Time, *unit)                {}
+func (e *sharedUnit) unitChanged(Time, *unit)           {}
+func (e *sharedUnit) unitRemoved(Time, *unit)           {}
+func (e *sharedUnit) enqueue(Time, *unit)               {}
+func (e *sharedUnit) dequeue(Time, *unit)               {}
+func (e *sharedUnit) charge(Time, *unit, time.Duration) {}
+func (e *sharedUnit) complete(Time, *unit)              {}
 
-func (e *everyone) next(Time) (*unit, int, Time) {
+func (e *sharedUnit) pick(Time) (*unit, int, Time) {
 	c := e.unit.first()
 	if c == nil {
 		return nil, 0, Forever
@@ -61,4 +80,4 @@ func (e *everyone) next(Time) (*unit, int, Time) {
 	return e.unit, e.run(c), Forever
 }
 
-func (e *everyone) says(*unit) string { return "" }
+func (e *sharedUnit) explain(*unit) string { return "" }

@@ -64,22 +64,23 @@ type queue struct {
 // share is the slot of a queue that selects the unit to serve next. The queue reports to it the units with
 // waiting requests that their reserves admit, and the time used.
 type share interface {
-	// waits reports that a unit has requests waiting, and had none before.
-	waits(now Time, u *unit)
-	// rests reports that a unit has no waiting requests any more: they were lent, or withdrawn.
-	rests(now Time, u *unit)
-	// used reports accelerator time used by a unit; done reports that the unit's lease has ended, whether or
+	// enqueue is called when the first request of a unit waits, dequeue when none does any more: the requests were
+	// lent, or withdrawn.
+	enqueue(now Time, u *unit)
+	dequeue(now Time, u *unit)
+	// charge adds accelerator time used by a unit. complete is called when the unit's lease has ended, whether or
 	// not it was used up.
-	used(now Time, u *unit, d time.Duration)
-	done(now Time, u *unit)
-	// next returns the waiting unit to serve next and the number of requests it may submit; nil: none before
+	charge(now Time, u *unit, d time.Duration)
+	complete(now Time, u *unit)
+	// pick returns the waiting unit to serve next and the number of requests it may submit; nil: none before
 	// wakeAt. The queue calls it when the accelerator is free, and the returned unit gets the lease.
-	next(now Time) (u *unit, requests int, wakeAt Time)
-	// changed reports that a unit was added or its credits changed; left that it was removed.
-	changed(now Time, u *unit)
-	left(now Time, u *unit)
-	// says returns a short description of a unit's standing.
-	says(u *unit) string
+	pick(now Time) (u *unit, requests int, wakeAt Time)
+	// unitChanged is called when a unit was added, before any other call for it, and when its credits changed;
+	// unitRemoved when it was removed.
+	unitChanged(now Time, u *unit)
+	unitRemoved(now Time, u *unit)
+	// explain returns a short description of a unit's standing.
+	explain(u *unit) string
 }
 
 // books is a share that keeps accounts (see Ledger).
@@ -93,7 +94,7 @@ type books interface {
 	// ended.
 	waitsFor(u, o *unit) time.Duration
 	restore(now Time, u *unit, balance time.Duration)
-	// lasts returns the time that the unit returned by next may use under its lease while others wait.
+	// lasts returns the time that the unit returned by pick may use under its lease while others wait.
 	lasts(now Time) time.Duration
 	// yields reports whether a lease of several requests ends now that one of them has ended: another unit
 	// goes before the holder's next request.
@@ -116,7 +117,7 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		before:   before,
 		reserves: newReserves(o),
 		strict:   o.Mode == Paper,
-		history:  o.History,
+		history:  historyKeys.of(&o),
 		tenants:  make(map[ID]*tenant),
 		groups:   make(map[string]*unit),
 		absent:   make(map[ID]*unit),
@@ -131,7 +132,7 @@ func newQueue(name string, o Options, s share, before order) *queue {
 // newCommonQueue returns a queue without shares: all domains belong to one unit.
 func newCommonQueue(name string, o Options, run func(*tenant) int, before order) *queue {
 	u := newUnit("", before)
-	q := newQueue(name, o, &everyone{u, run}, before)
+	q := newQueue(name, o, &sharedUnit{u, run}, before)
 	q.common = u
 	return q
 }
@@ -152,7 +153,7 @@ func (q *queue) Attach(now Time, d Domain) {
 		c.due = c.deadline()
 		if c.waits() {
 			c.lane.waiting.fix(c)
-			q.place(now, c.lane)
+			q.reposition(now, c.lane)
 		}
 		q.weigh(now, c.unit)
 		return
@@ -228,7 +229,7 @@ func (q *queue) dissolve(now Time, u *unit) {
 	if u.name != "" {
 		delete(q.groups, u.name)
 	}
-	q.share.left(now, u)
+	q.share.unitRemoved(now, u)
 }
 
 // weigh recomputes the entitlement of a unit from its members.
@@ -242,7 +243,7 @@ func (q *queue) weigh(now Time, u *unit) {
 		u.bw += int64(max(c.domain.Promise.Bandwidth, 0))
 		u.id = min(u.id, c.domain.ID)
 	}
-	q.share.changed(now, u)
+	q.share.unitChanged(now, u)
 }
 
 // part removes c from its unit.
@@ -392,7 +393,7 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 		}
 		c.due = c.deadline()
 		c.lane.waiting.fix(c)
-		q.place(now, c.lane)
+		q.reposition(now, c.lane)
 	}
 }
 
@@ -409,7 +410,7 @@ func (q *queue) line(now Time, c *tenant) {
 	c.lane.waiting.push(c)
 	c.unit.waiting++
 	q.inLine++
-	q.place(now, c.lane)
+	q.reposition(now, c.lane)
 }
 
 // withdraw takes c out of the line.
@@ -421,15 +422,15 @@ func (q *queue) withdraw(now Time, c *tenant) {
 	c.lane.waiting.remove(c)
 	c.unit.waiting--
 	q.inLine--
-	q.place(now, c.lane)
+	q.reposition(now, c.lane)
 	if q.chosen == c {
 		q.chosen = nil
 	}
 }
 
-// place restores the position of a lane that has changed: the lane is in its unit's line if a request that
+// reposition restores the position of a lane that has changed: the lane is in its unit's line if a request that
 // the reserve admits waits in it.
-func (q *queue) place(now Time, l *lane) {
+func (q *queue) reposition(now Time, l *lane) {
 	u := l.unit
 	had := u.line.len() > 0
 	switch admitted := l.admitted(now); {
@@ -442,9 +443,9 @@ func (q *queue) place(now Time, l *lane) {
 	}
 	switch has := u.line.len() > 0; {
 	case has && !had:
-		q.share.waits(now, u)
+		q.share.enqueue(now, u)
 	case had && !has:
-		q.share.rests(now, u)
+		q.share.dequeue(now, u)
 	}
 	if l.reserve != nil {
 		q.reserves.arm(l.reserve)
@@ -454,14 +455,14 @@ func (q *queue) place(now Time, l *lane) {
 func (q *queue) Charge(now Time, id ID, u Usage) {
 	c := q.tenants[id]
 	if c == nil {
-		q.share.used(now, q.absent[id], u.Busy())
+		q.share.charge(now, q.absent[id], u.Busy())
 		return
 	}
 	if r := c.lane.reserve; r != nil && !q.alone {
 		r.debit(now, u.Busy())
 		q.replace(now, r)
 	}
-	q.share.used(now, c.unit, u.Busy())
+	q.share.charge(now, c.unit, u.Busy())
 	if u.Busy() > 0 || c == q.holder { // of others: the lease's work waits behind theirs
 		q.heard = now
 	}
@@ -485,7 +486,7 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 // replace repositions the lanes of a reserve whose budget changed.
 func (q *queue) replace(now Time, r *reserve) {
 	for _, l := range r.lanes {
-		q.place(now, l)
+		q.reposition(now, l)
 	}
 }
 
@@ -499,7 +500,7 @@ func (q *queue) release(now Time) {
 	c.ended = q.amount - max(q.left, 0)
 	q.learn(c)
 	q.holder, q.closing, q.alone, q.last, q.lapsed, q.rested = nil, c, false, c, false, now
-	q.share.done(now, c.unit)
+	q.share.complete(now, c.unit)
 	if c.ended > 0 {
 		c.unended = 0
 	}
@@ -667,7 +668,7 @@ func (q *queue) stall(now Time) {
 	if now < q.stallAt() {
 		return
 	}
-	q.share.used(now, q.holder.unit, now.Sub(q.heard))
+	q.share.charge(now, q.holder.unit, now.Sub(q.heard))
 	q.takeBack(now)
 }
 
@@ -693,7 +694,7 @@ const turn = time.Millisecond
 // lent several at a time; otherwise the accelerator would be idle for much of the time, and a domain would
 // need a long turn to use its part.
 func (q *queue) choose(now Time) Time {
-	u, n, wakeAt := q.share.next(now)
+	u, n, wakeAt := q.share.pick(now)
 	if u == nil {
 		return wakeAt
 	}
@@ -738,8 +739,8 @@ func (q *queue) Explain() string {
 		what = fmt.Sprintf("up to %d requests, the first", q.amount)
 	}
 	s := fmt.Sprintf("%s: domain %d has %s of about %v; ", q.name, q.why.id, what, q.why.window)
-	if says := q.share.says(q.holder.unit); says != "" {
-		s += says + "; "
+	if standing := q.share.explain(q.holder.unit); standing != "" {
+		s += standing + "; "
 	}
 	s += fmt.Sprintf("%d others of its unit wait", q.why.rivals)
 	if q.missed > 0 {
@@ -757,7 +758,7 @@ func (q *queue) idle() string {
 		}
 	}
 	if refused == "" {
-		return "nobody has work"
+		return "no domain has work"
 	}
 	return refused
 }
@@ -777,5 +778,5 @@ func (q *queue) Refusal(id ID) string {
 	case c.unit.first() != c:
 		return fmt.Sprintf("order: domain %d of its unit goes first", c.unit.first().domain.ID)
 	}
-	return "share: " + q.share.says(c.unit)
+	return "share: " + q.share.explain(c.unit)
 }

@@ -45,12 +45,22 @@ type reserve struct {
 	at     int           // in timers
 }
 
+var (
+	backgroundCost   = newDuration(Param{Key: "background_cost", Doc: "time of all domains in the background together"}, 5*ms/2, ms/100, time.Second)
+	backgroundPeriod = newDuration(Param{Key: "background_period", AtLeast: backgroundCost.Param, Doc: "interval in which background_cost is used"}, 25*ms, ms, 10*time.Second)
+	historyKeys      = newCount(Param{Key: "history", Zero: "as workers predict", bare: true, Doc: "keys in each domain's table of costs, for a-priori reserves"}, 100, 0, 1<<16)
+	reserveLimit     = newCount(Param{Key: "reserve_limit", Unit: "%", Doc: "limit of all reserves together"}, 90, 1, 100)
+)
+
+// reserveParams are the parameters that all policies with reserves have.
+var reserveParams = []*Param{backgroundCost.Param, backgroundPeriod.Param, historyKeys.Param, reserveLimit.Param}
+
 const million = 1_000_000
 
 func newReserves(o Options) reserves {
-	background := newReserve(0, vcpu.Reserve{Kind: vcpu.Posterior, Shared: "background", Cost: o.BackgroundCost, Period: o.BackgroundPeriod})
+	background := newReserve(0, vcpu.Reserve{Kind: vcpu.Posterior, Shared: "background", Cost: backgroundCost.of(&o), Period: backgroundPeriod.of(&o)})
 	return reserves{
-		limit:      uint64(o.ReserveLimit) * million / 100,
+		limit:      uint64(reserveLimit.of(&o)) * million / 100,
 		taken:      background.part,
 		shared:     make(map[string]*reserve),
 		background: background,

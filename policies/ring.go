@@ -17,7 +17,8 @@ import (
 type ring struct {
 	name  string
 	opt   Options
-	share func(Domain) Credits
+	share func(*Options, Domain) Credits
+	parts int          // windows over which an overrun is repaid; 0: it is not
 	extra func(ID) int // ticks in addition to a domain's next window; nil: none
 
 	members map[ID]*seat
@@ -47,12 +48,12 @@ type seat struct {
 	overrun overrun
 }
 
-func newRing(name string, o Options, share func(Domain) Credits) *ring {
-	return &ring{name: name, opt: o, share: share, members: make(map[ID]*seat), current: -1, idleEnd: Forever}
+func newRing(name string, o Options, share func(*Options, Domain) Credits) *ring {
+	return &ring{name: name, opt: o, share: share, parts: o.repaidParts(), members: make(map[ID]*seat), current: -1, idleEnd: Forever}
 }
 
 func (p *ring) Attach(_ Time, d Domain) {
-	credits := max(int64(p.share(d)), 1)
+	credits := max(int64(p.share(&p.opt, d)), 1)
 	p.stale = true
 	if s := p.members[d.ID]; s != nil {
 		s.wanted = credits
@@ -184,7 +185,7 @@ func (p *ring) open(now Time, s *seat) Decision {
 		s.ticks += int64(more)
 		window += time.Duration(more) * p.opt.Tick
 	}
-	p.until = now.Add(s.overrun.begin(window, p.opt.DebtAF))
+	p.until = now.Add(s.overrun.begin(window, p.parts))
 	return Decision{Grant, Lease{Domain: s.id, Until: p.until}}
 }
 
@@ -240,7 +241,7 @@ func richer(a, b *seat) int {
 
 func (p *ring) Explain() string {
 	if !p.held {
-		return p.name + " (paper): nobody is there"
+		return p.name + " (paper): no domain is attached"
 	}
 	s := p.seats[p.current]
 	if len(p.seats) == 1 {

@@ -18,17 +18,17 @@ import (
 // then whether they have work (Arrived, or Drained and since when); Ready; write its actions to the gate
 // pages. Work that arrives while a gate is open need not ring; the driver reports it at the next read.
 type Scheduler struct {
-	accounts []account
-	members  map[ID]*member
-	order    []*member // all, by ID
-	absent   int       // members that have left, and whose accounts are kept
-	sweepAt  Time      // when settled accounts among them are dropped
-	actions  []Action
-	last     Time
-	strays   Usage
-	sample   *vcpu.Sample
-	tape     func(Record) // receives every record, if set
-	untold   int          // leading actions of the next Ready that are not recorded
+	accounts   []account
+	members    map[ID]*member
+	order      []*member // all, by ID
+	absent     int       // members that have left, and whose accounts are kept
+	sweepAt    Time      // when settled accounts among them are dropped
+	actions    []Action
+	last       Time
+	strays     Usage
+	sample     *vcpu.Sample
+	recorder   func(Record) // receives every record, if set
+	unrecorded int          // leading actions of the next Ready that are not recorded
 }
 
 // busy reports whether any work is pending or in flight.
@@ -84,8 +84,8 @@ func NewScheduler(p ...Policy) *Scheduler {
 // ownership of the event.
 func (s *Scheduler) Step(now Time, e *Event) {
 	now = s.clock(now)
-	if s.tape != nil {
-		s.told(now, *e)
+	if s.recorder != nil {
+		s.recordEvent(now, *e)
 	}
 	switch e.Kind {
 	case Attach:
@@ -161,8 +161,8 @@ func (s *Scheduler) Ready(now Time) []Action {
 	}
 	out := s.actions
 	s.actions = s.actions[:0]
-	if s.tape != nil {
-		s.answered(now, out)
+	if s.recorder != nil {
+		s.recordActions(now, out)
 	}
 	return out
 }

@@ -7,19 +7,20 @@ import (
 )
 
 // slaf adds feedback to windows by credits: a domain may have an objective, the least part of the
-// accelerator's time that it expects. Every Scan the policy finds the domains that got less although there
+// accelerator's time that it expects. Every scan interval the policy finds the domains that got less although there
 // was demand; each of these gets a tick more in its next windows, one a rotation, until the missing time is
 // made up for. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized Accelerator-based Systems",
 // USENIX ATC 2011.)
 //
-// Windows are in proportion to CPU credits; for domains without CPU credits, and with ByCredits, to
+// Windows are in proportion to CPU credits; for domains without CPU credits, and with by_credits, to
 // accelerator credits. As published, an objective is compared to the length of a domain's windows, and an
 // extra tick counts like any other: so a domain that meets its objective only by extra ticks gets none any
 // more, and too little after the next scan. In production mode an objective is compared to the use, and extra
 // ticks make up for time missed before, not for time missed since.
 type slaf struct {
-	windows Policy
-	opt     Options
+	windows  Policy
+	opt      Options
+	interval time.Duration // of scans
 
 	members  map[ID]*objective
 	promised []*objective // the domains with an objective
@@ -53,14 +54,23 @@ const (
 	calm = 5
 )
 
+var _ = register(Spec{
+	Name: "slaf", Rank: 5, New: newSLAF, Lends: Window, CPUs: Weights, Share: byBothSides,
+	Params: []*Param{debtAF.Param, preferCredits.Param, scan.Param},
+	Serves: "one domain after the other, with an extra tick for a domain that missed its objective",
+	Part:   "in proportion to its CPU weight, but at least its objective",
+})
+
+var scan = newDuration(Param{Key: "scan", Doc: "interval at which objectives are checked"}, time.Second, 100*ms, 10*time.Second)
+
 func newSLAF(o Options) Policy {
-	p := &slaf{opt: o, members: make(map[ID]*objective)}
+	p := &slaf{opt: o, interval: scan.of(&o), members: make(map[ID]*objective)}
 	if o.Mode == Paper {
-		w := newRing("slaf", o, o.credits)
+		w := newRing("slaf", o, byBothSides)
 		w.extra = p.extra
 		p.windows = w
 	} else {
-		w := newFair("slaf", o, o.credits)
+		w := newFair("slaf", o, byBothSides)
 		w.extra = p.extra
 		p.windows = w
 	}
@@ -93,7 +103,7 @@ func (p *slaf) Attach(now Time, d Domain) {
 // promise sets a domain's objective.
 func (p *slaf) promise(now Time, o *objective, slo int64) {
 	if len(p.promised) == 0 && !p.overloaded {
-		p.next = now.Add(p.opt.Scan)
+		p.next = now.Add(p.interval)
 	}
 	p.sum += slo - o.slo
 	switch {
@@ -212,8 +222,8 @@ func (p *slaf) follow(now Time, d Decision) {
 
 // scan evaluates all objectives.
 func (p *slaf) scan(now Time) {
-	if p.next = p.next.Add(p.opt.Scan); p.next <= now {
-		p.next = now.Add(p.opt.Scan)
+	if p.next = p.next.Add(p.interval); p.next <= now {
+		p.next = now.Add(p.interval)
 	}
 	before := p.missed
 	p.missed = 0

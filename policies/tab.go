@@ -40,7 +40,7 @@ type line struct {
 
 func newTab() tab {
 	sooner := func(a, b *unit) bool {
-		x, y := &a.purse.line, &b.purse.line
+		x, y := &creditAccountOf(a).line, &creditAccountOf(b).line
 		if x.until != y.until {
 			return int64(x.until-y.until) < 0
 		}
@@ -48,22 +48,23 @@ func newTab() tab {
 	}
 	return tab{
 		units:   make(map[*unit]bool),
-		debtors: heap[unit]{at: func(u *unit) *int { return &u.purse.line.indebt }, less: sooner},
+		debtors: heap[unit]{at: func(u *unit) *int { return &creditAccountOf(u).line.indebt }, less: sooner},
 	}
 }
 
 // earned returns a unit's credit as of now, and the remainder of the division.
 func (t *tab) earned(u *unit) (credit time.Duration, rest uint64) {
-	l := &u.purse.line
+	p := creditAccountOf(u)
+	l := &p.line
 	if !l.counted {
-		return u.purse.credit, 0
+		return p.credit, 0
 	}
 	hi, lo := bits.Mul64(t.pot-l.pot, uint64(l.weight))
 	lo, carry := bits.Add64(lo, l.rest, 0)
 	if hi += carry; hi >= uint64(2*maxDebt)>>(64-finerBits) {
 		return maxDebt, 0
 	}
-	return min(u.purse.credit+time.Duration(hi<<(64-finerBits)|lo>>finerBits), maxDebt), lo % finer
+	return min(p.credit+time.Duration(hi<<(64-finerBits)|lo>>finerBits), maxDebt), lo % finer
 }
 
 func (t *tab) balance(u *unit) time.Duration {
@@ -73,21 +74,23 @@ func (t *tab) balance(u *unit) time.Duration {
 
 // settle updates a unit's credit to the current pot.
 func (t *tab) settle(u *unit) {
-	l := &u.purse.line
-	u.purse.credit, l.rest = t.earned(u)
+	p := creditAccountOf(u)
+	l := &p.line
+	p.credit, l.rest = t.earned(u)
 	l.pot = t.pot
 }
 
 // set sets a unit's credit.
 func (t *tab) set(u *unit, credit time.Duration) {
 	t.settle(u)
-	u.purse.credit, u.purse.line.rest = credit, 0
+	p := creditAccountOf(u)
+	p.credit, p.line.rest = credit, 0
 	t.reckon(u)
 }
 
 // weigh sets a unit's weight from now on.
 func (t *tab) weigh(u *unit, weight int64) {
-	l := &u.purse.line
+	l := &creditAccountOf(u).line
 	if l.weight == weight {
 		return
 	}
@@ -101,8 +104,9 @@ func (t *tab) weigh(u *unit, weight int64) {
 
 // reckon adds a settled unit to the debtors and the total, or removes it, as its state requires.
 func (t *tab) reckon(u *unit) {
-	l := &u.purse.line
-	owes := !l.busy && u.purse.credit < 0
+	p := creditAccountOf(u)
+	l := &p.line
+	owes := !l.busy && p.credit < 0
 	switch has := t.debtors.has(u); {
 	case owes:
 		if l.until = t.even(u); has {
@@ -126,8 +130,9 @@ func (t *tab) reckon(u *unit) {
 
 // even returns the value of the pot at which the debt of a settled unit is repaid.
 func (t *tab) even(u *unit) uint64 {
-	l := &u.purse.line
-	hi, lo := bits.Mul64(uint64(-u.purse.credit), finer)
+	p := creditAccountOf(u)
+	l := &p.line
+	hi, lo := bits.Mul64(uint64(-p.credit), finer)
 	lo, borrow := bits.Sub64(lo, l.rest, 0)
 	lo, carry := bits.Add64(lo, uint64(l.weight)-1, 0)
 	if hi += carry - borrow; hi >= uint64(l.weight) { // that is, never
@@ -140,7 +145,7 @@ func (t *tab) even(u *unit) uint64 {
 // spend takes d off a unit's credit and divides it among the competing units.
 func (t *tab) spend(u *unit, d time.Duration) {
 	t.settle(u)
-	u.purse.credit = max(u.purse.credit-d, -maxDebt)
+	creditAccountOf(u).credit = max(creditAccountOf(u).credit-d, -maxDebt)
 	t.reckon(u)
 	t.share(d)
 	t.settle(u)
@@ -159,12 +164,12 @@ func (t *tab) share(d time.Duration) {
 	for t.total > 0 {
 		grows := t.odd / uint64(t.total)
 		u := t.debtors.top()
-		if u == nil || u.purse.line.until-t.pot > grows {
+		if u == nil || creditAccountOf(u).line.until-t.pot > grows {
 			t.pot += grows
 			t.odd %= uint64(t.total)
 			return
 		}
-		grows = u.purse.line.until - t.pot
+		grows = creditAccountOf(u).line.until - t.pot
 		t.pot += grows
 		t.odd -= grows * uint64(t.total)
 		t.settle(u)
@@ -177,10 +182,11 @@ func (t *tab) share(d time.Duration) {
 // the greatest one that a resting unit may have.
 func (t *tab) compete(now Time, u *unit) {
 	t.settle(u)
-	l := &u.purse.line
-	over := u.purse.credit - mostOwed
+	p := creditAccountOf(u)
+	l := &p.line
+	over := p.credit - mostOwed
 	if rested := !l.busy && now.Sub(l.since) > roundsRest; rested && over > 0 {
-		u.purse.credit = mostOwed
+		p.credit = mostOwed
 		t.share(over)
 	}
 	l.busy = true
@@ -190,7 +196,7 @@ func (t *tab) compete(now Time, u *unit) {
 // rest records that a unit has no requests, and whether it still has a lease.
 func (t *tab) rest(now Time, u *unit, leased bool) {
 	t.settle(u)
-	l := &u.purse.line
+	l := &creditAccountOf(u).line
 	if l.busy && !leased {
 		l.since = now
 	}
@@ -200,7 +206,7 @@ func (t *tab) rest(now Time, u *unit, leased bool) {
 
 // remove drops a unit without requests.
 func (t *tab) remove(u *unit) {
-	l := &u.purse.line
+	l := &creditAccountOf(u).line
 	if t.debtors.has(u) {
 		t.debtors.remove(u)
 	}

@@ -19,7 +19,7 @@ const few = 16
 // game is a match of the tournament: game i is between the winners of games 2i and 2i+1; the upper half are
 // the seats.
 type game struct {
-	winner *partner
+	winner *domainState
 	until  uint64 // value of the pot at which it has to be played again
 }
 
@@ -28,7 +28,7 @@ type game struct {
 const long = 1 << 62
 
 // enroll reserves a seat for e; enter occupies it.
-func (t *tournament) enroll(e *partner, pot uint64) {
+func (t *tournament) enroll(e *domainState, pot uint64) {
 	if len(t.free) == 0 {
 		t.grow(pot)
 	}
@@ -53,26 +53,26 @@ func (t *tournament) grow(pot uint64) {
 }
 
 // retire frees e's seat.
-func (t *tournament) retire(e *partner) { t.free = append(t.free, e.seat) }
+func (t *tournament) retire(e *domainState) { t.free = append(t.free, e.seat) }
 
 func (t *tournament) len() int { return t.in }
 
-func (t *tournament) has(e *partner) bool { return t.games[len(t.games)/2+e.seat].winner == e }
+func (t *tournament) has(e *domainState) bool { return t.games[len(t.games)/2+e.seat].winner == e }
 
-func (t *tournament) enter(e *partner, pot uint64) {
+func (t *tournament) enter(e *domainState, pot uint64) {
 	t.in++
 	t.set(e.seat, e, pot)
 }
 
-func (t *tournament) remove(e *partner, pot uint64) {
+func (t *tournament) remove(e *domainState, pot uint64) {
 	t.in--
 	t.set(e.seat, nil, pot)
 }
 
 // fix updates e after a change of its balance other than by the pot.
-func (t *tournament) fix(e *partner, pot uint64) { t.set(e.seat, e, pot) }
+func (t *tournament) fix(e *domainState, pot uint64) { t.set(e.seat, e, pot) }
 
-func (t *tournament) set(seat int, e *partner, pot uint64) {
+func (t *tournament) set(seat int, e *domainState, pot uint64) {
 	i := len(t.games)/2 + seat
 	t.games[i].winner = e
 	if len(t.games)/2 <= few {
@@ -84,7 +84,7 @@ func (t *tournament) set(seat int, e *partner, pot uint64) {
 }
 
 // top returns the entrant with the greatest balance, or nil.
-func (t *tournament) top(pot uint64) *partner {
+func (t *tournament) top(pot uint64) *domainState {
 	if t.in == 0 {
 		return nil
 	}
@@ -96,8 +96,8 @@ func (t *tournament) top(pot uint64) *partner {
 }
 
 // greatest returns the winner of a tournament of all seats.
-func (t *tournament) greatest(seats []game, pot uint64) *partner {
-	var best *partner
+func (t *tournament) greatest(seats []game, pot uint64) *domainState {
+	var best *domainState
 	var most int64
 	for i := range seats {
 		e := seats[i].winner
@@ -147,7 +147,7 @@ func remaining(until, pot uint64) uint64 { return uint64(max(int64(until-pot), 0
 
 // holds returns by how much the pot may grow, at least 1, before l, with balance y, is level with w, with
 // balance x: where their lines meet, at the latest when l has the greatest possible balance.
-func (t *tournament) holds(w, l *partner, x, y int64) uint64 {
+func (t *tournament) holds(w, l *domainState, x, y int64) uint64 {
 	if y >= t.most {
 		return long
 	}

@@ -47,11 +47,11 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 // New returns new instances of the chosen policies, for NewScheduler or Use.
 func (c Choice) New() ([]Policy, error) { return NewAccounts(c.Policy, c.Options) }
 
-// Record passes every input and output of the Scheduler to tape from now on, until Record is called with nil.
+// Record passes every input and output of the Scheduler to recorder from now on, until Record is called with nil.
 // The trace begins with new instances of the policies of c and with the state of the domains, so that
-// it can be replayed from an empty Scheduler. tape owns the records that it receives; it must not block.
-func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
-	if s.tape = nil; tape == nil {
+// it can be replayed from an empty Scheduler. recorder owns the records that it receives; it must not block.
+func (s *Scheduler) Record(now Time, c Choice, recorder func(Record)) error {
+	if s.recorder = nil; recorder == nil {
 		return nil
 	}
 	p, err := c.New()
@@ -59,18 +59,18 @@ func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 		return err
 	}
 	now = s.clock(now)
-	tape(Record{At: now, Choice: &c})
+	recorder(Record{At: now, Choice: &c})
 	for _, m := range s.order {
 		for _, e := range m.history(s.balances(m).carried(len(s.accounts), len(p))) {
-			tape(Record{At: now, Event: &e})
+			recorder(Record{At: now, Event: &e})
 		}
 	}
 	if s.sample != nil {
-		tape(Record{At: now, Event: &Event{Kind: Observe, Sample: s.sample}})
+		recorder(Record{At: now, Event: &Event{Kind: Observe, Sample: s.sample}})
 	}
 	s.Use(now, p...)
-	s.untold = len(s.actions) // gates about to close were opened before the trace began
-	s.tape = tape
+	s.unrecorded = len(s.actions) // gates about to close were opened before the trace began
+	s.recorder = recorder
 	return nil
 }
 
@@ -97,13 +97,13 @@ func (m *member) history(b Balances) []Event {
 	return all
 }
 
-// told records an event.
-func (s *Scheduler) told(now Time, e Event) { s.tape(Record{At: now, Event: &e}) }
+// recordEvent records an event.
+func (s *Scheduler) recordEvent(now Time, e Event) { s.recorder(Record{At: now, Event: &e}) }
 
-// answered records the result of Ready.
-func (s *Scheduler) answered(now Time, all []Action) {
-	s.tape(Record{At: now, Ready: true, Actions: slices.Clone(all[s.untold:])})
-	s.untold = 0
+// recordActions records the result of Ready.
+func (s *Scheduler) recordActions(now Time, all []Action) {
+	s.recorder(Record{At: now, Ready: true, Actions: slices.Clone(all[s.unrecorded:])})
+	s.unrecorded = 0
 }
 
 // Replay is the result of replaying a trace.

@@ -14,10 +14,9 @@ type unit struct {
 	free    lane       // lane of members without a reserve
 	waiting int        // members with a request, whether or not it may be served
 
-	at     int     // position in the share's heap
-	place  int64   // in the share's list, from 1 on
-	purse  purse   // account of Credit and BAND
-	rounds deficit // account of DRR
+	at    int   // position in the share's heap
+	place int64 // in the share's list, from 1 on
+	state any   // the share's own record of the unit, which unitChanged creates
 }
 
 // lane holds the members of a unit that the same reserve limits. Their requests queue behind one another:
@@ -127,6 +126,23 @@ func (c *tenant) deadline() Time {
 
 // order reports whether a is served before b, two tenants of a unit; it is total.
 type order func(a, b *tenant) bool
+
+// orderInUnit selects the order in which the domains of a unit are served.
+var orderInUnit = newWord(Param{Key: "order", Doc: "order of the domains of a group: the policy's own, by arrival of the requests (fifo), by priority (fp) or by deadline (edf)"},
+	"policy", "fifo", "fp", "edf")
+
+// order returns the selected order, by default the published one.
+func (o *Options) order(published order) order {
+	switch orderInUnit.of(o) {
+	case "fifo":
+		return byArrival
+	case "fp":
+		return byPriority
+	case "edf":
+		return byDeadline
+	}
+	return published
+}
 
 // byArrival serves requests in order of arrival.
 func byArrival(a, b *tenant) bool { return a.arrived < b.arrived }

@@ -135,8 +135,8 @@ func TestWaits(t *testing.T) {
 func testWaits(t *testing.T, name string, mode Mode, kind func(*rand.Rand, []Domain) func(Time) *vcpu.Sample, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	o := Defaults(mode)
-	o.Boost = []int{-1, 0, 1, 16}[seed%4]
-	o.MaxSkip = []int{0, 1, 10}[seed%3]
+	o.SetOption(boost.Param, []int64{-1, 0, 1, 16}[seed%4])
+	o.SetOption(maxSkip.Param, []int64{0, 1, 10}[seed%3])
 	p, err := New(name, o)
 	if err != nil {
 		t.Fatal(err)
@@ -178,9 +178,9 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	case name == "augc":
 		return scaleTime(time.Duration(2+2*o.boost())*o.span(), sum, mine) + repaid + others + o.Tick
 	case name == "cosched" && o.Mode == Paper:
-		return time.Duration(o.MaxSkip)*o.Tick + others + o.Tick
+		return time.Duration(maxSkip.of(&o))*o.Tick + others + o.Tick
 	case name == "cosched":
-		skips := min(max(int64(o.MaxSkip), (sum+mine-1)/mine), max(int64(o.MaxSkip), 64))
+		skips := min(max(int64(maxSkip.of(&o)), (sum+mine-1)/mine), max(int64(maxSkip.of(&o)), 64))
 		repaid += scaleTime(o.Tick, sum, mine) // its debt beyond the slack by its last window
 		return time.Duration(skips)*o.Tick + repaid + others + o.Tick
 	case name == "slaf":

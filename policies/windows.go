@@ -2,8 +2,22 @@ package policies
 
 import "time"
 
+var debtAF = newCount(Param{
+	Key: "debt_af", Name: "DebtAF", Zero: "nothing is repaid",
+	Doc: "paper mode: one part in so many of an overrun is repaid in each window; 33 is usual",
+}, 0, 0, 60)
+
+// repaidParts returns the number of windows over which an overrun is repaid; 0: it is not, since in production mode balances
+// are corrected at once.
+func (o *Options) repaidParts() int {
+	if o.Mode != Paper {
+		return 0
+	}
+	return debtAF.of(o)
+}
+
 // newWindows returns a policy that gives one domain after the other a window, in proportion to its share.
-func newWindows(name string, o Options, share func(Domain) Credits) Policy {
+func newWindows(name string, o Options, share func(*Options, Domain) Credits) Policy {
 	if o.Mode == Paper {
 		return newRing(name, o, share)
 	}

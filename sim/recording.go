@@ -98,7 +98,7 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 		r.Header.Policy = first.Choice.Policy
 		r.Entries = append(r.Entries, first.Entry)
 	case r.Header.Format != 1:
-		return nil, fmt.Errorf("read a recording: format %d isn't known, only 1", r.Header.Format)
+		return nil, fmt.Errorf("read a recording: unknown format %d; there is 1", r.Header.Format)
 	}
 	for line := 2; ; line++ {
 		var e Entry

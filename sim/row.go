@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -91,7 +92,7 @@ func (s *scope) value(e ast.Expr) (float64, error) {
 	case *ast.UnaryExpr:
 		v, err := s.value(e.X)
 		if e.Op != token.SUB {
-			return 0, fmt.Errorf("operator %v isn't known", e.Op)
+			return 0, fmt.Errorf("unknown operator %v; there are +, -, *, /", e.Op)
 		}
 		return -v, err
 	case *ast.BinaryExpr:
@@ -106,7 +107,7 @@ func (s *scope) value(e ast.Expr) (float64, error) {
 	case *ast.SelectorExpr:
 		return s.metric(e)
 	}
-	return 0, fmt.Errorf("an expression of this kind isn't known")
+	return 0, errors.New("unknown kind of expression; there are numbers, metrics, functions and operators")
 }
 
 func (s *scope) binary(e *ast.BinaryExpr) (float64, error) {
@@ -128,7 +129,7 @@ func (s *scope) binary(e *ast.BinaryExpr) (float64, error) {
 	case token.QUO:
 		return x / y, nil
 	}
-	return 0, fmt.Errorf("operator %v isn't known", e.Op)
+	return 0, fmt.Errorf("unknown operator %v; there are +, -, *, /", e.Op)
 }
 
 func (s *scope) call(e *ast.CallExpr) (float64, error) {

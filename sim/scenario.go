@@ -476,20 +476,20 @@ func (sc *Scenario) check() error {
 		}
 	}
 	if sc.Bench == "" && len(sc.Domains)+len(sc.Plans)+len(sc.Rows) == 0 {
-		return errors.New("there is nothing to simulate: give [[accelerator]], [[domain]] and [[plan]]")
+		return errors.New("nothing to simulate; give [[accelerator]], [[domain]] and [[plan]]")
 	}
 	studied := len(sc.Plans) > 0 && !slices.ContainsFunc(sc.Plans, func(p Plan) bool { return p.Study == "" })
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
 		return sc.references()
 	}
 	if sc.Runs <= 0 && sc.Time <= 0 && !studied && !sc.finite() {
-		return errors.New("say when it ends: runs = N or time = \"10s\"")
+		return errors.New("no end of the run; give runs = N or time = \"10s\"")
 	}
 	if len(sc.Plans) == 0 {
-		return errors.New("there is no [[plan]], which names a policy")
+		return errors.New("no policy to simulate; give [[plan]]")
 	}
 	if len(sc.Domains) == 0 && !studied {
-		return errors.New("there is no [[domain]], which runs a workload")
+		return errors.New("no workload to simulate; give [[domain]]")
 	}
 	for i := range sc.Plans {
 		if p := &sc.Plans[i]; p.Name == "" {
@@ -641,7 +641,7 @@ func override(p Profile, all ...Override) (Profile, error) {
 func assign(to any, values map[string]any) error {
 	v := reflect.ValueOf(to).Elem()
 	for _, key := range slices.Sorted(keys(values)) {
-		f := v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
+		f := field(v, key)
 		if !f.IsValid() {
 			return fmt.Errorf("unknown parameter %q", key)
 		}
@@ -649,6 +649,63 @@ func assign(to any, values map[string]any) error {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
+	return nil
+}
+
+// setOptions sets the options of a policy by their names in a file: those of every policy, and the parameters.
+func setOptions(o *policies.Options, values map[string]any) error {
+	common := struct {
+		Mode                         *policies.Mode
+		Accounts                     *policies.Accounts
+		Tick, RotationCap, IdleYield *time.Duration
+	}{&o.Mode, &o.Accounts, &o.Tick, &o.RotationCap, &o.IdleYield}
+	for _, key := range slices.Sorted(keys(values)) {
+		f := field(reflect.ValueOf(common), key)
+		p := policies.Parameter(key)
+		var err error
+		switch {
+		case f.IsValid():
+			err = set(f.Elem(), values[key])
+		case p == nil:
+			names := []string{"tick", "rotation_cap", "idle_yield", "accounts"}
+			for _, p := range policies.Params() {
+				names = append(names, p.Key)
+			}
+			return fmt.Errorf("unknown parameter %q%s", key, closest(key, names))
+		default:
+			err = setParameter(&o.Values, p, values[key])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func setParameter(v *policies.Values, p *policies.Param, value any) error {
+	to := any(new(int))
+	switch p.Kind {
+	case policies.Duration:
+		to = new(time.Duration)
+	case policies.Flag:
+		to = new(bool)
+	case policies.Word:
+		if word, ok := value.(string); ok {
+			i := slices.Index(p.Words, word)
+			if i < 0 {
+				return fmt.Errorf("%q; there are %s", word, strings.Join(p.Words, ", "))
+			}
+			value = int64(i)
+		}
+	}
+	f := reflect.ValueOf(to).Elem()
+	if err := set(f, value); err != nil {
+		return err
+	}
+	if f.Kind() == reflect.Bool {
+		f = reflect.ValueOf(map[bool]int64{true: 1}[f.Bool()])
+	}
+	v.SetOption(p, f.Int())
 	return nil
 }
 
@@ -660,6 +717,11 @@ func keys(m map[string]any) func(func(string) bool) {
 			}
 		}
 	}
+}
+
+// field returns the field of a struct that has that name in a file.
+func field(v reflect.Value, key string) reflect.Value {
+	return v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
 }
 
 func set(f reflect.Value, value any) error {
@@ -712,7 +774,7 @@ func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
 		return nil, fmt.Errorf("mode = %q; there are paper, production", p.Mode)
 	}
 	o := policies.Defaults(mode)
-	if err := assign(&o, p.Options); err != nil {
+	if err := setOptions(&o, p.Options); err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
 	var all []policies.Policy

@@ -422,7 +422,7 @@ func TestRows(t *testing.T) {
 		"A.share":                   "plan A: share wasn't measured: no window of 1s ended within the run; give a longer time, more runs, or a shorter window",
 		"j":                         `"j" isn't a number that the scenario lets; did you mean k?`,
 		"below(1)":                  "below has 2 arguments, not 1",
-		"A.work == 3":               "operator == isn't known",
+		"A.work == 3":               "unknown operator ==; there are +, -, *, /",
 	} {
 		one := 1.0
 		r := Row{Value: text, Min: &one}
@@ -515,7 +515,7 @@ func TestBadScenarios(t *testing.T) {
 		strings.Replace(small, "\"rr\"", "\"rx\"", 2):                                                                          "unknown policy",
 		strings.Replace(small, "cpus = [1]", "cpus = [9]", 1):                                                                  "there is no CPU 9",
 		strings.Replace(small, "\"gpu1\"", "\"gpu7\"", 1):                                                                      `there is no accelerator "gpu7"`,
-		strings.Replace(small, "time = \"3s\"", "", 1):                                                                         "say when it ends",
+		strings.Replace(small, "time = \"3s\"", "", 1):                                                                         "no end of the run",
 		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {ticks = "3ms"}`, 1):                             `unknown parameter "ticks"`,
 		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {tick = 3}`, 1):                                  `3 isn't a duration such as "1.5ms"`,
 		strings.Replace(small, `"3s"`, "3", 1):                                                                                 `time = "3ns": at least 100ns, or none; durations are written "1.5ms"`,
@@ -533,7 +533,7 @@ func TestBadScenarios(t *testing.T) {
 		strings.Replace(small, `name = "b"`, `name = "b", from = "4s"`, 1):                                                     `domain "b": begins at 4s, when all is over`,
 		strings.Replace(small, `to = "2500ms"`, `to = "400ms"`, 1):                                                             `domain "c": to = "400ms": it begins at 500ms`,
 		strings.Replace(small, `"MC"`, `"empty"`, 1) + "[workload.empty]\nkernel = \"0s\"":                                     `workload "empty" takes no time`,
-		"time = \"1s\"\n[[plan]]\nname = \"p\"\npolicy = \"rr\"":                                                               "there is no [[domain]]",
+		"time = \"1s\"\n[[plan]]\nname = \"p\"\npolicy = \"rr\"":                                                               "no workload to simulate; give [[domain]]",
 		small + "[workload.huge]\ncalls = 9223372036854775807":                                                                 `calls = 9223372036854775807: 0 to 1000000000`,
 		"[workload.w]\n\ncalls = 9223372036854775807\n[[domain]]\nworkload = \"w\"":                                            `line 3: workload "w": calls = 9223372036854775807: 0 to 1000000000`,
 		"[workload.w]\nkernel = \"2000000h\"\n[[domain]]\nworkload = \"w\"":                                                    `line 2: workload "w": kernel = "2000000h0m0s"`,
@@ -542,7 +542,7 @@ func TestBadScenarios(t *testing.T) {
 		"[workload.w]\nin = \"NaN MB\"":   `"NaN MB" isn't a size`,
 		"[workload.w]\nin = \"Inf\"":      `"Inf" isn't a size`,
 		"[workload.w]\nin = \"1e300 TB\"": `"1e300 TB" isn't a size`,
-		"":                                "there is nothing to simulate",
+		"":                                "nothing to simulate",
 
 		"seeds = 0":               "line 1: seeds = 0: must be more than 0",
 		"window = \"0s\"":         "line 1: window = 0s: must be more than 0",

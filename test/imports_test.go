@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"hypervisor":       {"callbuf", "vcpu", "xenstore"},
 	"hypervisor/local": {"callbuf", "vcpu", "hypervisor", "cuda"},
 	"backend":          {"callbuf", "cuda", "vcpu", "policies", "accel", "accel/placement", "configs", "hypervisor"},
-	"configs":          {},
+	"configs":          {"policies"},
 	"sim":              {"vcpu", "policies"},
 	"xenstore":         {},
 	"cmd":              {"*"},

@@ -50,7 +50,11 @@ With them, switches at once; running programs see nothing but new shares.
   pegasus policy none --accelerator soft0
   pegasus policy --explain                why each last decided as it did, and what that cost
 
-The switch lasts, over restarts of the daemon, until the configuration says something else than now.`},
+The switch lasts, over restarts of the daemon, until the configuration says something else than now.
+
+The policies, and which domain may submit under each:
+
+` + policyHelp()},
 		{name: "create", args: "DOMAIN [KEY=VALUE…] [--holder ID] [--expires DURATION] [--json]",
 			short: "make a domain that stays until it is removed", run: create, long: `
 Makes a domain with settings spelled as those of a [[domain]] in the configuration, and prints the

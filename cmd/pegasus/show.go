@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
+	"pegasus/policies"
 )
 
 func listDomains(c *call, args []string) error {
@@ -207,6 +208,15 @@ func listAccelerators(c *call, args []string) error {
 	}
 	t.print(c.out)
 	return nil
+}
+
+// policyHelp returns a line for each policy.
+func policyHelp() string {
+	var b strings.Builder
+	for _, s := range policies.Specs() {
+		fmt.Fprintf(&b, "  %-8s %s\n", s.Name, s.Serves)
+	}
+	return b.String()
 }
 
 func policy(c *call, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,9 +56,7 @@ func draw() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(sc.Plans) != len(policies.Names()) {
-		return nil, fmt.Errorf("the scenario has %d plans, there are %d policies", len(sc.Plans), len(policies.Names()))
-	}
+	sc.Plans = plans(sc)
 	high := top + lane*len(sc.Plans) + 40
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">
@@ -79,6 +78,18 @@ func draw() ([]byte, error) {
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes(), nil
+}
+
+// plans returns a plan for each policy: the scenario's of its name, or one without options.
+func plans(sc *sim.Scenario) (all []sim.Plan) {
+	for _, name := range policies.Names() {
+		plan := sim.Plan{Name: name, Policy: name}
+		if i := slices.IndexFunc(sc.Plans, func(p sim.Plan) bool { return p.Name == name }); i >= 0 {
+			plan = sc.Plans[i]
+		}
+		all = append(all, plan)
+	}
+	return all
 }
 
 func legend(b *bytes.Buffer) {
