@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 	"pegasus/cuda"
 )
 
@@ -171,20 +171,20 @@ func openDevice(t testing.TB, change func(*Config)) *Device {
 	return d
 }
 
-func opener(t testing.TB, o conformance.Options) accel.Device {
+func opener(t testing.TB, o acceltest.Options) accel.Device {
 	return openDevice(t, func(c *Config) {
 		c.Shared, c.Quota, c.KernelTimeout, c.OnTimeout = o.Shared, o.Quota, o.KernelTimeout.Nanoseconds(), o.OnTimeout
 	})
 }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, opener, shared(t), traits())
+	acceltest.Run(t, opener, shared(t), traits())
 }
 
 // traits describes the driver's differences from our library.
-func traits() conformance.Traits {
+func traits() acceltest.Traits {
 	real := os.Getenv(realDriver) != ""
-	return conformance.Traits{Whole: real, Fatal: real}
+	return acceltest.Traits{Whole: real, Fatal: real}
 }
 
 // reserve keeps addresses free, as workers do.

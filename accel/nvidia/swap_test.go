@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pegasus/accel"
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
@@ -72,9 +72,9 @@ func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) 
 }
 
 func TestSwapping(t *testing.T) {
-	conformance.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) conformance.Crowd {
+	acceltest.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) acceltest.Crowd {
 		page, devices := swapped(t, n, memory, swap)
-		return conformance.CrowdOf(devices, page)
+		return acceltest.CrowdOf(devices, page)
 	})
 }
 
@@ -84,7 +84,7 @@ func TestSwappingConformance(t *testing.T) {
 	if os.Getenv(realDriver) != "" {
 		memory = 8 << 30 // stacks of as many threads as a GPU runs at once
 	}
-	conformance.Run(t, func(t testing.TB, o conformance.Options) accel.Device {
+	acceltest.Run(t, func(t testing.TB, o acceltest.Options) accel.Device {
 		page := newPage(t, memory, memory)
 		t.Cleanup(func() {
 			if used, had := page.Used(), page.Reserved(); used != 0 || had != 0 {

@@ -1,9 +1,9 @@
-// Package conformance tests whether a XenStore server and package xenstore are compatible. The same cases run against
+// Package xenstoretest tests whether a XenStore server and package xenstore are compatible. The same cases run against
 // Xen's own server, on a host without Xen and inside domains, and against the one in memory, which validates the
 // tests that use the latter.
 //
 // Callers: tests, and the program in cmd.
-package conformance
+package xenstoretest
 
 import (
 	"cmp"

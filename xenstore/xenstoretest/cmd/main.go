@@ -1,8 +1,8 @@
-// Command cmd runs the cases of package conformance against the XenStore of this machine,
+// Command cmd runs the cases of package xenstoretest against the XenStore of this machine,
 // inside domain 0 or another domain of a Xen host: over the server's socket and through the
 // kernel's device, whichever there are. Built without cgo it is one file that needs nothing else:
 //
-//	CGO_ENABLED=0 go build -o xenstore-conformance ./xenstore/conformance/cmd
+//	CGO_ENABLED=0 go build -o xenstore-conformance ./xenstore/xenstoretest/cmd
 //
 // It prints a line for each case, which begins with "ok", "FAIL" or "none" for one that isn't for this machine, and
 // at the end a summary; it exits with 1 if a case failed, and with 2 if none could be run.
@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"pegasus/xenstore"
-	"pegasus/xenstore/conformance"
 	"pegasus/xenstore/wire"
+	"pegasus/xenstore/xenstoretest"
 )
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
@@ -79,8 +79,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 type tally struct{ ok, failed, none int }
 
 // try runs the cases that fit, one after the other.
-func try(ctx context.Context, name string, target conformance.Target, names *regexp.Regexp, count *tally, out io.Writer) {
-	for _, c := range conformance.Cases() {
+func try(ctx context.Context, name string, target xenstoretest.Target, names *regexp.Regexp, count *tally, out io.Writer) {
+	for _, c := range xenstoretest.Cases() {
 		if !names.MatchString(c.Name) {
 			continue
 		}
@@ -119,8 +119,8 @@ func ways(socket, device string) []way {
 }
 
 // target returns the conformance target, with the domain that this program runs in.
-func (w way) target(ctx context.Context, dom, base string) (conformance.Target, error) {
-	t := conformance.Target{Dial: w.dial, Device: w.device, Base: base}
+func (w way) target(ctx context.Context, dom, base string) (xenstoretest.Target, error) {
+	t := xenstoretest.Target{Dial: w.dial, Device: w.device, Base: base}
 	c, err := xenstore.Dial(ctx, w.dial)
 	if err != nil {
 		return t, err

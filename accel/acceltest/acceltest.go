@@ -1,6 +1,6 @@
-// Package conformance tests an accelerator for the behaviour that package accel specifies. The accelerators' own tests
+// Package acceltest tests an accelerator for the behaviour that package accel specifies. The accelerators' own tests
 // call Run.
-package conformance
+package acceltest
 
 import (
 	"bytes"
