@@ -1,11 +1,14 @@
-// Package acceltest tests an accelerator for the behaviour that package accel specifies. The accelerators' own tests
-// call Run.
+// Package acceltest tests an accelerator for the behaviour that package accel specifies. Parts about a group of
+// capabilities that the accelerator does not have are skipped.
+//
+// Callers: the accelerators' own tests, which call Run, and RunSwapping for devices that share a memory.
 package acceltest
 
 import (
 	"bytes"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +34,12 @@ type Traits struct {
 	Exact   bool // work that ended successfully just before a fault reports success, and not the fault
 	Whole   bool // memory can only be mapped as a whole
 	Fatal   bool // a kernel's fault affects all present and future contexts of its process: each test has its own process
+
+	CopiesOnly bool // the device has no kernels, arrays and textures; the parts that need them are skipped
 }
+
+// ofCopies are the parts that need no kernels, arrays or textures.
+var ofCopies = []string{"Flags", "Memory", "Quota", "Copies", "Boxes", "Fills", "HostileWork", "LegacyStream", "AtRest", "Times", "HostFunctions", "DestroyHeld"}
 
 // Run tests an accelerator. Shared is host memory for the tests to use, 1 MiB at least.
 func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
@@ -46,10 +54,13 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		{"Graphs", testGraphs}, {"GraphsInOrder", testGraphsInOrder}, {"GraphsRefused", testGraphsRefused}, {"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
 		{"StickyErrors", testStickyErrors}, {"Limits", testLimits}, {"FreeWaits", testFreeWaits}, {"DestroyInFlight", testDestroyInFlight}, {"DestroyHeld", testDestroyHeld},
 		{"Mapping", testMapping}, {"HostileMapping", testHostileMapping}, {"MappingQuota", testMappingQuota}, {"Values", testValues},
-		{"Commons", testCommons}, {"LeavingCommons", testLeavingCommons}, {"HastyCommons", testHastyCommons}, {"LostCommons", testLostCommons},
+		{"Segments", testSegments}, {"LeavingSegments", testLeavingSegments}, {"HastySegments", testHastySegments}, {"LostSegments", testLostSegments},
 		{"Timeout", testTimeout}, {"CloseInFlight", testCloseInFlight},
 	} {
 		t.Run(part.name, func(t *testing.T) {
+			if traits.CopiesOnly && !slices.Contains(ofCopies, part.name) {
+				t.Skip("the device executes no kernels")
+			}
 			if traits.Fatal && os.Getenv(apart) == "" {
 				t.Parallel()
 				runApart(t)

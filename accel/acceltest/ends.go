@@ -96,8 +96,8 @@ func testOverlap(t *testing.T, b *bench) {
 
 func testPredict(t *testing.T, b *bench) {
 	b.start(Options{})
-	p, ok := b.dev.(accel.Predictor)
-	if !ok {
+	p := b.dev.Capabilities().Prediction
+	if p == nil {
 		t.Skip("the accelerator predicts nothing")
 	}
 	m := b.module(kernels)

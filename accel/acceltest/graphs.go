@@ -9,11 +9,11 @@ import (
 	"pegasus/cuda"
 )
 
-// grapher returns the context as a Grapher, or skips the test.
+// grapher returns the context's Graphs, or skips the test.
 func (b *bench) grapher() accel.Grapher {
 	b.Helper()
-	g, ok := b.ctx.(accel.Grapher)
-	if !ok {
+	g := b.ctx.Capabilities().Graphs
+	if g == nil {
 		b.Skip("it takes no graphs")
 	}
 	return g

@@ -14,8 +14,8 @@ import (
 // mapper returns the device's interface for mapping memory, or skips the test.
 func (b *bench) mapper() accel.Mapper {
 	b.Helper()
-	m, ok := b.dev.(accel.Mapper)
-	if !ok || m.MapGranule() == 0 {
+	m := b.dev.Capabilities().Mapping
+	if m == nil {
 		b.Skip("the device maps no memory")
 	}
 	return m
@@ -211,12 +211,8 @@ func testMappingQuota(t *testing.T, b *bench) {
 // continue meanwhile.
 func testValues(t *testing.T, b *bench) {
 	b.start(Options{})
-	v, ok := b.dev.(accel.Valuer)
-	if !ok {
-		t.Skip("the device waits for no values")
-	}
-	bits, nor := v.HasValues()
-	if bits == 0 {
+	words := b.dev.Capabilities().StreamWords
+	if words.Bits == 0 {
 		t.Skip("the device waits for no values")
 	}
 	p := b.alloc(4096)
@@ -239,10 +235,10 @@ func testValues(t *testing.T, b *bench) {
 	ends(accel.WaitValue{Address: p, Value: 2, Bytes: 4, Condition: accel.AnyBit}, accel.Fill{Address: p, Width: 1, Height: 1, Value: 7, ElementSize: 4})
 	count := launch(b.module(kernels), "count", binary.LittleEndian.AppendUint32(words64(p), 1000))
 	ends(accel.WaitValue{Address: p, Value: 1000, Bytes: 4, Condition: accel.Equal}, count)
-	if bits == 64 {
+	if words.Bits == 64 {
 		ends(accel.WaitValue{Address: p + 8, Value: 1 << 40, Bytes: 8, Condition: accel.AtLeast}, accel.WriteValue{Address: p + 8, Value: 1<<40 + 1, Bytes: 8})
 	}
-	if nor {
+	if words.Nor {
 		b.do(accel.Fill{Address: p + 16, Width: 4, Height: 1, Value: 0xff, ElementSize: 1})
 		ends(accel.WaitValue{Address: p + 16, Value: 0, Bytes: 4, Condition: accel.NorBit}, accel.WriteValue{Address: p + 16, Value: 0xfffffffe, Bytes: 4})
 	}

@@ -266,8 +266,8 @@ func (u *user) program(r *rand.Rand, begins *piece, look func()) error {
 				copy(p.want, q.want[:n])
 			}
 		case k < 7:
-			g, ok := u.ctx.(accel.Grapher)
-			if !ok {
+			g := u.ctx.Capabilities().Graphs
+			if g == nil {
 				continue
 			}
 			p, q := live[r.IntN(len(live))], live[r.IntN(len(live))]

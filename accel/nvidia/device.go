@@ -90,7 +90,7 @@ type Device struct {
 	text    text
 	index   int
 	about   cuda.Device
-	version int
+	version int // the newest of CUDA to report to guests: 1000*major + 10*minor
 	clock   func() int64
 	log     *slog.Logger
 
@@ -98,7 +98,7 @@ type Device struct {
 	shareable bool   // memory can be exported to other processes
 	pinned    []byte // the arena, if the device can access it, if possible at the arena's own address
 	store     store  // allocates device memory
-	commons   commons
+	segments  segments
 	swap      *swap // nil: no eviction
 
 	history  history.Table
@@ -120,14 +120,8 @@ type Device struct {
 }
 
 var (
-	_ accel.Device    = (*Device)(nil)
-	_ accel.Context   = (*Context)(nil)
-	_ accel.Predictor = (*Device)(nil)
-	_ accel.Queue     = (*Device)(nil)
-	_ accel.Aborter   = (*Device)(nil)
-	_ accel.Limiter   = (*Device)(nil)
-	_ accel.Teller    = (*Context)(nil)
-	_ accel.Handled   = (*Texture)(nil)
+	_ accel.Device  = (*Device)(nil)
+	_ accel.Context = (*Context)(nil)
 )
 
 // Open loads the driver and opens a device.
@@ -237,9 +231,6 @@ func List(library string) ([]listing.Device, error) {
 func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
-
-// Version returns the newest CUDA version to report to guests: 1000*major + 10*minor.
-func (d *Device) Version() uint32 { return uint32(d.version) }
 
 // NewContext creates a context. It blocks while the driver creates it.
 func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {

@@ -25,8 +25,6 @@ type Graph struct {
 	destroyed bool
 }
 
-var _ accel.Grapher = (*Context)(nil)
-
 // NewGraph makes a graph of work that is all between places that the device can reach. It may block as Submit does.
 func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {

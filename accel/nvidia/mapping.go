@@ -11,8 +11,6 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Mapper = (*Device)(nil)
-
 // guestGranule is the granularity that guests assume. A driver with another one is not supported.
 const guestGranule = 2 << 20
 
@@ -48,13 +46,8 @@ func (d *Device) mapper() *mapped {
 	return m
 }
 
-// MapGranule returns the granularity of mappings; 0 if only the driver can choose addresses.
-func (d *Device) MapGranule() uint64 {
-	if d.mapper() == nil {
-		return 0
-	}
-	return guestGranule
-}
+// MapGranule returns the granularity of mappings.
+func (d *Device) MapGranule() uint64 { return guestGranule }
 
 // ReserveRange reserves some of the addresses that the guest keeps free.
 func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {

@@ -29,7 +29,7 @@ type span struct {
 	held      uint64 // bytes of the device that it occupies
 	freed     bool   // the guest has freed it; submitted work may still use it
 	whole     *block // of borrowed and communal memory: the part of it that was mapped
-	common    *common
+	segment   *segment
 }
 
 // spans are all spans of a process, in order.

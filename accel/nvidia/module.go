@@ -247,6 +247,9 @@ func (m *Module) findVariables(names []string) (taken uint64) {
 // Layout returns the module's layout.
 func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
 
+// Bind implements accel.Module: the driver's modules have no references that the guest could bind.
+func (m *Module) Bind(uint64, accel.Texture) cuda.Result { return cuda.ErrorInvalidHandle }
+
 // Unload releases the module once the work submitted before has ended.
 func (m *Module) Unload() {
 	c := m.ctx

@@ -192,7 +192,7 @@ func TestSwappingFaults(t *testing.T) {
 			same(i)
 		}
 	}
-	if _, _, r := devices[1].Give(at[1]); r != cuda.ErrorNotSupported {
+	if _, _, r := devices[1].ExportIPC(at[1]); r != cuda.ErrorNotSupported {
 		t.Errorf("what may leave is given to others: %v", r)
 	}
 	over := fault(t, "create") // another process has the free memory

@@ -8,19 +8,9 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Valuer = (*Device)(nil)
-
-// HasValues returns the waits and writes that the driver supports.
-func (d *Device) HasValues() (bits int, nor bool) {
-	if !driver.Has("cuStreamWaitValue64_v2") || !driver.Has("cuStreamWriteValue64_v2") || !d.byDevice {
-		return 0, false
-	}
-	return 64, d.about.Attributes[cuda.AttributeCanUseStreamWaitValueNor] != 0
-}
-
 // wordAt reports whether a word lies where the device can access it by that address.
 func (d *Device) wordAt(at uint64, n uint32) bool {
-	if bits, _ := d.HasValues(); n != 4 && n != 8 || at%uint64(n) != 0 || bits == 0 {
+	if n != 4 && n != 8 || at%uint64(n) != 0 || d.words().Bits == 0 {
 		return false
 	}
 	d.mu.Lock()

@@ -13,11 +13,6 @@ import (
 	"pegasus/cuda"
 )
 
-var (
-	_ accel.Mapper   = (*Device)(nil)
-	_ accel.Importer = (*Device)(nil)
-)
-
 // mappedMemory is memory without an address. It is never evicted: residence tracks memory by address.
 type mappedMemory struct {
 	d    *Device

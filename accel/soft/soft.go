@@ -31,6 +31,7 @@ import (
 // Config describes the device to open, and its callbacks.
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
+	Domain string // of the guest process
 	Cores  int    // goroutines that run kernels, all together; 0 for all cores
 	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
 	Swap   uint64 // bytes that may be allocated beyond Memory; of a private accelerator only
@@ -65,8 +66,8 @@ type Config struct {
 	// 0; the result is ignored). nil allows everything.
 	Quota func(delta int64) bool
 
-	// Share is the domain's guaranteed part of the device memory; SetShare changes it.
-	Share Share
+	// Share is the domain's share of the device memory; SetShare changes it.
+	Share accel.Share
 
 	// Swapped is called for memory that is evicted or comes back. It may be nil.
 	Swapped residence.Moved
@@ -113,16 +114,8 @@ type Device struct {
 }
 
 var (
-	_ accel.Device    = (*Device)(nil)
-	_ accel.Context   = (*Context)(nil)
-	_ accel.Predictor = (*Device)(nil)
-	_ accel.Queue     = (*Device)(nil)
-	_ accel.Aborter   = (*Device)(nil)
-	_ accel.Limiter   = (*Device)(nil)
-	_ accel.Teller    = (*Context)(nil)
-	_ accel.Preparer  = (*Context)(nil)
-	_ accel.Profiler  = (*Device)(nil)
-	_ accel.Sharer    = (*Device)(nil)
+	_ accel.Device  = (*Device)(nil)
+	_ accel.Context = (*Context)(nil)
 )
 
 // Open opens a device.

@@ -10,11 +10,6 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Valuer = (*Device)(nil)
-
-// HasValues reports that words of 4 and 8 bytes are supported, with all conditions.
-func (d *Device) HasValues() (bits int, nor bool) { return 64, true }
-
 // writeValue copies a word, on the engine for copies in: a kernel may be waiting for it. A copy of 4 or 8 aligned bytes
 // is one store.
 func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {

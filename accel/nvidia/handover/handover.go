@@ -52,32 +52,32 @@ func address(id uint32) *net.UnixAddr {
 // Add exports a part of the memory that the caller identifies by a number, and returns the ticket by which others
 // import it: the same one for the same part. export creates a descriptor of the memory for each importer; it is called
 // from another goroutine, and not after Forget.
-func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.ShareToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := o.begin(log); err != nil {
-		return accel.Ticket{}, err
+		return accel.ShareToken{}, err
 	}
 	for tag, other := range o.all {
 		if other.of == of && other.gift == g {
-			return accel.Ticket{ID: o.id, Tag: tag}, nil
+			return accel.ShareToken{ID: o.id, Tag: tag}, nil
 		}
 	}
-	t := accel.Ticket{ID: o.id, Tag: rand.Uint64()}
+	t := accel.ShareToken{ID: o.id, Tag: rand.Uint64()}
 	o.all[t.Tag] = offer{of, g, export}
 	return t, nil
 }
 
 // AddTagged exports a part of memory by a tag that all exporters of the same memory agree on, and that no other process
 // can guess.
-func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.ShareToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := o.begin(log); err != nil {
-		return accel.Ticket{}, err
+		return accel.ShareToken{}, err
 	}
 	o.all[tag] = offer{of, g, export}
-	return accel.Ticket{ID: o.id, Tag: tag}, nil
+	return accel.ShareToken{ID: o.id, Tag: tag}, nil
 }
 
 // Forget ends all exports of that memory.
@@ -189,7 +189,7 @@ func read(b []byte) (g Gift, err error) {
 }
 
 // Fetch requests memory that another process exports. The caller owns the descriptor.
-func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
+func Fetch(t accel.ShareToken) (g Gift, fd int, err error) {
 	c, err := net.DialUnix("unixpacket", nil, address(t.ID))
 	if err != nil {
 		return g, -1, err

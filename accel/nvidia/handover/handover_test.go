@@ -54,12 +54,12 @@ func TestHandover(t *testing.T) {
 		}
 		c.Close()
 	}
-	for _, strange := range []accel.Ticket{{ID: one.ID, Tag: one.Tag + 1}, {ID: one.ID + 1, Tag: one.Tag}, bad} {
+	for _, strange := range []accel.ShareToken{{ID: one.ID, Tag: one.Tag + 1}, {ID: one.ID + 1, Tag: one.Tag}, bad} {
 		if got, fd, err := Fetch(strange); err == nil {
 			t.Errorf("%+v got %+v, descriptor %d", strange, got, fd)
 		}
 	}
-	for ticket, want := range map[accel.Ticket]string{one: "one", two: "two"} {
+	for ticket, want := range map[accel.ShareToken]string{one: "one", two: "two"} {
 		g, fd, err := Fetch(ticket)
 		if err != nil || g != gift {
 			t.Fatalf("%+v %v", g, err)

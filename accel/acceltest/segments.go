@@ -14,10 +14,10 @@ import (
 	"pegasus/cuda"
 )
 
-// commonBytes is not a multiple of a device's page size.
-const commonBytes = 5<<20 + 4096
+// segmentBytes is not a multiple of a device's page size.
+const segmentBytes = 5<<20 + 4096
 
-// domain is the state of a Common that the processes of a domain share.
+// domain is the state of a segment that the processes of a domain share.
 type domain struct {
 	*bench
 	file *os.File
@@ -28,7 +28,7 @@ type domain struct {
 	lost, forgotten bool
 	refuse          cuda.Result
 	used            [accel.NumClasses]int64
-	leaves          func() // called when a process begins to leave the Common
+	leaves          func() // called when a process begins to leave the segment
 }
 
 // process stands for a process of the domain. The tests use one device for several of them, which the device can't
@@ -38,17 +38,17 @@ type process struct {
 	id uint32
 }
 
-const commonAt = 8192 // offset in the file
+const segmentAt = 8192 // offset in the file
 
 func newDomain(b *bench) *domain {
 	b.Helper()
-	fd, err := unix.MemfdCreate("commons", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("segments", unix.MFD_CLOEXEC)
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := &domain{bench: b, file: os.NewFile(uintptr(fd), "commons"), holders: map[*process]uint32{}}
+	d := &domain{bench: b, file: os.NewFile(uintptr(fd), "segments"), holders: map[*process]uint32{}}
 	b.Cleanup(func() { d.file.Close() })
-	if err := d.file.Truncate(commonAt + commonBytes + 4096); err != nil {
+	if err := d.file.Truncate(segmentAt + segmentBytes + 4096); err != nil {
 		b.Fatal(err)
 	}
 	return d
@@ -56,8 +56,8 @@ func newDomain(b *bench) *domain {
 
 func (d *domain) process(id uint32) *process { return &process{d, id} }
 
-func (p *process) common() accel.Common {
-	return accel.Common{ID: p.id, Tag: 77, Bytes: commonBytes, File: p.file, Offset: commonAt, Holding: p}
+func (p *process) segment() accel.DeviceSegment {
+	return accel.DeviceSegment{ID: p.id, Tag: 77, Bytes: segmentBytes, File: p.file, Offset: segmentAt, SegmentState: p}
 }
 
 func (p *process) Claim(leaves bool) cuda.Result {
@@ -126,7 +126,7 @@ func (p *process) Stored() bool {
 }
 
 func (p *process) Clear() error {
-	return unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, commonAt, commonBytes)
+	return unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, segmentAt, segmentBytes)
 }
 
 func (p *process) Wanted() bool { return !p.forgotten }
@@ -137,11 +137,11 @@ func (p *process) Used(u accel.Usage) {
 	p.used[u.Class] += u.End - u.Start
 }
 
-// stored returns the content of the Common's part of the file, and the bytes that the file occupies.
+// stored returns the content of the segment's part of the file, and the bytes that the file occupies.
 func (d *domain) stored() (text []byte, takes int64) {
 	d.Helper()
-	text = make([]byte, commonBytes)
-	if _, err := d.file.ReadAt(text, commonAt); err != nil {
+	text = make([]byte, segmentBytes)
+	if _, err := d.file.ReadAt(text, segmentAt); err != nil {
 		d.Fatal(err)
 	}
 	st, err := d.file.Stat()
@@ -151,12 +151,12 @@ func (d *domain) stored() (text []byte, takes int64) {
 	return text, st.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// keeper starts a test of Commons. It skips the test if the device doesn't support them.
-func (b *bench) keeper() accel.Keeper {
+// peers starts a test of device segments. It skips the test if the device has no PeerSharing.
+func (b *bench) peers() accel.PeerSharer {
 	b.Helper()
 	b.start(Options{})
-	k, ok := b.dev.(accel.Keeper)
-	if !ok || k.CommonUnit() == 0 {
+	k := b.dev.Capabilities().PeerSharing
+	if k == nil {
 		b.Skip("the device passes no memory between processes")
 	}
 	return k
@@ -164,7 +164,7 @@ func (b *bench) keeper() accel.Keeper {
 
 func (b *bench) attach(c accel.Context, p *process) uint64 {
 	b.Helper()
-	at, r := c.(accel.Holder).AttachCommon(p.common())
+	at, r := c.Capabilities().Peers.AttachSegment(p.segment())
 	b.want(r, cuda.Success)
 	return at
 }
@@ -172,7 +172,7 @@ func (b *bench) attach(c accel.Context, p *process) uint64 {
 func (b *bench) detach(c accel.Context, at uint64) {
 	b.Helper()
 	gone := newAnswer()
-	b.want(c.(accel.Holder).Detach(at, func() { gone <- cuda.Success }), cuda.Success)
+	b.want(c.Capabilities().Peers.Detach(at, func() { gone <- cuda.Success }), cuda.Success)
 	b.wait(gone)
 }
 
@@ -189,38 +189,38 @@ func (b *bench) holds(what string, at uint64, want []byte) {
 
 // sparse returns bytes that are mostly zeros.
 func sparse() []byte {
-	text := make([]byte, commonBytes)
+	text := make([]byte, segmentBytes)
 	copy(text[100:], pattern(5000))
 	copy(text[3<<20-17:], pattern(9000))
-	copy(text[commonBytes-300:], pattern(300))
+	copy(text[segmentBytes-300:], pattern(300))
 	return text
 }
 
-// testCommons checks that all processes that attach a Common find the same bytes, in any order of attaching and
-// detaching, and that the bytes are in the file exactly while no process holds the Common.
-func testCommons(t *testing.T, b *bench) {
-	k := b.keeper()
+// testSegments checks that all processes that attach a segment find the same bytes, in any order of attaching and
+// detaching, and that the bytes are in the file exactly while no process holds the segment.
+func testSegments(t *testing.T, b *bench) {
+	k := b.peers()
 	d := newDomain(b)
 	one, other := d.process(1), d.process(2)
 	at := b.attach(b.ctx, one)
-	b.holds("a new one", at, make([]byte, commonBytes))
+	b.holds("a new one", at, make([]byte, segmentBytes))
 	text := sparse()
 	b.upload(at, text)
 	again := b.attach(b.ctx, one)
-	if again < at+commonBytes && at < again+commonBytes {
+	if again < at+segmentBytes && at < again+segmentBytes {
 		t.Fatalf("it is at %#x and %#x", at, again)
 	}
 	b.holds("another address", again, text)
 	_, r := b.ctx.Alloc(4096)
 	b.want(r, cuda.Success)
 	for _, bad := range []accel.Work{
-		accel.Fill{Address: at + commonBytes - 4, Width: 8, Height: 1, ElementSize: 1}, accel.Fill{Address: at - 4, Width: 8, Height: 1, ElementSize: 1},
+		accel.Fill{Address: at + segmentBytes - 4, Width: 8, Height: 1, ElementSize: 1}, accel.Fill{Address: at - 4, Width: 8, Height: 1, ElementSize: 1},
 	} {
 		b.want(b.ctx.Submit(b.ctx.DefaultStream(), bad, nil), cuda.ErrorInvalidValue)
 	}
 	b.want(b.ctx.Free(at, nil), cuda.ErrorInvalidValue)
 	b.detach(b.ctx, at)
-	b.want(b.ctx.(accel.Holder).Detach(at, func() {}), cuda.ErrorInvalidValue)
+	b.want(b.ctx.Capabilities().Peers.Detach(at, func() {}), cuda.ErrorInvalidValue)
 	if _, takes := d.stored(); takes != 0 || len(d.holders) != 1 {
 		t.Errorf("while it is attached %d bytes of it are in the file, and %d hold it", takes, len(d.holders))
 	}
@@ -238,7 +238,7 @@ func testCommons(t *testing.T, b *bench) {
 		t.Error("copying to the file is charged to nobody")
 	}
 
-	c := b.context() // destroyed below while a Common is attached
+	c := b.context() // destroyed below while a segment is attached
 	at = b.attach(c, one)
 	b.holds("attached again", at, text)
 	if _, takes := d.stored(); takes != 0 {
@@ -277,8 +277,8 @@ func testCommons(t *testing.T, b *bench) {
 	b.submit(b.stream(1), accel.HostFunc{Due: func(_ cuda.Result, f func()) { reached <- f }})
 	finished := <-reached
 	released := newAnswer()
-	b.want(b.ctx.(accel.Holder).Detach(at, func() { released <- cuda.Success }), cuda.Success)
-	k.Keep()
+	b.want(b.ctx.Capabilities().Peers.Detach(at, func() { released <- cuda.Success }), cuda.Success)
+	k.StoreSegments()
 	if got, _ := d.stored(); !bytes.Equal(got, text) || len(d.holders) != 0 {
 		t.Error("a process that ends doesn't store what it holds")
 	}
@@ -286,9 +286,9 @@ func testCommons(t *testing.T, b *bench) {
 	b.wait(released)
 }
 
-// testLeavingCommons checks that a process that ends while it leaves Commons loses no bytes, at any point of leaving.
-func testLeavingCommons(t *testing.T, b *bench) {
-	k := b.keeper()
+// testLeavingSegments checks that a process that ends while it leaves segments loses no bytes, at any point of leaving.
+func testLeavingSegments(t *testing.T, b *bench) {
+	k := b.peers()
 	c := b.context()
 	all := make([]*domain, 3)
 	var once sync.Once
@@ -309,7 +309,7 @@ func testLeavingCommons(t *testing.T, b *bench) {
 	c.Destroy(func() { gone <- cuda.Success })
 	<-begun
 	close(keeping)
-	k.Keep()
+	k.StoreSegments()
 	for i, d := range all {
 		if got, _ := d.stored(); !bytes.Equal(got[:3000], pattern(3000)) {
 			t.Errorf("of %d the bytes of number %d are lost", len(all), i)
@@ -318,10 +318,10 @@ func testLeavingCommons(t *testing.T, b *bench) {
 	b.wait(gone)
 }
 
-// testHastyCommons checks that a Common has its bytes when it is attached again at once, whether it is still held or was
+// testHastySegments checks that a segment has its bytes when it is attached again at once, whether it is still held or was
 // stored meanwhile.
-func testHastyCommons(t *testing.T, b *bench) {
-	b.keeper()
+func testHastySegments(t *testing.T, b *bench) {
+	b.peers()
 	one := newDomain(b).process(1)
 	all := []accel.Context{b.ctx, b.context()}
 	gone := newAnswer()
@@ -334,7 +334,7 @@ func testHastyCommons(t *testing.T, b *bench) {
 			t.Fatalf("in round %d it has %d, want %d", i, got[0], want)
 		}
 		b.upload(at+1000, []byte{want + 1})
-		b.want(c.(accel.Holder).Detach(at, func() { gone <- cuda.Success }), cuda.Success)
+		b.want(c.Capabilities().Peers.Detach(at, func() { gone <- cuda.Success }), cuda.Success)
 		if i%5 == 0 {
 			b.wait(gone)
 			gone <- cuda.Success
@@ -348,14 +348,14 @@ func testHastyCommons(t *testing.T, b *bench) {
 	}
 }
 
-// testLostCommons checks that attaching a Common whose bytes are lost yields zeros or an error, and never another
+// testLostSegments checks that attaching a segment whose bytes are lost yields zeros or an error, and never another
 // process's bytes.
-func testLostCommons(t *testing.T, b *bench) {
-	b.keeper()
+func testLostSegments(t *testing.T, b *bench) {
+	b.peers()
 	d := newDomain(b)
 	one, other := d.process(1), d.process(2)
-	none := make([]byte, commonBytes)
-	if _, err := d.file.WriteAt(pattern(9000), commonAt+500); err != nil {
+	none := make([]byte, segmentBytes)
+	if _, err := d.file.WriteAt(pattern(9000), segmentAt+500); err != nil {
 		t.Fatal(err)
 	}
 	d.lost = true // their holder was killed while it stored them
@@ -380,19 +380,19 @@ func testLostCommons(t *testing.T, b *bench) {
 	}
 
 	d.refuse = cuda.ErrorTimeout
-	_, r := b.ctx.(accel.Holder).AttachCommon(one.common())
+	_, r := b.ctx.Capabilities().Peers.AttachSegment(one.segment())
 	b.want(r, cuda.ErrorTimeout)
 	d.refuse = cuda.Success
 	for _, bytes := range []uint64{0, 1 << 60, 1<<64 - 1} {
-		c := one.common()
+		c := one.segment()
 		c.Bytes = bytes
-		_, r := b.ctx.(accel.Holder).AttachCommon(c)
+		_, r := b.ctx.Capabilities().Peers.AttachSegment(c)
 		b.want(r, cuda.ErrorInvalidValue)
 	}
-	small := other.common()
+	small := other.segment()
 	at = b.attach(b.ctx, one)
-	small.Bytes -= 4096 // differs from the size that the Common was attached with
-	_, r = b.ctx.(accel.Holder).AttachCommon(small)
+	small.Bytes -= 4096 // differs from the size that the segment was attached with
+	_, r = b.ctx.Capabilities().Peers.AttachSegment(small)
 	b.want(r, cuda.ErrorInvalidValue)
 	b.holds("after all that", at, append(pattern(9000), make([]byte, 100)...))
 	b.detach(b.ctx, at)

@@ -9,11 +9,9 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Lender = (*Device)(nil)
-
-// Lend shares an allocation with other processes. Allocations that can be evicted can't be lent: the importers would
-// access other contents in their place.
-func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) (id uint32, at, n uint64, r cuda.Result) {
+// ExportIPC shares an allocation with other processes. Allocations that can be evicted can't be exported: the importers
+// would access other contents in their place.
+func (d *Device) ExportIPC(addr uint64, find func(uint64) (accel.ExportedRegion, cuda.Result)) (id uint32, at, n uint64, r cuda.Result) {
 	if d.residence != nil {
 		return 0, 0, 0, cuda.ErrorNotSupported
 	}
@@ -33,7 +31,7 @@ func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) 
 	case errors.Is(err, memory.ErrAddress):
 		return 0, 0, 0, cuda.ErrorInvalidValue
 	case err != nil:
-		d.log.Error("lend device memory", "address", addr, "error", err)
+		d.log.Error("export device memory", "address", addr, "error", err)
 		return 0, 0, 0, cuda.ErrorOutOfMemory
 	}
 	return to.ID, at, n, cuda.Success

@@ -3,13 +3,7 @@ package soft
 import (
 	"os"
 
-	"pegasus/accel"
 	"pegasus/cuda"
-)
-
-var (
-	_ accel.Attacher = (*Context)(nil)
-	_ accel.Commoner = (*Device)(nil)
 )
 
 // Attach makes a part of a file accessible as device memory.
@@ -59,5 +53,5 @@ func (d *Device) detachShared(addr uint64) {
 	}
 }
 
-// ReserveCommons sets the bytes of device memory that the worker's domain has of its own.
-func (d *Device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
+// ReserveSegments sets the bytes of device memory that the worker's domain has of its own.
+func (d *Device) ReserveSegments(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }

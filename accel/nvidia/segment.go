@@ -22,54 +22,44 @@ import (
 // others use it. The last process to detach it copies its bytes to the domain's file, the next to attach it copies them
 // back; a hole in the file stands for zeros, and is not copied.
 
-var (
-	_ accel.Keeper = (*Device)(nil)
-	_ accel.Holder = (*Context)(nil)
-)
-
-// commons are the segments that this process holds.
-type commons struct {
+// segments are the segments that this process holds.
+type segments struct {
 	mu     sync.Mutex // held while the process begins or ends to hold one: across calls of the driver, claims and copies
-	all    map[uint32]*common
+	all    map[uint32]*segment
 	coming atomic.Int32 // attachments that wait for the mutex, or have it
 }
 
-// common is a segment that this process holds: one piece of memory, however often it is attached.
-type common struct {
-	accel.Common
+// segment is a segment that this process holds: one piece of memory, however often it is attached.
+type segment struct {
+	accel.DeviceSegment
 	h     driver.Physical
 	fd    int // of the memory
 	whole uint64
 	spans []*span // its attachments, until leave has ended them
 }
 
-// CommonUnit returns the page size of segments, in bytes.
-func (d *Device) CommonUnit() uint64 {
-	if d.giver() == nil {
-		return 0
-	}
-	return guestGranule
-}
+// SegmentUnit returns the page size of segments, in bytes.
+func (d *Device) SegmentUnit() uint64 { return guestGranule }
 
 // holderPatience is how long a process that holds a segment may leave a request for it unanswered.
 const holderPatience = 10 * time.Second
 
-// AttachCommon maps a segment once more. If there is no room, but removed attachments wait for pending work, it waits
+// AttachSegment maps a segment once more. If there is no room, but removed attachments wait for pending work, it waits
 // for them.
-func (c *Context) AttachCommon(of accel.Common) (addr uint64, r cuda.Result) {
+func (c *Context) AttachSegment(of accel.DeviceSegment) (addr uint64, r cuda.Result) {
 	d := c.dev
 	if r := c.Err(); r != cuda.Success {
 		return 0, r
 	}
-	m := d.giver()
+	m := d.exporter()
 	if m == nil {
 		return 0, cuda.ErrorNotSupported
 	}
 	if of.Bytes == 0 || of.Bytes > d.about.TotalMem {
 		return 0, cuda.ErrorInvalidValue
 	}
-	d.commons.coming.Add(1)
-	defer d.commons.coming.Add(-1)
+	d.segments.coming.Add(1)
+	defer d.segments.coming.Add(-1)
 	for {
 		before := d.onWay()
 		addr, r := c.tryAttach(m, of)
@@ -79,8 +69,8 @@ func (c *Context) AttachCommon(of accel.Common) (addr uint64, r cuda.Result) {
 	}
 }
 
-func (c *Context) tryAttach(m *mapped, of accel.Common) (addr uint64, r cuda.Result) {
-	l := &c.dev.commons
+func (c *Context) tryAttach(m *mapped, of accel.DeviceSegment) (addr uint64, r cuda.Result) {
+	l := &c.dev.segments
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if own := l.all[of.ID]; own != nil {
@@ -90,22 +80,22 @@ func (c *Context) tryAttach(m *mapped, of accel.Common) (addr uint64, r cuda.Res
 		return 0, r
 	}
 	defer of.Yield()
-	addr, r = c.begin(m, &common{Common: of, fd: -1, whole: (of.Bytes + guestGranule - 1) / guestGranule * guestGranule})
+	addr, r = c.begin(m, &segment{DeviceSegment: of, fd: -1, whole: (of.Bytes + guestGranule - 1) / guestGranule * guestGranule})
 	return addr, c.failIfSticky(r)
 }
 
 // begin attaches a segment that this process doesn't hold yet. The caller has the claim.
-func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
+func (c *Context) begin(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	d := c.dev
-	taken, r := d.takeCommon(own)
+	taken, r := d.takeSegment(own)
 	if r == cuda.Success && !taken {
-		r = d.makeCommon(own)
+		r = d.makeSegment(own)
 	}
 	if r != cuda.Success {
 		return 0, r
 	}
 	if addr, r = c.attach(m, own); r != cuda.Success {
-		d.dropCommon(own)
+		d.dropSegment(own)
 		return 0, r
 	}
 	if !taken {
@@ -119,8 +109,8 @@ func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
 		s := d.spans.find(addr)
 		d.spans.drop(s)
 		d.mu.Unlock()
-		d.unmapCommon(s)
-		d.dropCommon(own)
+		d.unmapSegment(s)
+		d.dropSegment(own)
 		return 0, r
 	}
 	if !taken { // the only copy is in this process now
@@ -131,12 +121,12 @@ func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
 	return addr, cuda.Success
 }
 
-// takeCommon imports a segment from a process that holds it. It returns false if none does.
-func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
+// takeSegment imports a segment from a process that holds it. It returns false if none does.
+func (d *Device) takeSegment(own *segment) (taken bool, r cuda.Result) {
 	for until := time.Now().Add(holderPatience); ; {
 		silent := false
 		for _, id := range own.Holders() {
-			g, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag})
+			g, fd, err := handover.Fetch(accel.ShareToken{ID: id, Tag: own.Tag})
 			if errors.Is(err, unix.ECONNREFUSED) { // it has ended, which is not recorded yet
 				continue
 			}
@@ -166,8 +156,8 @@ func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
 	}
 }
 
-// makeCommon creates the memory of a segment, with undefined contents.
-func (d *Device) makeCommon(own *common) (r cuda.Result) {
+// makeSegment creates the memory of a segment, with undefined contents.
+func (d *Device) makeSegment(own *segment) (r cuda.Result) {
 	if own.h, r = d.createCounted(own.whole); r != cuda.Success {
 		return r
 	}
@@ -179,42 +169,42 @@ func (d *Device) makeCommon(own *common) (r cuda.Result) {
 }
 
 // hold exports the segment from this process to others.
-func (d *Device) hold(m *mapped, own *common) cuda.Result {
+func (d *Device) hold(m *mapped, own *segment) cuda.Result {
 	g := handover.Gift{Whole: own.whole, Bytes: own.Bytes}
 	t, err := m.offers.AddTagged(own.Tag, uint64(own.h), g, func() (int, error) { return unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0) }, d.log)
 	if err != nil {
 		d.log.Error("offer a device segment to other processes", "err", err)
 		return cuda.ErrorOperatingSystem
 	}
-	if d.commons.all == nil {
-		d.commons.all = map[uint32]*common{}
+	if d.segments.all == nil {
+		d.segments.all = map[uint32]*segment{}
 	}
-	d.commons.all[own.ID] = own
+	d.segments.all[own.ID] = own
 	own.Hold(t.ID)
 	return cuda.Success
 }
 
-// attach maps a segment that this process has. d.commons.mu is held.
-func (c *Context) attach(m *mapped, own *common) (addr uint64, r cuda.Result) {
+// attach maps a segment that this process has. d.segments.mu is held.
+func (c *Context) attach(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	d := c.dev
 	b := &block{bytes: own.whole, h: own.h}
 	if r := m.place(d, b); r != cuda.Success {
 		return 0, r
 	}
-	s := &span{at: b.at, bytes: own.Bytes, ctx: c, sort: communal, whole: b, common: own}
+	s := &span{at: b.at, bytes: own.Bytes, ctx: c, sort: communal, whole: b, segment: own}
 	d.mu.Lock()
 	added := c.destroyed == nil && d.spans.add(s)
 	d.mu.Unlock()
 	if !added {
-		d.unmapCommon(s)
+		d.unmapSegment(s)
 		return 0, cuda.ErrorUnknown
 	}
 	own.spans = append(own.spans, s)
 	return s.at, cuda.Success
 }
 
-// unmapCommon removes an attachment's mapping.
-func (d *Device) unmapCommon(s *span) {
+// unmapSegment removes an attachment's mapping.
+func (d *Device) unmapSegment(s *span) {
 	m := d.store.(*mapped)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,8 +215,8 @@ func (d *Device) unmapCommon(s *span) {
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
 }
 
-// dropCommon frees the memory of a segment that is mapped nowhere.
-func (d *Device) dropCommon(own *common) {
+// dropSegment frees the memory of a segment that is mapped nowhere.
+func (d *Device) dropSegment(own *segment) {
 	if r := driver.ReleaseMemory(nil, own.h); r != cuda.Success {
 		d.log.Error("release a device segment", "bytes", own.whole, "err", r)
 	}
@@ -256,39 +246,39 @@ func (c *Context) leaveLater(s *span, done func()) {
 
 // leave ends an unused attachment; with the last one the process stops holding the segment.
 func (d *Device) leave(c *Context, s *span) {
-	l, own := &d.commons, s.common
+	l, own := &d.segments, s.segment
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own.spans = slices.DeleteFunc(own.spans, func(o *span) bool { return o == s })
 	if len(own.spans) > 0 {
-		d.unmapCommon(s)
+		d.unmapSegment(s)
 		return
 	}
-	if l.all[own.ID] != own { // Keep was quicker
-		d.unmapCommon(s)
-		d.dropCommon(own)
+	if l.all[own.ID] != own { // StoreSegments was quicker
+		d.unmapSegment(s)
+		d.dropSegment(own)
 		return
 	}
 	claimed := own.Claim(true) == cuda.Success
 	stored := claimed && d.rescue(c, own, s.at)
-	d.forgetCommon(own)
-	d.unmapCommon(s)
-	d.dropCommon(own)
+	d.forgetSegment(own)
+	d.unmapSegment(s)
+	d.dropSegment(own)
 	own.Leave(stored)
 	if claimed {
 		own.Yield()
 	}
 }
 
-// forgetCommon stops exporting a segment.
-func (d *Device) forgetCommon(own *common) {
-	delete(d.commons.all, own.ID)
+// forgetSegment stops exporting a segment.
+func (d *Device) forgetSegment(own *segment) {
+	delete(d.segments.all, own.ID)
 	d.store.(*mapped).offers.Forget(uint64(own.h))
 }
 
-// Keep stores the segments that this process alone holds, before it ends.
-func (d *Device) Keep() {
-	l := &d.commons
+// StoreSegments stores the segments that this process alone holds, before it ends.
+func (d *Device) StoreSegments() {
+	l := &d.segments
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, own := range l.all {
@@ -297,7 +287,7 @@ func (d *Device) Keep() {
 		}
 		s := own.spans[0]
 		stored := d.rescue(s.ctx, own, s.at)
-		d.forgetCommon(own)
+		d.forgetSegment(own)
 		own.Leave(stored)
 		own.Yield()
 	}
@@ -305,8 +295,8 @@ func (d *Device) Keep() {
 
 // rescue stores a segment's bytes if they would be lost without this process. It reports whether the file has them
 // then.
-func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
-	if d.commons.coming.Load() == 0 && !own.Wanted() || d.heldElsewhere(own) {
+func (d *Device) rescue(c *Context, own *segment, at uint64) (stored bool) {
+	if d.segments.coming.Load() == 0 && !own.Wanted() || d.heldElsewhere(own) {
 		return false
 	}
 	if c.save(own, at) == cuda.Success {
@@ -326,9 +316,9 @@ func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
 }
 
 // heldElsewhere reports whether another process has the segment, by a request to each.
-func (d *Device) heldElsewhere(own *common) bool {
+func (d *Device) heldElsewhere(own *segment) bool {
 	for _, id := range own.Holders() {
-		if _, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag}); err == nil {
+		if _, fd, err := handover.Fetch(accel.ShareToken{ID: id, Tag: own.Tag}); err == nil {
 			unix.Close(fd)
 			return true
 		}

@@ -11,23 +11,18 @@ import (
 	"pegasus/cuda"
 )
 
-var (
-	_ accel.Giver    = (*Device)(nil)
-	_ accel.Borrower = (*Context)(nil)
-)
-
-// giver returns the store if its memory can be exported to other processes.
-func (d *Device) giver() *mapped {
+// exporter returns the store if its memory can be exported to other processes.
+func (d *Device) exporter() *mapped {
 	if !d.shareable {
 		return nil
 	}
 	return d.mapper()
 }
 
-// Give exports the block that an allocation lies in; an importer uses the allocation alone. Memory that can be evicted
+// ExportIPC exports the block that an allocation lies in; an importer uses the allocation alone. Memory that can be evicted
 // isn't exported: an importer would keep it on the device.
-func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
-	m := d.giver()
+func (d *Device) ExportIPC(addr uint64) (t accel.ShareToken, n uint64, r cuda.Result) {
+	m := d.exporter()
 	if m == nil || d.swap != nil {
 		return t, 0, cuda.ErrorNotSupported
 	}
@@ -49,7 +44,7 @@ func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
 }
 
 // offer exports memory. m.mu is held.
-func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Ticket, cuda.Result) {
+func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.ShareToken, cuda.Result) {
 	t, err := m.offers.Add(uint64(h), g, func() (int, error) {
 		fd, r := driver.ExportMemory(nil, h)
 		if r != cuda.Success {
@@ -64,10 +59,10 @@ func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Tic
 	return t, cuda.Success
 }
 
-// GiveMemory exports memory that the guest maps itself.
-func (d *Device) GiveMemory(of accel.Memory) (t accel.Ticket, r cuda.Result) {
+// ExportMemory exports memory that the guest maps itself.
+func (d *Device) ExportMemory(of accel.Memory) (t accel.ShareToken, r cuda.Result) {
 	mem, ok := of.(*mappedMemory)
-	m := d.giver()
+	m := d.exporter()
 	if m == nil || !ok {
 		return t, cuda.ErrorNotSupported
 	}
@@ -78,7 +73,7 @@ func (d *Device) GiveMemory(of accel.Memory) (t accel.Ticket, r cuda.Result) {
 
 // take imports memory that another process exports. It is accounted for here as well: it stays when the other process
 // is gone.
-func (d *Device) take(t accel.Ticket) (h driver.Physical, g handover.Gift, r cuda.Result) {
+func (d *Device) take(t accel.ShareToken) (h driver.Physical, g handover.Gift, r cuda.Result) {
 	g, fd, err := handover.Fetch(t)
 	if err != nil {
 		d.log.Info("take memory of another process", "err", err)
@@ -103,9 +98,9 @@ func (d *Device) unquota(n uint64) {
 	}
 }
 
-// TakeMemory imports memory that the guest will map itself.
-func (d *Device) TakeMemory(t accel.Ticket) (accel.Memory, uint64, cuda.Result) {
-	if d.giver() == nil {
+// ImportMemory imports memory that the guest will map itself.
+func (d *Device) ImportMemory(t accel.ShareToken) (accel.Memory, uint64, cuda.Result) {
+	if d.exporter() == nil {
 		return nil, 0, cuda.ErrorNotSupported
 	}
 	h, g, r := d.take(t)
@@ -115,13 +110,13 @@ func (d *Device) TakeMemory(t accel.Ticket) (accel.Memory, uint64, cuda.Result) 
 	return &mappedMemory{d: d, h: h, bytes: g.Whole, users: 1}, g.Whole, cuda.Success
 }
 
-// Borrow maps an allocation of another process's context.
-func (c *Context) Borrow(t accel.Ticket) (addr, n uint64, r cuda.Result) {
+// ImportIPC maps an allocation of another process's context.
+func (c *Context) ImportIPC(t accel.ShareToken) (addr, n uint64, r cuda.Result) {
 	d := c.dev
 	if r := c.Err(); r != cuda.Success {
 		return 0, 0, r
 	}
-	m := d.giver()
+	m := d.exporter()
 	if m == nil {
 		return 0, 0, cuda.ErrorNotSupported
 	}
