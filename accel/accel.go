@@ -10,17 +10,19 @@ import (
 	"os"
 
 	"pegasus/cuda"
+	"pegasus/vcpu"
 )
 
-// Class identifies an engine kind. The kinds are scheduled and accounted separately.
-type Class uint8
+// Class is the engine that work holds. The engines are accounted separately; Class.Class returns the class of leases
+// that an engine belongs to.
+type Class = vcpu.Engine
 
 const (
-	Compute    Class = iota
-	CopyIn           // host to device
-	CopyOut          // device to host
-	CopyDevice       // device to device, fills
-	NumClasses
+	Compute    = vcpu.ComputeEngine
+	CopyIn     = vcpu.CopyInEngine
+	CopyOut    = vcpu.CopyOutEngine
+	CopyDevice = vcpu.CopyDeviceEngine
+	NumClasses = vcpu.NumEngines
 )
 
 // Usage is the accelerator time during which one piece of work held an engine. Where several pieces of work share an
