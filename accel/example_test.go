@@ -39,7 +39,7 @@ func Example() {
 	// hello
 }
 
-// A caller asks for the capabilities once, when it has opened the device. A group that the device does not have is nil.
+// A caller gets the capabilities once, when it has opened the device. A group that the device does not have is nil.
 func ExampleCapabilities() {
 	d := copier.Open(1<<20, nil)
 	defer d.Close()

@@ -19,8 +19,8 @@ func (d *Device) exporter() *mapped {
 	return d.mapper()
 }
 
-// ExportIPC exports the block that an allocation lies in; an importer uses the allocation alone. Memory that can be evicted
-// isn't exported: an importer would keep it on the device.
+// ExportIPC exports the block that an allocation lies in; an importer uses the allocation alone. Memory that can be
+// evicted isn't exported: an importer would keep it on the device.
 func (d *Device) ExportIPC(addr uint64) (t accel.ShareToken, n uint64, r cuda.Result) {
 	m := d.exporter()
 	if m == nil || d.swap != nil {
@@ -28,7 +28,7 @@ func (d *Device) ExportIPC(addr uint64) (t accel.ShareToken, n uint64, r cuda.Re
 	}
 	d.mu.Lock()
 	s := d.spans.find(addr)
-	ok := s != nil && s.sort == allocation && !s.freed
+	ok := s != nil && s.kind == allocation && !s.freed
 	d.mu.Unlock()
 	if !ok {
 		return t, 0, cuda.ErrorInvalidValue
@@ -39,12 +39,12 @@ func (d *Device) ExportIPC(addr uint64) (t accel.ShareToken, n uint64, r cuda.Re
 	if b == nil {
 		return t, 0, cuda.ErrorInvalidValue
 	}
-	t, r = d.offer(m, b.h, handover.Gift{Whole: b.bytes, At: addr - b.at, Bytes: s.bytes})
+	t, r = d.offer(m, b.h, handover.ExportedFD{Whole: b.bytes, At: addr - b.at, Bytes: s.bytes})
 	return t, s.bytes, r
 }
 
 // offer exports memory. m.mu is held.
-func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.ShareToken, cuda.Result) {
+func (d *Device) offer(m *mapped, h driver.Physical, g handover.ExportedFD) (accel.ShareToken, cuda.Result) {
 	t, err := m.offers.Add(uint64(h), g, func() (int, error) {
 		fd, r := driver.ExportMemory(nil, h)
 		if r != cuda.Success {
@@ -53,7 +53,7 @@ func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Sha
 		return fd, nil
 	}, d.log)
 	if err != nil {
-		d.log.Error("offer memory to other processes", "err", err)
+		d.log.Error("export device memory", "err", err)
 		return t, cuda.ErrorOperatingSystem
 	}
 	return t, cuda.Success
@@ -68,15 +68,15 @@ func (d *Device) ExportMemory(of accel.Memory) (t accel.ShareToken, r cuda.Resul
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return d.offer(m, mem.h, handover.Gift{Whole: mem.bytes, Bytes: mem.bytes})
+	return d.offer(m, mem.h, handover.ExportedFD{Whole: mem.bytes, Bytes: mem.bytes})
 }
 
 // take imports memory that another process exports. It is accounted for here as well: it stays when the other process
 // is gone.
-func (d *Device) take(t accel.ShareToken) (h driver.Physical, g handover.Gift, r cuda.Result) {
+func (d *Device) take(t accel.ShareToken) (h driver.Physical, g handover.ExportedFD, r cuda.Result) {
 	g, fd, err := handover.Fetch(t)
 	if err != nil {
-		d.log.Info("take memory of another process", "err", err)
+		d.log.Info("import device memory", "err", err)
 		return h, g, cuda.ErrorInvalidValue
 	}
 	defer unix.Close(fd)
@@ -130,9 +130,9 @@ func (c *Context) ImportIPC(t accel.ShareToken) (addr, n uint64, r cuda.Result) 
 		d.unquota(g.Whole)
 		return 0, 0, r
 	}
-	s := &span{at: b.at + g.At, bytes: g.Bytes, ctx: c, sort: borrowed, held: g.Whole, whole: b}
+	s := &span{at: b.at + g.At, bytes: g.Bytes, ctx: c, kind: borrowed, held: g.Whole, whole: b}
 	d.mu.Lock()
-	added := c.destroyed == nil && d.spans.add(s)
+	added := !c.destroyed.Begun && d.spans.add(s)
 	d.mu.Unlock()
 	if !added {
 		d.handBack(s)
@@ -164,13 +164,13 @@ func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
 	s := d.spans.find(addr)
-	if s == nil || s.ctx != c || s.sort != borrowed && s.sort != communal || s.freed || c.destroyed != nil {
+	if s == nil || s.ctx != c || s.kind != borrowed && s.kind != communal || s.freed || c.destroyed.Begun {
 		d.mu.Unlock()
 		return cuda.ErrorInvalidValue
 	}
 	s.freed = true
 	d.mu.Unlock()
-	if s.sort == communal {
+	if s.kind == communal {
 		c.leaveLater(s, done)
 		return cuda.Success
 	}
@@ -190,7 +190,7 @@ func (d *Device) handBack(s *span) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := driver.Unmap(nil, s.whole.at, s.whole.bytes, s.whole.h); r != cuda.Success {
-		d.log.Error("give back memory of another process", "bytes", s.held, "err", r) // stays accounted: it is still allocated
+		d.log.Error("unmap imported device memory", "bytes", s.held, "err", r) // stays accounted: it is still allocated
 		return
 	}
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})

@@ -125,6 +125,6 @@ func (c *Context) timedCopy(own *segment, class accel.Class, give func() cuda.Re
 }
 
 func (c *Context) fileFailed(what string, own *segment, err error) cuda.Result {
-	c.dev.log.Error("device segment: "+what+" what is stored of it", "bytes", own.Bytes, "offset", own.Offset, "err", err)
+	c.dev.log.Error(what+" the stored bytes of a device segment", "bytes", own.Bytes, "offset", own.Offset, "err", err)
 	return cuda.ErrorOperatingSystem
 }

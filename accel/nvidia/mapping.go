@@ -197,7 +197,7 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result)
 	d.mu.Lock()
 	var c *Context
 	for other := range d.contexts {
-		if other.destroyed == nil && other.Err() == cuda.Success {
+		if !other.destroyed.Begun && other.Err() == cuda.Success {
 			c = other
 			break
 		}
@@ -238,7 +238,7 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result)
 	}
 	c.failIfSticky(r)
 	if u := driver.UnmapMemory(nil, at, mem.bytes); u != cuda.Success {
-		d.log.Error("unmap device memory that was cleared", "bytes", mem.bytes, "err", u)
+		d.log.Error("unmap cleared device memory", "bytes", mem.bytes, "err", u)
 		return true, u
 	}
 	return false, r
@@ -346,7 +346,7 @@ func (d *Device) showMapped(r *guestRange, at, n uint64) {
 	defer d.mu.Unlock()
 	d.spans.dropMapped(from, to)
 	for _, u := range usable {
-		d.spans.add(&span{at: u.Start, bytes: u.End - u.Start, sort: mapping})
+		d.spans.add(&span{at: u.Start, bytes: u.End - u.Start, kind: mapping})
 	}
 }
 

@@ -29,7 +29,7 @@ type segments struct {
 	coming atomic.Int32 // attachments that wait for the mutex, or have it
 }
 
-// segment is a segment that this process holds: one piece of memory, however often it is attached.
+// segment is a segment that this process holds: one allocation, however often it is attached.
 type segment struct {
 	accel.DeviceSegment
 	h     driver.Physical
@@ -115,7 +115,7 @@ func (c *Context) begin(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	}
 	if !taken { // the only copy is in this process now
 		if err := own.Clear(); err != nil {
-			d.log.Error("clear what was stored of a device segment", "bytes", own.Bytes, "err", err)
+			d.log.Error("clear the stored bytes of a device segment", "bytes", own.Bytes, "err", err)
 		}
 	}
 	return addr, cuda.Success
@@ -131,11 +131,11 @@ func (d *Device) takeSegment(own *segment) (taken bool, r cuda.Result) {
 				continue
 			}
 			if err != nil {
-				d.log.Info("ask another process for a device segment", "err", err)
+				d.log.Info("request a device segment from another process", "err", err)
 				silent = true
 				continue
 			}
-			if g != (handover.Gift{Whole: own.whole, Bytes: own.Bytes}) {
+			if g != (handover.ExportedFD{Whole: own.whole, Bytes: own.Bytes}) {
 				unix.Close(fd)
 				return false, cuda.ErrorInvalidValue
 			}
@@ -170,10 +170,10 @@ func (d *Device) makeSegment(own *segment) (r cuda.Result) {
 
 // hold exports the segment from this process to others.
 func (d *Device) hold(m *mapped, own *segment) cuda.Result {
-	g := handover.Gift{Whole: own.whole, Bytes: own.Bytes}
+	g := handover.ExportedFD{Whole: own.whole, Bytes: own.Bytes}
 	t, err := m.offers.AddTagged(own.Tag, uint64(own.h), g, func() (int, error) { return unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0) }, d.log)
 	if err != nil {
-		d.log.Error("offer a device segment to other processes", "err", err)
+		d.log.Error("export a device segment", "err", err)
 		return cuda.ErrorOperatingSystem
 	}
 	if d.segments.all == nil {
@@ -191,9 +191,9 @@ func (c *Context) attach(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	if r := m.place(d, b); r != cuda.Success {
 		return 0, r
 	}
-	s := &span{at: b.at, bytes: own.Bytes, ctx: c, sort: communal, whole: b, segment: own}
+	s := &span{at: b.at, bytes: own.Bytes, ctx: c, kind: communal, whole: b, segment: own}
 	d.mu.Lock()
-	added := c.destroyed == nil && d.spans.add(s)
+	added := !c.destroyed.Begun && d.spans.add(s)
 	d.mu.Unlock()
 	if !added {
 		d.unmapSegment(s)
@@ -310,7 +310,7 @@ func (d *Device) rescue(c *Context, own *segment, at uint64) (stored bool) {
 		<-gone
 	}
 	if r != cuda.Success {
-		d.log.Error("store a device segment: it will be zeros", "bytes", own.Bytes, "err", r)
+		d.log.Error("store a device segment: its bytes are lost, and read as zeros", "bytes", own.Bytes, "err", r)
 	}
 	return r == cuda.Success
 }

@@ -10,7 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Stream is a queue of work in order: the driver's stream, and the pieces whose end is yet to be reported.
+// Stream is a queue of work in order: the driver's stream, and the operations whose end is yet to be reported.
 type Stream struct {
 	ctx       *Context
 	h         driver.Stream
@@ -18,15 +18,15 @@ type Stream struct {
 	legacy    bool
 	destroyed bool
 
-	first, last *piece       // that have not ended
+	first, last *inflightOp  // that have not ended
 	telling     bool         // a goroutine waits for them
 	pending     atomic.Int32 // how many there are
 }
 
 var _ accel.Stream = (*Stream)(nil)
 
-// behind returns the last pieces of other streams that work submitted now depends on. d.mu is held.
-func (s *Stream) behind() (all []*piece) {
+// behind returns the last operations of other streams that work submitted now depends on. d.mu is held.
+func (s *Stream) behind() (all []*inflightOp) {
 	c := s.ctx
 	if !s.legacy {
 		if s.blocking && c.legacy.last != nil {
@@ -45,7 +45,7 @@ func (s *Stream) behind() (all []*piece) {
 // idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
-// ending reports whether the stream would be idle but for pieces whose callbacks are running. d.mu is held.
+// ending reports whether the stream would be idle but for operations whose callbacks are running. d.mu is held.
 func (s *Stream) ending() bool {
 	for _, p := range append(s.behind(), s.last) {
 		if p != nil && !p.telling {
@@ -64,13 +64,7 @@ func (s *Stream) Query() cuda.Result {
 	for !s.idle() && s.ending() {
 		d.changed.Wait()
 	}
-	if r := s.ctx.Err(); r != cuda.Success {
-		return r
-	}
-	if !s.idle() {
-		return cuda.ErrorNotReady
-	}
-	return cuda.Success
+	return s.ctx.Query(s.idle())
 }
 
 // Synchronize calls done when everything submitted to the stream so far has ended.

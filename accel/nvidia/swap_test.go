@@ -29,7 +29,7 @@ func sit(t testing.TB, page accelerator, domain string) *Swap {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ledger.Close(); worker.Close() })
-	return &Swap{Seat: ledger}
+	return &Swap{Ledger: ledger}
 }
 
 // accelerator has the pages of an accelerator and of its only domain.

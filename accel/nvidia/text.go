@@ -101,8 +101,8 @@ func (t *text) printing(c *Context) {
 	t.mu.Unlock()
 }
 
-// mayPrint makes the end of a piece of work read the output first.
-func (c *Context) mayPrint(p *piece) {
+// mayPrint makes the end of an operation read the output first.
+func (c *Context) mayPrint(p *inflightOp) {
 	c.dev.text.printing(c)
 	p.settle = func() { c.dev.text.drain() }
 }

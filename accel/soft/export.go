@@ -18,12 +18,12 @@ func (d *Device) ExportIPC(addr uint64, find func(uint64) (accel.ExportedRegion,
 	if !d.still() {
 		return 0, 0, 0, cuda.ErrorNotReady
 	}
-	to, at, n, err := d.space.Lend(addr, func(bytes uint64) (*memory.Loan, error) {
+	to, at, n, err := d.space.Export(addr, func(bytes uint64) (*memory.ExportedRegion, error) {
 		l, found := find(bytes)
 		if r = found; r != cuda.Success {
 			return nil, r
 		}
-		return &memory.Loan{FD: int(l.File.Fd()), Offset: l.Offset, ID: l.ID, Gone: l.Gone}, nil
+		return &memory.ExportedRegion{FD: int(l.File.Fd()), Offset: l.Offset, ID: l.ID, Gone: l.Gone}, nil
 	})
 	switch {
 	case r != cuda.Success:
@@ -47,7 +47,7 @@ func (d *Device) still() bool {
 		d.mu.Lock()
 		busy, held := d.queued.Load() != 0 || d.freeing() > 0, d.hostFuncs > 0
 		for c := range d.contexts {
-			busy = busy || c.destroyed != nil
+			busy = busy || c.destroyed.Begun
 		}
 		d.mu.Unlock()
 		if !busy {

@@ -67,7 +67,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	}
 	p, err := d.space.NewPhysical(n, gone)
 	if err != nil {
-		d.log.Error("make device memory", "bytes", n, "error", err)
+		d.log.Error("create device memory", "bytes", n, "error", err)
 		gone()
 		return nil, cuda.ErrorOutOfMemory
 	}

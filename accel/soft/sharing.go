@@ -18,7 +18,7 @@ func (c *Context) Attach(file *os.File, offset, bytes uint64) (uint64, cuda.Resu
 		return 0, cuda.ErrorOutOfMemory
 	}
 	d.mu.Lock()
-	gone := c.destroyed != nil
+	gone := c.destroyed.Begun
 	if !gone {
 		c.attached[addr] = struct{}{}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/accel/history"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/ptx"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
@@ -175,7 +176,7 @@ func (d *Device) makePages() (err error) {
 	c := &d.config
 	if d.shared == nil {
 		if c.Memory == 0 {
-			return errors.New("open software accelerator: neither the page of an accelerator nor a memory size")
+			return errors.New("open software accelerator: neither Config.Shared nor Config.Memory is set")
 		}
 		if d.shared, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
 			return err
@@ -210,23 +211,13 @@ func (d *Device) detach() error {
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shut() error {
-	d.mu.Lock()
-	var all []*Context
-	for c := range d.contexts {
-		all = append(all, c)
-	}
-	d.mu.Unlock()
-	var gone sync.WaitGroup
-	for _, c := range all {
-		gone.Add(1)
-		c.Destroy(gone.Done)
-	}
+	awaitContexts := frame.DestroyAll(&d.mu, d.contexts)
 	d.closing.Store(true)
 	for k, e := range d.executors {
 		d.worker.Nudge(engine.Token(k))
 		e.alert()
 	}
-	gone.Wait()
+	awaitContexts()
 	d.mu.Lock()
 	for _, e := range d.executors {
 		e.close()

@@ -91,13 +91,7 @@ func (s *Stream) Query() cuda.Result {
 	for !s.idle() && s.ending() {
 		d.told.Wait()
 	}
-	if r := s.ctx.Err(); r != cuda.Success {
-		return r
-	}
-	if !s.idle() {
-		return cuda.ErrorNotReady
-	}
-	return cuda.Success
+	return s.ctx.Query(s.idle())
 }
 
 // Synchronize calls done when everything submitted to the stream so far has ended.

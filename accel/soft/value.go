@@ -117,7 +117,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil { // the memory was unmapped during the read
-			v.c.fail(cuda.ErrorIllegalAddress)
+			v.c.Fail(cuda.ErrorIllegalAddress)
 			seen = true
 		}
 	}()
@@ -129,7 +129,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	}
 	mem := d.space.Slice(v.w.Address, uint64(v.w.Bytes))
 	if mem == nil {
-		v.c.fail(cuda.ErrorIllegalAddress)
+		v.c.Fail(cuda.ErrorIllegalAddress)
 		return true
 	}
 	return v.w.Condition.Holds(loadWord(d.home(mem)), v.w.Value, int(v.w.Bytes)*8)

@@ -41,7 +41,7 @@ func newFake(p Place) *fakeDevice {
 
 func (d *fakeDevice) Capabilities() accel.Capabilities { return accel.Capabilities{Control: d} }
 
-// Queued returns 1: the device does not count, and is never known to be idle.
+// Queued returns 1: the device does not count, and never reports that it is idle.
 func (d *fakeDevice) Queued() int { return 1 }
 
 func (d *fakeDevice) Abort() {}

@@ -73,7 +73,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 			d.shut()
 			return nil, fmt.Errorf("swap: %w", err)
 		}
-		quota, swap = p.Quota, &nvidia.Swap{Seat: d.ledger, Moved: p.Swapped}
+		quota, swap = p.Quota, &nvidia.Swap{Ledger: d.ledger, Moved: p.Swapped}
 	}
 	d.Device, err = nvidia.Open(nvidia.Config{
 		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.memory.Capacity(), Swap: swap,

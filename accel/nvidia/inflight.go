@@ -10,18 +10,18 @@ import (
 	"pegasus/cuda"
 )
 
-// piece is one piece of work that was submitted to the driver, until its end was reported.
-type piece struct {
+// inflightOp is one operation that was submitted to the driver, until its end was reported.
+type inflightOp struct {
 	ctx    *Context
 	stream *Stream
-	next   *piece // in the stream
+	next   *inflightOp // in the stream
 
 	begin, end driver.Event // recorded around it; nil if no wait or measurement is needed
-	follows    *piece       // in the stream; the piece began at its end unless it was submitted later: it has no event begin then
+	follows    *inflightOp  // in the stream; the operation began at its end unless it was submitted later: it has no event begin then
 	base       *base        // the base that they are measured by
 	submitted  int64
-	behind     []*piece // of other streams; their ends are reported before this one's
-	event      *Event   // that it records, or nil
+	behind     []*inflightOp // of other streams; their ends are reported before this one's
+	event      *Event        // that it records, or nil
 
 	class   accel.Class
 	timed   bool         // it holds an engine
@@ -29,7 +29,7 @@ type piece struct {
 	kernel  string       // its name; "" if it is not a kernel
 	kernels int64        // number of kernels, each of which may run for the time limit
 	begun   atomic.Int64 // when the watchdog first saw that it had begun
-	finish  func()       // runs before the end is reported, if the piece succeeded
+	finish  func()       // runs before the end is reported, if the operation succeeded
 	settle  func()       // runs in any case
 	due     func(status cuda.Result, finished func())
 	hold    *hold            // blocks the stream until finished is called
@@ -48,15 +48,15 @@ type piece struct {
 	told      bool
 }
 
-// barrier calls then once the ends of several pieces were reported.
+// barrier calls then once the ends of several operations were reported.
 type barrier struct {
 	n    int
 	then func(cuda.Result)
 }
 
-// after calls then once the ends of all these pieces were reported: at once if there are none. d.mu is held, and
+// after calls then once the ends of all these operations were reported: at once if there are none. d.mu is held, and
 // released.
-func (c *Context) after(all []*piece, then func(cuda.Result)) {
+func (c *Context) after(all []*inflightOp, then func(cuda.Result)) {
 	d := c.dev
 	if len(all) == 0 {
 		d.mu.Unlock()
@@ -71,8 +71,8 @@ func (c *Context) after(all []*piece, then func(cuda.Result)) {
 	d.mu.Unlock()
 }
 
-// append adds the piece just submitted to the driver to the stream's end.
-func (s *Stream) append(p *piece) {
+// append adds the operation just submitted to the driver to the stream's end.
+func (s *Stream) append(p *inflightOp) {
 	c := s.ctx
 	d := c.dev
 	p.ctx, p.stream = c, s
@@ -101,18 +101,18 @@ func (s *Stream) append(p *piece) {
 	s.telling = true
 	d.mu.Unlock()
 	if start {
-		go s.tell()
+		go s.reportEnds()
 	}
 }
 
-// tell waits for the ends of the stream's pieces and reports them, until no more have come for a while.
-func (s *Stream) tell() {
+// reportEnds waits for the ends of the stream's operations and reports them, until no more have come for a while.
+func (s *Stream) reportEnds() {
 	for last := false; ; {
 		p := s.head(last)
 		switch {
 		case p != nil:
 			r, u := p.await()
-			p.tell(r, u)
+			p.reportEnd(r, u)
 			last = false
 		case last:
 			return
@@ -123,9 +123,9 @@ func (s *Stream) tell() {
 	}
 }
 
-// head returns the stream's first piece, once the ends of all pieces that it is behind were reported. last: the
+// head returns the stream's first operation, once the ends of all operations that it is behind were reported. last: the
 // goroutine ends if there is none.
-func (s *Stream) head(last bool) *piece {
+func (s *Stream) head(last bool) *inflightOp {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *Stream) head(last bool) *piece {
 	return p
 }
 
-// await blocks until the piece has ended, and runs the actions of its end.
-func (p *piece) await() (cuda.Result, accel.Usage) {
+// await blocks until the operation has ended, and runs the actions of its end.
+func (p *inflightOp) await() (cuda.Result, accel.Usage) {
 	c := p.ctx
 	u := accel.Usage{Class: p.class}
 	if p.end != nil {
@@ -179,12 +179,12 @@ func (p *piece) await() (cuda.Result, accel.Usage) {
 func (c *Context) waited(r cuda.Result) {
 	if c.failIfSticky(r); r != cuda.Success && c.Err() == cuda.Success {
 		c.dev.log.Error("wait for the device", "err", r)
-		c.fail(cuda.ErrorUnknown)
+		c.Fail(cuda.ErrorUnknown)
 	}
 }
 
-// tell runs the callbacks for the end of the piece.
-func (p *piece) tell(r cuda.Result, u accel.Usage) {
+// reportEnd runs the callbacks for the end of the operation.
+func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
 	if p.begun.Load() != 0 {
@@ -233,7 +233,7 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 
 // giveUp reports the end of a running kernel, and charges the time used so far: it will run until the process ends, and
 // its end can't be reported then.
-func (p *piece) giveUp(r cuda.Result) {
+func (p *inflightOp) giveUp(r cuda.Result) {
 	c := p.ctx
 	d := c.dev
 	u := accel.Usage{Class: p.class}
@@ -256,8 +256,8 @@ func (p *piece) giveUp(r cuda.Result) {
 	done(r, u)
 }
 
-// began returns when a running piece began, on the context's timeline.
-func (p *piece) began() (at int64, ok bool) {
+// began returns when a running operation began, on the context's timeline.
+func (p *inflightOp) began() (at int64, ok bool) {
 	p.base.settle(p.ctx)
 	if p.begin == nil {
 		d := p.ctx.dev
@@ -272,8 +272,8 @@ func (p *piece) began() (at int64, ok bool) {
 	return p.base.at + ns(ms), r == cuda.Success
 }
 
-// hasBegun reports whether the piece has begun: whether the pieces before it have ended.
-func (p *piece) hasBegun() bool {
+// hasBegun reports whether the operation has begun: whether the operations before it have ended.
+func (p *inflightOp) hasBegun() bool {
 	d := p.ctx.dev
 	d.mu.Lock()
 	e, before := p.begin, p.follows
@@ -323,8 +323,8 @@ func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
 	return e, cuda.Success
 }
 
-// perform submits work that holds an engine to the driver, between two events, and queues its piece.
-func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
+// perform submits work that holds an engine to the driver, between two events, and queues its operation.
+func (s *Stream) perform(p *inflightOp, give func() cuda.Result) (r cuda.Result) {
 	p.timed = true
 	if r = s.ctx.enter(p); r != cuda.Success {
 		return r
@@ -352,9 +352,9 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	return cuda.Success
 }
 
-// predecessor returns the piece right before the next one, which begins at the event at that piece's end, and so needs
-// no event of its own at the beginning; nil if there is none.
-func (s *Stream) predecessor() *piece {
+// predecessor returns the operation right before the next one, which begins at the event at that operation's end, and
+// so needs no event of its own at the beginning; nil if there is none.
+func (s *Stream) predecessor() *inflightOp {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -365,15 +365,15 @@ func (s *Stream) predecessor() *piece {
 	return p
 }
 
-// prepare records when a piece is submitted.
-func (s *Stream) prepare(p *piece) (r cuda.Result) {
+// prepare records when an operation is submitted.
+func (s *Stream) prepare(p *inflightOp) (r cuda.Result) {
 	p.submitted = s.ctx.dev.clock()
 	p.base, r = s.ctx.time.now(s.ctx, p.submitted)
 	return r
 }
 
-// forget drops a piece that the driver refused.
-func (c *Context) forget(p *piece, r cuda.Result) cuda.Result {
+// forget drops an operation that the driver refused.
+func (c *Context) forget(p *inflightOp, r cuda.Result) cuda.Result {
 	p.exit()
 	c.time.release(c, p.base)
 	c.keep(p.begin, p.end)

@@ -21,85 +21,85 @@ func store(t *testing.T, n uint64) int {
 // Lent memory keeps its address and its bytes, as does the memory beside it; a process that attaches it sees the same
 // bytes and nothing beside them; freed memory is cleared there too; and when all of it is free the file is released.
 func TestLend(t *testing.T) {
-	lender, borrower := space(t, 4), space(t, 4)
+	exporter, importer := space(t, 4), space(t, 4)
 	fd := store(t, 3)
 	gone := 0
-	find := func(n uint64) (*Loan, error) {
+	find := func(n uint64) (*ExportedRegion, error) {
 		if n != SlabSize {
 			t.Errorf("%d bytes are to be found", n)
 		}
-		return &Loan{FD: fd, Offset: SlabSize, ID: 7, Gone: func() { gone++ }}, nil
+		return &ExportedRegion{FD: fd, Offset: SlabSize, ID: 7, Gone: func() { gone++ }}, nil
 	}
 	sizes := []uint64{700, 5000, 1 << 20, 300 << 10, 512}
 	var all []uint64
 	for i, n := range sizes {
-		addr, err := lender.Alloc(n, true)
+		addr, err := exporter.Alloc(n, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fill(lender.Raw(addr, n), byte(i+1))
+		fill(exporter.Raw(addr, n), byte(i+1))
 		all = append(all, addr)
 	}
 	for _, i := range []int{1, 2, 1} {
-		to, at, n, err := lender.Lend(all[i], find)
+		to, at, n, err := exporter.Export(all[i], find)
 		if err != nil || to.ID != 7 || n != RoundUp(sizes[i]) {
 			t.Fatalf("%+v %d %d %v", to, at, n, err)
 		}
-		addr, err := borrower.Attach(fd, to.Offset+at, n)
+		addr, err := importer.Attach(fd, to.Offset+at, n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sp, ok := borrower.Find(addr); !ok || sp != (Span{addr, addr + n}) {
+		if sp, ok := importer.Find(addr); !ok || sp != (Span{addr, addr + n}) {
 			t.Errorf("%+v %v is visible, want %d bytes at %#x", sp, ok, n, addr)
 		}
-		if _, ok := borrower.Find(addr - 1); ok {
+		if _, ok := importer.Find(addr - 1); ok {
 			t.Errorf("what lies before it is visible")
 		}
-		if mem := borrower.Slice(addr, sizes[i]); !uniform(mem, byte(i+1)) {
+		if mem := importer.Slice(addr, sizes[i]); !uniform(mem, byte(i+1)) {
 			t.Errorf("allocation %d is not what it was", i)
 		}
-		borrower.Slice(addr, sizes[i])[3] = 99
-		if mem := lender.Raw(all[i], sizes[i]); mem[3] != 99 {
-			t.Errorf("what was written is %d for the lender", mem[3])
+		importer.Slice(addr, sizes[i])[3] = 99
+		if mem := exporter.Raw(all[i], sizes[i]); mem[3] != 99 {
+			t.Errorf("what was written is %d for the exporter", mem[3])
 		}
-		lender.Raw(all[i], sizes[i])[3] = byte(i + 1)
-		if err := borrower.Detach(addr + Granule); err == nil {
+		exporter.Raw(all[i], sizes[i])[3] = byte(i + 1)
+		if err := importer.Detach(addr + Granule); err == nil {
 			t.Errorf("it was detached by another address")
 		}
-		if err := borrower.Detach(addr); err != nil {
+		if err := importer.Detach(addr); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, n := range sizes {
-		if !uniform(lender.Raw(all[i], n), byte(i+1)) {
-			t.Errorf("allocation %d is not what it was for the lender", i)
+		if !uniform(exporter.Raw(all[i], n), byte(i+1)) {
+			t.Errorf("allocation %d is not what it was for the exporter", i)
 		}
 	}
-	_, err := lender.Free(all[2]) // whole pages
+	_, err := exporter.Free(all[2]) // whole pages
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !uniform(lender.at(all[2]).mem[all[2]-lender.base:][:sizes[2]], 0) {
+	if !uniform(exporter.at(all[2]).mem[all[2]-exporter.base:][:sizes[2]], 0) {
 		t.Errorf("what was freed is not zero")
 	}
-	if all[2], err = lender.Alloc(sizes[2], true); err != nil || !uniform(lender.Raw(all[2], sizes[2]), 0) {
+	if all[2], err = exporter.Alloc(sizes[2], true); err != nil || !uniform(exporter.Raw(all[2], sizes[2]), 0) {
 		t.Errorf("%v: what is handed out again is not zero", err)
 	}
-	if _, _, _, err := lender.Lend(all[1]+Granule, find); err != ErrAddress {
+	if _, _, _, err := exporter.Export(all[1]+Granule, find); err != ErrAddress {
 		t.Errorf("within an allocation: %v", err)
 	}
-	hidden, err := lender.Alloc(512, false)
+	hidden, err := exporter.Alloc(512, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := lender.Lend(hidden, find); err != ErrAddress {
+	if _, _, _, err := exporter.Export(hidden, find); err != ErrAddress {
 		t.Errorf("what kernels don't see: %v", err)
 	}
 	for _, addr := range append(all, hidden) {
 		if gone != 0 {
 			t.Errorf("the file was let go of while there was something in it")
 		}
-		if _, err := lender.Free(addr); err != nil {
+		if _, err := exporter.Free(addr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,17 +117,17 @@ func TestLendSparsely(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(s.Raw(addr+30<<20, 8192), 5)
-	if _, _, _, err := s.Lend(addr, func(uint64) (*Loan, error) { return nil, unix.ENOSPC }); err != unix.ENOSPC {
+	if _, _, _, err := s.Export(addr, func(uint64) (*ExportedRegion, error) { return nil, unix.ENOSPC }); err != unix.ENOSPC {
 		t.Errorf("no file: %v", err)
 	}
 	gone := 0
-	if _, _, _, err := s.Lend(addr, func(uint64) (*Loan, error) { return &Loan{FD: -1, Gone: func() { gone++ }}, nil }); err == nil || gone != 1 {
+	if _, _, _, err := s.Export(addr, func(uint64) (*ExportedRegion, error) { return &ExportedRegion{FD: -1, Gone: func() { gone++ }}, nil }); err == nil || gone != 1 {
 		t.Errorf("a bad file: %v, let go of %d times", err, gone)
 	}
 	if !uniform(s.Raw(addr+30<<20, 8192), 5) {
 		t.Error("its bytes are gone")
 	}
-	if _, _, n, err := s.Lend(addr, func(n uint64) (*Loan, error) { return &Loan{FD: fd, Gone: func() { gone++ }}, nil }); err != nil || n != 100<<20 {
+	if _, _, n, err := s.Export(addr, func(n uint64) (*ExportedRegion, error) { return &ExportedRegion{FD: fd, Gone: func() { gone++ }}, nil }); err != nil || n != 100<<20 {
 		t.Fatalf("%d %v", n, err)
 	}
 	var st unix.Stat_t

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loan is a part of a file that other processes map, too.
-type Loan struct {
+// ExportedRegion is a part of a file that other processes map, too.
+type ExportedRegion struct {
 	FD     int // stays the caller's
 	Offset uint64
 	ID     uint32 // identifies the part; chosen by the caller
 	Gone   func() // called when nothing of the space lies there any more; it must not use the space
 }
 
-// Lend moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one
+// Export moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one
 // already: allocations next to it keep their addresses. It returns the offset of the allocation in that part, and its
 // length. No other goroutine may use memory of the space meanwhile.
-func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *Loan, at, n uint64, err error) {
+func (s *Space) Export(addr uint64, find func(bytes uint64) (*ExportedRegion, error)) (to *ExportedRegion, at, n uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.at(addr)
@@ -29,21 +29,21 @@ func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *L
 	if x == nil || !x.visible {
 		return nil, 0, 0, ErrAddress
 	}
-	if l.lent == nil {
+	if l.exported == nil {
 		if to, err = find(l.run.size); err != nil {
 			return nil, 0, 0, err
 		}
 		if err = l.move(to); err != nil {
 			to.Gone()
-			return nil, 0, 0, fmt.Errorf("lend device memory: %w", err)
+			return nil, 0, 0, fmt.Errorf("export device memory: %w", err)
 		}
-		l.lent = to
+		l.exported = to
 	}
-	return l.lent, addr - l.run.start, RoundUp(x.bytes), nil
+	return l.exported, addr - l.run.start, RoundUp(x.bytes), nil
 }
 
 // move copies a slab's bytes to another file, and maps that at its addresses.
-func (l *slab) move(to *Loan) error {
+func (l *slab) move(to *ExportedRegion) error {
 	own, err := unix.FcntlInt(uintptr(to.FD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -7,21 +7,21 @@ import (
 	"pegasus/cuda"
 )
 
-// shuttleBytes is the size of one of the two parts of a move that are in flight at a time.
-const shuttleBytes = 4 << 20
+// stagingBytes is the size of one of the two parts of a move that are in flight at a time.
+const stagingBytes = 4 << 20
 
-// shuttle copies between the device and any host memory, through two pinned staging buffers: while the driver copies
-// one, the CPU copies the other.
-type shuttle struct {
+// stagingCopier copies between the device and any host memory, through two pinned staging buffers: while the driver
+// copies one, the CPU copies the other.
+type stagingCopier struct {
 	ctx   *Context
 	mem   [2][]byte
 	ended [2]driver.Event // nil: no copy is in flight
 }
 
-func (c *Context) newShuttle() (s *shuttle, r cuda.Result) {
-	s = &shuttle{ctx: c}
+func (c *Context) newStagingCopier() (s *stagingCopier, r cuda.Result) {
+	s = &stagingCopier{ctx: c}
 	for i := range s.mem {
-		if s.mem[i], r = c.takeBuffer(shuttleBytes); r != cuda.Success {
+		if s.mem[i], r = c.takeBuffer(stagingBytes); r != cuda.Success {
 			return s, s.close(r)
 		}
 	}
@@ -29,7 +29,7 @@ func (c *Context) newShuttle() (s *shuttle, r cuda.Result) {
 }
 
 // close waits for the parts in flight. Buffers that may still be in use after an error are freed with the context.
-func (s *shuttle) close(r cuda.Result) cuda.Result {
+func (s *stagingCopier) close(r cuda.Result) cuda.Result {
 	for i := range s.mem {
 		if waited := s.await(i); waited != cuda.Success {
 			return waited
@@ -44,7 +44,7 @@ func (s *shuttle) close(r cuda.Result) cuda.Result {
 }
 
 // send submits one of the two copies to the driver.
-func (s *shuttle) send(i int, copy func() cuda.Result) cuda.Result {
+func (s *stagingCopier) send(i int, copy func() cuda.Result) cuda.Result {
 	c := s.ctx
 	e, r := c.newEvent()
 	if r != cuda.Success {
@@ -62,7 +62,7 @@ func (s *shuttle) send(i int, copy func() cuda.Result) cuda.Result {
 	return r
 }
 
-func (s *shuttle) await(i int) cuda.Result {
+func (s *stagingCopier) await(i int) cuda.Result {
 	e := s.ended[i]
 	if e == nil {
 		return cuda.Success
@@ -75,13 +75,13 @@ func (s *shuttle) await(i int) cuda.Result {
 
 // copyAway copies device memory to host memory, and blocks until that is complete.
 func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
-	s, r := c.newShuttle()
+	s, r := c.newStagingCopier()
 	if r != cuda.Success {
 		return r
 	}
 	var before []byte // destination of the part in flight
 	for i := 0; r == cuda.Success && (len(to) > 0 || before != nil); i ^= 1 {
-		part := to[:min(len(to), shuttleBytes)]
+		part := to[:min(len(to), stagingBytes)]
 		to = to[len(part):]
 		if len(part) > 0 {
 			r = s.send(i, func() cuda.Result { return driver.CopyOut(c.ctx, s.mem[i][:len(part)], at, c.aside) })
@@ -101,7 +101,7 @@ func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
 
 // copyBack copies host memory to device memory, and blocks until that is complete.
 func (c *Context) copyBack(at uint64, from []byte) cuda.Result {
-	s, r := c.newShuttle()
+	s, r := c.newStagingCopier()
 	if r != cuda.Success {
 		return r
 	}
