@@ -83,7 +83,7 @@ type Mapper interface {
 
 // FileSharer shares memory between the processes of a domain by way of a file that all of them have open: device
 // segments lie there, exported allocations are moved there, and exported Memory is created there. The device accesses
-// the file's pages directly. The contexts have FileAttacher, the device has Coordination and Mapping.
+// the file's pages directly. The contexts have FileAttacher, the device has Mapping, and Coordination in a worker.
 type FileSharer interface {
 	// ExportIPC moves the memory around an allocation of Context.Alloc to the part of a file that find returns, without
 	// changing its address, unless the memory lies in such a part already. It returns the ID of that part, the
@@ -104,7 +104,7 @@ type FileAttacher interface {
 }
 
 // PeerSharer shares memory between the processes of a domain without a file: a process exports memory under a token, and
-// another process fetches it from the exporter. The contexts have PeerAttacher, the device has Coordination.
+// another process fetches it from the exporter. The contexts have PeerAttacher, the device has Coordination in a worker.
 type PeerSharer interface {
 	// ExportIPC returns the token by which other processes import an allocation of Context.Alloc, and the allocation's
 	// length. The token is valid until the allocation is freed.

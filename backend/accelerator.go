@@ -262,7 +262,7 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	waiting := int64(0)
 	for c := range gate.NumClasses {
 		waiting += w.Held[c]
-		m.stuck[c.Engines()] = w.Heads[c].Seq != 0 && w.Flying[c] == 0 || w.Held[c] > 0 && w.Held[c] == w.Flying[c]
+		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0 || w.Held[c] > 0 && w.Held[c] == w.Flying[c]
 	}
 	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0 || waiting > 0 && waiting == w.InFlight
 	a.charge(now, m, used, w.Ended)
@@ -279,7 +279,7 @@ func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	for c, h := range w.Heads {
 		if h != m.heads[c] || m.again && h.Seq != 0 {
 			m.heads[c] = h
-			a.step(now, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: m.id}, Class: gate.Class(c).Engines(),
+			a.step(now, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: m.id}, Class: policyClass[c],
 				Request: requestOf(gate.Class(c), h)})
 		}
 	}
@@ -333,7 +333,7 @@ func (a *accelerator) signal(now int64, m *avcpu, w gate.Work) {
 func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
 	for c := range gate.NumClasses {
 		busy := w.Flying[c] > 0 || w.Heads[c].Seq != 0
-		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.id}, Class: c.Engines(), Signal: policies.Drained}
+		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.id}, Class: policyClass[c], Signal: policies.Drained}
 		if busy {
 			e.Signal = policies.Arrived
 		}
@@ -350,6 +350,9 @@ func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
 		m.worked[c] = busy
 	}
 }
+
+// policyClass maps a gate's class to the policy's.
+var policyClass = [gate.NumClasses]policies.Class{gate.Compute: policies.Compute, gate.Copy: policies.Copy}
 
 // charge passes to the scheduler the time that a domain used, each class separately. a.mu is held.
 func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumClasses]uint64) {

@@ -39,7 +39,7 @@ type Traits struct {
 }
 
 // ofCopies are the parts that need no kernels, arrays or textures.
-var ofCopies = []string{"Flags", "Memory", "Quota", "Copies", "Boxes", "Fills", "HostileWork", "LegacyStream", "AtRest", "Times", "HostFunctions", "DestroyHeld"}
+var ofCopies = []string{"Capabilities", "Flags", "Memory", "Quota", "Copies", "Boxes", "Fills", "HostileWork", "LegacyStream", "AtRest", "Times", "HostFunctions", "DestroyHeld"}
 
 // Run tests an accelerator. Shared is host memory for the tests to use, 1 MiB at least.
 func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
@@ -47,7 +47,7 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		name string
 		test func(t *testing.T, b *bench)
 	}{
-		{"Flags", testFlags}, {"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
+		{"Capabilities", testCapabilities}, {"Flags", testFlags}, {"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
 		{"Arrays", testArrays}, {"Fills", testFills}, {"HostileWork", testHostileWork}, {"Strangers", testStrangers},
 		{"Modules", testModules}, {"ModuleQuota", testModuleQuota}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},

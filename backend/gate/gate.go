@@ -65,9 +65,6 @@ const (
 // ClassOf returns the class that an engine belongs to.
 func ClassOf(e vcpu.Engine) Class { return Class(e.Class() - vcpu.ComputeClass) }
 
-// Engines returns the class in a lease's terms.
-func (c Class) Engines() vcpu.EngineClass { return vcpu.ComputeClass + vcpu.EngineClass(c) }
-
 // Classes is a set of Class.
 type Classes uint32
 
