@@ -238,7 +238,7 @@ PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
 # The longest first, so that no core is idle at the end. Many tests wait for most of their time: one package more
 # than there are cores keeps these busy.
-FIRST   := guest/tests cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/conformance
+FIRST   := guest/tests cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/xenstoretest
 AT_ONCE := -p $(shell echo $$(($$(nproc) + 1)))
 TESTS_AT_ONCE := $(AT_ONCE:-p%=-parallel%)
 
@@ -268,7 +268,7 @@ xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen an
 	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 # Their order with the race detector, which slows computing down most.
-FIRST_RACED := policies cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/conformance hypervisor/xen/domus
+FIRST_RACED := policies cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
 
 # The guest's library is C, which has its own sanitizers.
 RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|test/xen\)$$')

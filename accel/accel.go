@@ -14,20 +14,21 @@ package accel
 
 import (
 	"os"
-	"time"
 
 	"pegasus/cuda"
+	"pegasus/vcpu"
 )
 
-// Class identifies an engine kind. The kinds are scheduled and accounted separately.
-type Class uint8
+// Class is the engine that work holds. The engines are accounted separately; Class.Class returns the class of leases
+// that an engine belongs to.
+type Class = vcpu.Engine
 
 const (
-	Compute    Class = iota
-	CopyIn           // host to device
-	CopyOut          // device to host
-	CopyDevice       // device to device, fills
-	NumClasses
+	Compute    = vcpu.ComputeEngine
+	CopyIn     = vcpu.CopyInEngine
+	CopyOut    = vcpu.CopyOutEngine
+	CopyDevice = vcpu.CopyDeviceEngine
+	NumClasses = vcpu.NumEngines
 )
 
 // Usage is the accelerator time during which one piece of work held an engine. Where several pieces of work share an
@@ -51,6 +52,9 @@ type Device interface {
 	// Inspect returns the layout that LoadModule would return for an image, without loading it: its variables have no
 	// addresses. The caller may reuse the image after the return.
 	Inspect(image []byte) (l *cuda.ModuleLayout, log string, r cuda.Result)
+	// Capabilities returns the optional abilities of the device.
+	Capabilities() Capabilities
+	// Close cancels all work, waits until none runs, and frees everything. No other call may be in progress.
 	Close() error
 }
 
@@ -76,8 +80,8 @@ type Context interface {
 	DefaultStream() Stream
 	NewEvent(flags uint32) (Event, cuda.Result)
 	NewArray(d ArrayDesc) (Array, cuda.Result)
-	// NewTexture creates a texture or surface that kernels of this context address by handle. If the device chooses
-	// handles itself, the Texture is a Handled, and handle is ignored.
+	// NewTexture creates a texture or surface that kernels of this context address by handle. A device that has
+	// cuda.GivesHandles among its habits chooses the handle itself, and ignores this one.
 	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
 
 	// Submit queues work to a stream. If Submit returns an error, done is not called; otherwise done is called once. A
@@ -88,6 +92,8 @@ type Context interface {
 
 	// Synchronize calls done when everything submitted to the context so far has ended.
 	Synchronize(done func(cuda.Result))
+	// Capabilities returns the optional abilities of the context.
+	Capabilities() ContextCapabilities
 	// Err returns the sticky error of the context, or cuda.Success.
 	Err() cuda.Result
 	// SetLimit sets a CUlimit and returns the value in force.
@@ -99,6 +105,10 @@ type Context interface {
 // Module is a loaded image.
 type Module interface {
 	Layout() *cuda.ModuleLayout
+	// Bind binds the texture or surface reference at an address of the module to a texture or surface, or to nil, for
+	// later launches. It returns cuda.ErrorInvalidHandle for any other address; a device whose modules have no references
+	// returns that always.
+	Bind(reference uint64, t Texture) cuda.Result
 	// Unload releases the module once work submitted before has ended.
 	Unload()
 }
@@ -130,12 +140,10 @@ type Event interface {
 type Array interface{ Destroy() }
 
 // Texture is a texture object.
-type Texture interface{ Destroy() }
-
-// Handled is a Texture of a device that chooses the handles that kernels use.
-type Handled interface {
-	Texture
+type Texture interface {
+	// Handle returns the handle by which kernels address it.
 	Handle() uint64
+	Destroy()
 }
 
 // Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc, Replay.
@@ -250,52 +258,12 @@ const (
 	Stderr File = 2 // messages of failed device assertions
 )
 
-// Teller is the optional ability of a Context to return device printf and assertion output.
-type Teller interface {
-	// OnText sets a callback that reports whether output is pending, called at each change. The callback may run on any
-	// goroutine and must not block. It is set before anything is submitted.
-	OnText(func(waits bool))
-	// MayTell reports whether a kernel that can produce output was launched.
-	MayTell() bool
-	// ReadText removes the oldest output, as many bytes as fit and belong to one file. left is an upper bound of the
-	// remaining bytes. Any goroutine may call it.
-	ReadText(to []byte) (n int, of File, left uint64)
-}
-
-// Attacher is the optional ability of a Context to use device memory that is shared between processes: a part of a file
-// that the processes of a domain share.
-type Attacher interface {
-	// Attach makes bytes of the file from offset on accessible to the context and returns their address. The caller
-	// keeps ownership of the file.
-	Attach(file *os.File, offset, bytes uint64) (addr uint64, r cuda.Result)
-	// Detach removes an attachment once all work submitted earlier has ended, then calls done. Destroying the context
-	// detaches, too.
-	Detach(addr uint64, done func()) cuda.Result
-}
-
-// Commoner is the optional ability of a Device to account for memory that belongs to a domain and not to one of its
-// processes.
-type Commoner interface {
-	// ReserveCommons sets the bytes of such memory that the domain has. If that is an increase that does not fit, it
-	// returns false and changes nothing.
-	ReserveCommons(bytes uint64) bool
-}
-
-// Loan is a part of a file that the processes of a domain share and that backs an exported allocation.
-type Loan struct {
+// ExportedRegion is a part of a file that the processes of a domain share and that backs an exported allocation.
+type ExportedRegion struct {
 	File   *os.File // owned by the caller
 	Offset uint64
 	ID     uint32 // identifies the part; chosen by the caller
 	Gone   func() // called once the memory has been freed
-}
-
-// Lender is the optional ability of a Device to share an allocation of Context.Alloc with other processes of the domain
-// without changing its address.
-type Lender interface {
-	// Lend moves the memory around an allocation to a part of a file that find returns, unless it lies in one already.
-	// It returns the ID of that part, the allocation's offset in it, and the allocation's length. Lend blocks until no
-	// work uses any memory; it returns cuda.ErrorNotReady if that may depend on the guest.
-	Lend(addr uint64, find func(bytes uint64) (Loan, cuda.Result)) (id uint32, at, bytes uint64, r cuda.Result)
 }
 
 // Kinds of tensor descriptions.
@@ -305,112 +273,10 @@ const (
 	MovedTensor     = 2 // an existing description, for a new address
 )
 
-// TensorMapper is the optional ability of a Context to encode tensor descriptions in the format of the device's
-// kernels.
-type TensorMapper interface {
-	TensorMap(a *cuda.TensorMapArgs) (m [16]uint64, r cuda.Result)
-}
-
-// Ticket identifies memory that another process of the domain exports.
-type Ticket struct {
+// ShareToken identifies memory that another process of the domain exports.
+type ShareToken struct {
 	ID  uint32
 	Tag uint64
-}
-
-// Giver is the optional ability of a Device to export its memory to other processes of the domain by its own means.
-type Giver interface {
-	// Give returns the ticket by which other processes import an allocation of Context.Alloc, and the allocation's
-	// length. The ticket is valid until the allocation is freed.
-	Give(addr uint64) (t Ticket, bytes uint64, r cuda.Result)
-	// GiveMemory returns the ticket of memory without an address.
-	GiveMemory(m Memory) (Ticket, cuda.Result)
-	// TakeMemory imports such memory of another process; it is accounted like memory that CreateMemory created. It may
-	// block briefly.
-	TakeMemory(t Ticket) (m Memory, bytes uint64, r cuda.Result)
-}
-
-// Borrower is the optional ability of a Context to import memory that a Giver of another process exports.
-type Borrower interface {
-	// Borrow makes the memory accessible to the context and returns its address and length. It may block briefly.
-	Borrow(t Ticket) (addr, bytes uint64, r cuda.Result)
-	// Detach removes an import once all work submitted earlier has ended, then calls done. Destroying the context
-	// detaches, too.
-	Detach(addr uint64, done func()) cuda.Result
-}
-
-// Sharer is the optional ability of a Device to return the bytes that are free of the memory shared between processes.
-type Sharer interface {
-	MemoryFree() uint64
-}
-
-// Profiler is the optional ability of a Device to profile kernels.
-type Profiler interface {
-	// Profile starts profiling.
-	Profile()
-	// Report returns the results so far as lines of text for the program's user.
-	Report() string
-}
-
-// Checks selects the errors that a Checker detects.
-type Checks struct {
-	Bounds bool   // accesses outside allocations, to the byte
-	Order  bool   // missing barriers between warps of a block: warps run in an order that Seed chooses
-	Seed   uint64 // the same seed gives the same order
-}
-
-// Checker is the optional ability of a Device to detect kernel errors that have no consequences on most devices.
-type Checker interface {
-	// Check enables these checks for later allocations and launches. Earlier ones run on without them.
-	Check(c Checks)
-}
-
-// Binder is the optional ability of a Module to have texture and surface references.
-type Binder interface {
-	// Bind binds the reference at an address of the module to a texture or surface, or to none, for later launches.
-	Bind(reference uint64, t Texture) cuda.Result
-}
-
-// Queue is the optional ability to return the number of pending items: pieces of work, and waits of one piece for
-// another. It grows with the memory that they occupy, so that a caller can bound that memory. While it is 0 no Done is
-// being called, and a Record or WaitEvent ends before its Submit returns.
-type Queue interface {
-	Queued() int
-}
-
-// Aborter is the optional ability to end running work and all work that follows. Abort may be called from any
-// goroutine, also during a Submit that executes the work itself.
-type Aborter interface {
-	Abort()
-}
-
-// Limiter is the optional ability to change the run time limit of kernels, including a running one. It may be called
-// from any goroutine; d > 0.
-type Limiter interface {
-	LimitKernels(d time.Duration)
-}
-
-// Predictor is the optional ability to predict for how long a launch will hold the compute engine, in nanoseconds; 0 if
-// unknown.
-type Predictor interface {
-	Predict(w Work) int64
-}
-
-// Preparer is the optional ability of a Context to do work in advance that needs processor time but no engine, such as
-// compiling a kernel for its first launch. It may block for as long as that takes.
-type Preparer interface {
-	Prepare(w *Launch)
-	// Prepared reports whether Prepare has nothing to do.
-	Prepared(w *Launch) bool
-}
-
-// Grapher is the optional ability of a Context to store a graph of work and execute it as one piece: a Replay, which is
-// ordered after earlier work of its stream and after the graph's previous Replay. Its Usage has Class Compute if the
-// graph contains a kernel, else CopyDevice, and is as long as the time for which its work held engines.
-type Grapher interface {
-	// NewGraph creates a graph from nodes. If before is not nil, the new graph replaces it and is ordered after its
-	// Replays; before is destroyed unless NewGraph fails. cuda.ErrorNotSupported means that the graph contains work
-	// that the device executes only piece by piece.
-	NewGraph(nodes []GraphNode, before Graph) (Graph, cuda.Result)
 }
 
 // GraphNode is a piece of work in a graph: a pointer to a Launch, Copy or Fill, a HostFunc, or nil for an empty node.

@@ -42,10 +42,3 @@ type WriteValue struct {
 
 func (WaitValue) work()  {}
 func (WriteValue) work() {}
-
-// Valuer is the optional ability of a Device to execute WaitValue and WriteValue.
-type Valuer interface {
-	// HasValues returns the supported conditions and widths: bits is 32, or 64 if both widths are supported; nor
-	// reports whether NorBit is.
-	HasValues() (bits int, nor bool)
-}

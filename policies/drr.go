@@ -231,7 +231,7 @@ func (d *rounds) dequeue(now Time, u *unit) {
 // others wait, and a unit need not save up for more.
 func (d *rounds) estimate(c *tenant) time.Duration {
 	cost := d.expected(c)
-	if d.opt.Mode == Production && d.opt.Jiffy == 0 {
+	if d.opt.Mode == Production && d.jiffy == 0 {
 		cost = min(cost, d.opt.Tick)
 	}
 	return cost

@@ -120,13 +120,13 @@ const (
 )
 
 // Class is the class of engines that a lease is for.
-type Class uint8
+type Class = vcpu.EngineClass
 
 const (
-	AnyClass Class = iota
-	Compute
-	Copy
-	numClasses
+	AnyClass   = vcpu.AnyClass
+	Compute    = vcpu.ComputeClass
+	Copy       = vcpu.CopyClass
+	numClasses = vcpu.NumClasses
 )
 
 // Lease is a domain's right to submit work. Accelerators do not preempt, so work submitted under a lease may

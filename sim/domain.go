@@ -74,17 +74,9 @@ type coming struct {
 	gen   uint32
 }
 
-// classOf returns the policies' class of an engine class.
-func classOf(c engineClass) policies.Class {
-	if c == compute {
-		return policies.Compute
-	}
-	return policies.Copy
-}
-
 // lease returns the lease under which a request may be submitted now, or nil.
-func (d *domain) lease(now Time, c engineClass) *lease {
-	for _, l := range [2]*lease{&d.leases[policies.AnyClass], &d.leases[classOf(c)]} {
+func (d *domain) lease(now Time, c vcpu.Engine) *lease {
+	for _, l := range [2]*lease{&d.leases[policies.AnyClass], &d.leases[c.Class()]} {
 		if l.stands(now) && (l.Kind == policies.Window || l.Amount > 0) {
 			return l
 		}
@@ -106,7 +98,7 @@ func (l *lease) take(r *request) {
 // spent reports whether the end of r is reported at once, because r was the last request of its lease, as in
 // the daemon (gate.Member.Finish).
 func (d *domain) spent(now Time, r *request) bool {
-	c := classOf(r.class)
+	c := r.class.Class()
 	switch r.kind {
 	case policies.Requests:
 		return !d.leases[policies.AnyClass].stands(now) && !d.leases[c].stands(now) || r.lease.Amount <= 0 && d.flying[c] == 0
@@ -147,7 +139,7 @@ func (s *Sim) poll(d *domain) {
 		}
 		l := d.lease(s.now, r.class)
 		if l == nil {
-			if d.heads[classOf(r.class)] != r.seq {
+			if d.heads[r.class.Class()] != r.seq {
 				d.host.touch(d)
 				s.ring(d.host)
 			}
@@ -158,7 +150,7 @@ func (s *Sim) poll(d *domain) {
 		}
 		l.take(r)
 		d.ring.pop()
-		if d.heads[classOf(r.class)] != 0 {
+		if d.heads[r.class.Class()] != 0 {
 			d.host.touch(d)
 		}
 		if c := r.thread.program.call; c > 0 && !r.decoded {
@@ -185,7 +177,7 @@ func (s *Sim) submit(d *domain, r *request) {
 		return
 	}
 	d.inFlight++
-	d.flying[classOf(r.class)]++
+	d.flying[r.class.Class()]++
 	s.enqueue(d.host.gpu, r)
 }
 

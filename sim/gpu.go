@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"pegasus/policies"
+	"pegasus/vcpu"
 )
 
 // request is one piece of work for an engine. The domain owns it until the engine has finished it.
 type request struct {
 	thread  *thread
-	class   engineClass
+	class   vcpu.Engine
 	cost    time.Duration // as the program specifies; the actual duration varies randomly
 	asked   Time          // when it was put into the ring
 	seq     uint64        // number among its domain's requests
@@ -36,7 +37,7 @@ type gpu struct {
 type engine struct {
 	gpu     *gpu
 	index   int32
-	class   engineClass
+	class   vcpu.Engine
 	queue   ring[*request]
 	running *request
 	began   Time
@@ -85,7 +86,7 @@ func (d *driver) changes(now Time, c *stream) time.Duration {
 }
 
 // engineOf returns the engine that runs requests of a class.
-func (g *gpu) engineOf(c engineClass) *engine {
+func (g *gpu) engineOf(c vcpu.Engine) *engine {
 	if len(g.engines) == 1 {
 		return &g.engines[0]
 	}
@@ -170,8 +171,8 @@ func (s *Sim) complete(e *engine) {
 		d.used[policies.Copy].Used.Copy += e.took
 	}
 	d.used[policies.Compute].Used.Switch += r.changes
-	d.used[classOf(r.class)].Used.Requests++
-	d.flying[classOf(r.class)]--
+	d.used[r.class.Class()].Used.Requests++
+	d.flying[r.class.Class()]--
 	d.inFlight--
 	h := d.host
 	h.touch(d)

@@ -158,7 +158,7 @@ func (s *Sim) tellWork(h *host, d *domain) {
 func (s *Sim) tellClasses(h *host, d *domain) {
 	for c := policies.Compute; c <= policies.Copy; c++ {
 		r := d.head(s.now)
-		busy := d.flying[c] > 0 || r != nil && classOf(r.class) == c
+		busy := d.flying[c] > 0 || r != nil && r.class.Class() == c
 		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Class: c, Signal: policies.Drained}
 		if busy {
 			e.Signal = policies.Arrived
@@ -195,7 +195,7 @@ func (s *Sim) tellHeads(h *host, d *domain) {
 	for c := policies.Compute; c <= policies.Copy; c++ {
 		var r *request
 		var seq uint64
-		if waits != nil && classOf(waits.class) == c {
+		if waits != nil && waits.class.Class() == c {
 			r, seq = waits, waits.seq
 		}
 		if seq == d.heads[c] { // the same number means the same request

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"pegasus/vcpu"
 )
 
-// engineClass is the class of engines of a request.
-type engineClass uint8
-
+// The engines of requests. The simulator has no copies within the device.
 const (
-	compute engineClass = iota
-	copyIn
-	copyOut
-	numEngines
+	compute    = vcpu.ComputeEngine
+	copyIn     = vcpu.CopyInEngine
+	copyOut    = vcpu.CopyOutEngine
+	numEngines = copyOut + 1
 )
 
 var engineNames = [numEngines]string{"compute", "h2d", "d2h"}
@@ -32,7 +32,7 @@ type program struct {
 // step is a step of a program.
 type step struct {
 	op    op
-	class engineClass   // submit
+	class vcpu.Engine   // submit
 	d     time.Duration // its duration
 	to    int           // repeat: the first step of the loop
 	times int           // repeat: how often it runs
@@ -66,7 +66,7 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 			out.steps = append(out.steps, s)
 		}
 	}
-	move := func(class engineClass, b Bytes) {
+	move := func(class vcpu.Engine, b Bytes) {
 		for b > 0 {
 			piece := b
 			if p.Chunk > 0 {

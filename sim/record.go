@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // record is a domain's data for statistics.
@@ -21,7 +23,7 @@ type record struct {
 type run struct{ began, ended Time }
 
 // held records the time that an engine was held, per window.
-func (r *record) held(from, to Time, c engineClass) {
+func (r *record) held(from, to Time, c vcpu.Engine) {
 	w := Time(r.window)
 	r.longest = max(r.longest, to.Sub(from))
 	if w <= 0 {
@@ -41,7 +43,7 @@ func (r *record) held(from, to Time, c engineClass) {
 }
 
 // in returns the engine time of the i-th window.
-func (r *record) in(i int, c engineClass) time.Duration {
+func (r *record) in(i int, c vcpu.Engine) time.Duration {
 	if i < len(r.usage[c]) {
 		return r.usage[c][i]
 	}

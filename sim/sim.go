@@ -105,7 +105,7 @@ func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 		g.engines = make([]engine, n)
 		for c := range g.engines {
 			e := &g.engines[c]
-			*e = engine{gpu: g, class: engineClass(c), index: int32(len(s.engines))}
+			*e = engine{gpu: g, class: vcpu.Engine(c), index: int32(len(s.engines))}
 			s.engines = append(s.engines, e)
 		}
 		s.gpus = append(s.gpus, g)

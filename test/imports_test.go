@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"guest":            {"frontend", "callbuf", "cuda", "xenstore"},
 	"vcpu":             {},
 	"policies":         {"vcpu"},
-	"accel":            {"cuda"},
+	"accel":            {"cuda", "vcpu"},
 	"accel/history":    {},
 	"accel/linked":     {},
 	"accel/placement":  {"vcpu"},

@@ -22,7 +22,7 @@
 // ErrLost; a Client of DialAgain opens a new one and sets the watches again.
 //
 // Callers: any program that needs XenStore; the package is independent of the rest of this project. Package memory is
-// a server for the tests of such programs, package conformance tests whether a server and this client are compatible.
+// a server for the tests of such programs, package xenstoretest tests whether a server and this client are compatible.
 //
 // Trust boundary: the server is trusted to be XenStore, as far as the meaning of its answers goes. Answers that break
 // the protocol end the connection, and nothing that a server sends makes the client hold more than

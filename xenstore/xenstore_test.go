@@ -20,7 +20,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Package conformance covers clients and servers together. These tests cover connections that end, and servers that
+// Package xenstoretest covers clients and servers together. These tests cover connections that end, and servers that
 // misbehave.
 
 func server(t *testing.T) *memory.Server {

@@ -15,8 +15,8 @@ type interval struct{ from, to int64 }
 // The intervals are disjoint and in order.
 type charged struct{ known []interval }
 
-// maxCharged bounds the intervals. Beyond it, the time between the two oldest counts as held: a piece reported so much
-// later is charged too little, never too much.
+// maxCharged bounds the intervals. Beyond it, the time between the two oldest counts as held: an operation reported so
+// much later is charged too little, never too much.
 const maxCharged = 64
 
 // add records a time, and returns an interval as long as the part of it that was not recorded before.

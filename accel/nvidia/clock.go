@@ -28,7 +28,7 @@ type base struct {
 	before *base // the base that at is relative to, until settle
 	once   sync.Once
 	at     int64
-	users  int // pieces and bases; guarded by the device's mutex
+	users  int // operations and bases; guarded by the device's mutex
 }
 
 // baseLasts is for how long times are measured from a base, in ns: float32 has a resolution of 0.25 µs then.
@@ -113,8 +113,8 @@ func (b *base) settle(c *Context) {
 
 func ns(ms float32) int64 { return int64(float64(ms) * 1e6) }
 
-// await waits until a piece has ended, and returns when it was executed, by the host's clock.
-func (t *timeline) await(p *piece) (began, ended int64, r cuda.Result) {
+// await waits until an operation has ended, and returns when it was executed, by the host's clock.
+func (t *timeline) await(p *inflightOp) (began, ended int64, r cuda.Result) {
 	c, b := p.ctx, p.base
 	if b == nil {
 		_, _, r = driver.Await(c.ctx, nil, nil, p.end)

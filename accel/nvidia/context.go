@@ -3,24 +3,24 @@
 package nvidia
 
 import (
-	"sync/atomic"
 	"time"
 
 	"pegasus/accel"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
 )
 
 // Context is a context of the guest. Fields are guarded by the device's mutex unless stated otherwise.
 type Context struct {
-	dev    *Device
-	ctx    driver.Context
-	sticky atomic.Int32 // cuda.Result
+	dev *Device
+	ctx driver.Context
+	frame.Sticky
 	legacy *Stream
 	aside  driver.Stream // for the worker's own operations; waits for no other stream
 	time   timeline
 
-	live      int                  // pieces that have not ended
+	live      int                  // operations that have not ended
 	active    map[*Stream]struct{} // streams with such
 	streams   int                  // of the guest
 	idle      []driver.Event       // unused
@@ -29,10 +29,9 @@ type Context struct {
 	arrays    uint64 // bytes that the arrays are accounted with
 	kept      uint64 // bytes that could not be freed; guarded by the device's mutex
 	extra     extra
-	freeing   int    // pending frees
-	text      told   // guarded by the device's text's mutex
-	destroyed func() // called when everything has been freed
-	gone      bool   // it was called
+	freeing   int  // pending frees
+	text      told // guarded by the device's text's mutex
+	destroyed frame.Destruction
 }
 
 // Flags of contexts (CUctx_flags). The guest's library handles the others: the wait policy of calls.
@@ -70,7 +69,7 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 	}
 	created := d.clock()
 	c.pin()
-	d.log.Debug("a context", "create", time.Duration(created-began), "pin", time.Duration(d.clock()-created))
+	d.log.Debug("context created", "create", time.Duration(created-began), "pin", time.Duration(d.clock()-created))
 	return c, cuda.Success
 }
 
@@ -99,23 +98,17 @@ func (c *Context) pin() {
 		r = cuda.ErrorNotSupported
 	}
 	if r != cuda.Success {
-		d.log.Warn("pin the arena: copies from and to it go by way of other memory, and kernels can't use it", "bytes", len(d.pinned), "err", r)
+		d.log.Warn("pin the arena: refused by the driver; copies are staged, and kernels cannot access the arena", "bytes", len(d.pinned), "err", r)
 		d.mu.Lock()
 		d.pinner = nil
 		d.mu.Unlock()
 	}
 }
 
-// Err returns the context's sticky error, or cuda.Success.
-func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
-
-// fail makes r the sticky error, unless there is one.
-func (c *Context) fail(r cuda.Result) { c.sticky.CompareAndSwap(0, int32(r)) }
-
 // failIfSticky makes a sticky result of the driver the context's error.
 func (c *Context) failIfSticky(r cuda.Result) cuda.Result {
 	if r.Sticky() {
-		c.fail(r)
+		c.Fail(r)
 	}
 	return r
 }
@@ -190,7 +183,7 @@ func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
 		if w.Due == nil {
 			return cuda.ErrorInvalidValue
 		}
-		return c.hostFunc(s, &piece{due: w.Due, depends: true, done: done})
+		return c.hostFunc(s, &inflightOp{due: w.Due, depends: true, done: done})
 	case accel.Replay:
 		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
 			return c.replay(s, g, done)
@@ -205,7 +198,7 @@ func (c *Context) Synchronize(done func(cuda.Result)) { c.afterAll(done) }
 // afterAll calls then when all work submitted so far has ended: at once if there is none.
 func (c *Context) afterAll(then func(cuda.Result)) {
 	c.dev.mu.Lock()
-	last := make([]*piece, 0, len(c.active))
+	last := make([]*inflightOp, 0, len(c.active))
 	for s := range c.active {
 		last = append(last, s.last)
 	}
@@ -216,17 +209,14 @@ func (c *Context) afterAll(then func(cuda.Result)) {
 func (c *Context) Destroy(done func()) {
 	d := c.dev
 	d.mu.Lock()
-	if before := c.destroyed; before != nil {
-		over := c.gone
-		c.destroyed = func() { before(); done() }
+	if first, over := c.destroyed.Begin(done); !first {
 		d.mu.Unlock()
 		if over {
 			done()
 		}
 		return
 	}
-	c.destroyed = done
-	c.fail(cuda.ErrorContextIsDestroyed)
+	c.Fail(cuda.ErrorContextIsDestroyed)
 	c.letGo()
 	d.mu.Unlock()
 	go c.dissolve()
@@ -245,7 +235,7 @@ func (c *Context) dissolve() {
 	pinner := d.pinner == c
 	d.mu.Unlock()
 	for _, a := range left {
-		switch a.sort {
+		switch a.kind {
 		case allocation:
 			d.giveBack(c, a)
 		case borrowed:
@@ -278,12 +268,13 @@ func (c *Context) dissolve() {
 			break
 		}
 	}
-	c.gone = true
-	all := c.destroyed
+	all := c.destroyed.End()
 	d.mu.Unlock()
 	d.text.forget(c)
 	if heir != nil && heir.Err() == cuda.Success {
 		heir.pin()
 	}
-	all()
+	for _, done := range all {
+		done()
+	}
 }

@@ -36,19 +36,19 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 	}
 	switch {
 	case dst.host && src.host:
-		return c.move(s, &piece{class: accel.CopyIn, moves: true, done: done}, &dst, &src, b)
+		return c.move(s, &inflightOp{class: accel.CopyIn, moves: true, done: done}, &dst, &src, b)
 	case src.host:
 		return c.copyIn(s, &dst, &src, b, done)
 	case dst.host:
 		return c.copyOut(s, &dst, &src, b, done)
 	}
-	p := &piece{class: accel.CopyDevice, done: done}
+	p := &inflightOp{class: accel.CopyDevice, done: done}
 	return s.perform(p, func() cuda.Result { return c.give(s, &dst, &src, b) })
 }
 
 // copyIn copies from host memory to the device.
 func (c *Context) copyIn(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
-	p := &piece{class: accel.CopyIn, done: done}
+	p := &inflightOp{class: accel.CopyIn, done: done}
 	if src.pinned {
 		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
 	}
@@ -61,7 +61,7 @@ func (c *Context) copyIn(s *Stream, dst, src *side, b box, done accel.Done) cuda
 	by.mem, by.end.Host = mem, mem
 	if !src.arena {
 		by.fill(src, b)
-	} else if r = c.move(s, new(piece), &by, src, b); r != cuda.Success {
+	} else if r = c.move(s, new(inflightOp), &by, src, b); r != cuda.Success {
 		c.giveBuffer(mem)
 		return r
 	}
@@ -73,7 +73,7 @@ func (c *Context) copyIn(s *Stream, dst, src *side, b box, done accel.Done) cuda
 
 // copyOut copies from the device to host memory.
 func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
-	p := &piece{class: accel.CopyOut, done: done}
+	p := &inflightOp{class: accel.CopyOut, done: done}
 	if dst.pinned {
 		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
 	}
@@ -91,12 +91,12 @@ func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cud
 		}
 		return r
 	}
-	out := &piece{class: accel.CopyOut}
+	out := &inflightOp{class: accel.CopyOut}
 	var held accel.Usage
 	out.done = func(_ cuda.Result, u accel.Usage) { held = u }
 	if r = s.perform(out, func() cuda.Result { return c.give(s, &by, src, b) }); r == cuda.Success {
 		// The charge is the device's work; that was reported before this is.
-		last := &piece{settle: func() { c.giveBuffer(mem) }}
+		last := &inflightOp{settle: func() { c.giveBuffer(mem) }}
 		last.done = func(r cuda.Result, _ accel.Usage) { tellEnd(done, r, held) }
 		r = c.move(s, last, dst, &by, b)
 	}
@@ -127,7 +127,7 @@ func (e *side) dense(b box) bool {
 }
 
 // move copies between host memories in the stream's order; the stream waits meanwhile.
-func (c *Context) move(s *Stream, p *piece, dst, src *side, b box) cuda.Result {
+func (c *Context) move(s *Stream, p *inflightOp, dst, src *side, b box) cuda.Result {
 	to, from := *dst, *src
 	p.due = func(r cuda.Result, finished func()) {
 		if r == cuda.Success {
@@ -155,7 +155,7 @@ func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
 	idle := s.idle()
 	c.dev.mu.Unlock()
 	if !idle {
-		s.append(&piece{done: done})
+		s.append(&inflightOp{done: done})
 	} else if done != nil {
 		done(cuda.Success, accel.Usage{})
 	}
@@ -263,7 +263,7 @@ func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
 	case f.arena:
 		return c.fillArena(s, w, f.pitch, f.width, done)
 	}
-	p := &piece{class: accel.CopyDevice, done: done}
+	p := &inflightOp{class: accel.CopyDevice, done: done}
 	return s.perform(p, func() cuda.Result { return c.giveFill(s, w, f.pitch) })
 }
 
@@ -305,7 +305,7 @@ func (c *Context) checkFill(w *accel.Fill) (f filling, r cuda.Result) {
 func (c *Context) fillArena(s *Stream, w *accel.Fill, pitch, width uint64, done accel.Done) cuda.Result {
 	mem := c.dev.config.Arena[w.Address-c.dev.config.ArenaBase:]
 	rows, value, size := w.Height, w.Value, uint64(w.ElementSize)
-	p := &piece{class: accel.CopyDevice, moves: true, done: done}
+	p := &inflightOp{class: accel.CopyDevice, moves: true, done: done}
 	p.due = func(r cuda.Result, finished func()) {
 		for y := uint64(0); y < rows && r == cuda.Success; y++ {
 			row := mem[y*pitch : y*pitch+width]

@@ -7,9 +7,11 @@
 // unknown address for one of this process's own memory; zeroes memory before it is handed out; copies host memory that
 // the device can't access by way of memory that it can; and waits for the end of all work and reports it, in order.
 //
-// Each stream with unfinished work has one goroutine, which waits for the ends of its pieces one after the other: it
-// polls for at most Config.SpinTime (spin.go), and then sleeps in the driver. Two events around a piece measure when the
-// device executed it.
+// Each stream with unfinished work has one goroutine, which waits for the ends of its operations one after the other.
+// For an operation that is predicted to be short, and while the stream is empty for a moment, it polls for
+// Config.SpinTime at most, if it gets one of the host's seats; then it sleeps in the driver. Two events around an
+// operation measure when the device executed it. While kernels are queued, a watchdog samples the running ones four
+// times within the time limit.
 //
 // A kernel can't be ended: the driver has no call for that. Only the end of the process ends it, so a timeout has to
 // lead to that (Config.OnTimeout). Destroying a context waits for the submitted work.
@@ -34,6 +36,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/accel/history"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/accel/nvidia/listing"
 	"pegasus/cuda"
@@ -68,7 +71,7 @@ type Config struct {
 	// 0; the result is ignored). nil allows everything.
 	Quota func(delta int64) bool
 	// Swap, if not nil, allows allocations to be evicted while other processes need device memory. Quota then is the
-	// domain's alone: device memory is reserved at the Seat.
+	// domain's alone: device memory is reserved at the MemoryLedger.
 	Swap *Swap
 	// Used is called with the time for which an engine was held. It may be nil.
 	Used func(c accel.Class, ns int64)
@@ -95,7 +98,7 @@ type Device struct {
 	text    text
 	index   int
 	about   cuda.Device
-	version int
+	version int // the newest of CUDA to report to guests: 1000*major + 10*minor
 	clock   func() int64
 	log     *slog.Logger
 
@@ -103,7 +106,7 @@ type Device struct {
 	shareable bool   // memory can be exported to other processes
 	pinned    []byte // the arena, if the device can access it, if possible at the arena's own address
 	store     store  // allocates device memory
-	commons   commons
+	segments  segments
 	swap      *swap // nil: no eviction
 
 	history  history.Table
@@ -111,10 +114,10 @@ type Device struct {
 	reaper   reaper
 	close    func() error // once
 
-	queued  atomic.Int64 // pieces that have not ended, and waits for them
+	queued  atomic.Int64 // operations that have not ended, and waits for them
 	aborted atomic.Bool
 
-	mu       sync.Mutex // guards the fields below, contexts, streams, events and pieces
+	mu       sync.Mutex // guards the fields below, contexts, streams, events and operations
 	changed  sync.Cond  // an end was reported, or something was released or freed
 	contexts map[*Context]struct{}
 	spare    *Context // created in advance for the guest; nil: none
@@ -125,20 +128,14 @@ type Device struct {
 }
 
 var (
-	_ accel.Device    = (*Device)(nil)
-	_ accel.Context   = (*Context)(nil)
-	_ accel.Predictor = (*Device)(nil)
-	_ accel.Queue     = (*Device)(nil)
-	_ accel.Aborter   = (*Device)(nil)
-	_ accel.Limiter   = (*Device)(nil)
-	_ accel.Teller    = (*Context)(nil)
-	_ accel.Handled   = (*Texture)(nil)
+	_ accel.Device  = (*Device)(nil)
+	_ accel.Context = (*Context)(nil)
 )
 
 // Open loads the driver and opens a device.
 func Open(c Config) (*Device, error) {
 	if c.Clock == nil {
-		return nil, errors.New("open an NVIDIA device: no clock")
+		return nil, errors.New("open NVIDIA device: Config.Clock is not set")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -146,7 +143,7 @@ func Open(c Config) (*Device, error) {
 	c.giveUp() // NVIDIA's driver never grants a range that it finds mapped when it starts
 	began := c.Clock()
 	all, err := List(c.Library)
-	c.Log.Debug("the driver started", "took", time.Duration(c.Clock()-began))
+	c.Log.Debug("driver started", "took", time.Duration(c.Clock()-began))
 	c.reserve()
 	if err != nil {
 		return nil, err
@@ -161,7 +158,7 @@ func Open(c Config) (*Device, error) {
 	}
 	if c.Printed != nil {
 		if err := d.text.listen(c.Printed); err != nil {
-			return nil, fmt.Errorf("listen to what kernels print: %w", err)
+			return nil, fmt.Errorf("open the output of kernels: %w", err)
 		}
 	}
 	d.changed.L = &d.mu
@@ -243,9 +240,6 @@ func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// Version returns the newest CUDA version to report to guests: 1000*major + 10*minor.
-func (d *Device) Version() uint32 { return uint32(d.version) }
-
 // NewContext creates a context. It blocks while the driver creates it.
 func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 	if flags&^flagsMask != 0 {
@@ -275,7 +269,7 @@ func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// Queued returns the number of pieces of work that have not ended, plus the waits for them.
+// Queued returns the number of operations that have not ended, plus the waits for them.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
 // Abort makes all later submissions fail. Submitted work runs on until the process ends; running work is charged as if
@@ -285,7 +279,7 @@ func (d *Device) Abort() {
 	d.hurrySwapping()
 	d.mu.Lock()
 	for c := range d.contexts {
-		c.fail(cuda.ErrorContextIsDestroyed)
+		c.Fail(cuda.ErrorContextIsDestroyed)
 		c.letGo()
 	}
 	d.changed.Broadcast()
@@ -304,18 +298,7 @@ func (d *Device) LimitKernels(limit time.Duration) { d.watchdog.setLimit(limit) 
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shut() error {
-	var gone sync.WaitGroup
-	d.mu.Lock()
-	var all []*Context
-	for c := range d.contexts {
-		all = append(all, c)
-	}
-	d.mu.Unlock()
-	for _, c := range all {
-		gone.Add(1)
-		c.Destroy(gone.Done)
-	}
-	gone.Wait()
+	frame.DestroyAll(&d.mu, d.contexts)()
 	d.watchdog.stop()
 	d.reaper.stop()
 	d.stopSwapping()

@@ -13,8 +13,8 @@ import (
 type Event struct {
 	ctx      *Context
 	recorded bool
-	pending  *piece // the latest record, until its end was reported
-	at       int64  // on the context's timeline, once it was
+	pending  *inflightOp // the latest record, until its end was reported
+	at       int64       // on the context's timeline, once it was
 
 	// For a record that had nothing to wait for: its time is read when a caller needs it.
 	late driver.Event
@@ -25,7 +25,7 @@ var _ accel.Event = (*Event)(nil)
 
 // record records the event in the stream.
 func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
-	p := &piece{event: e, done: done}
+	p := &inflightOp{event: e, done: done}
 	r := s.prepare(p)
 	if r != cuda.Success {
 		return r
@@ -74,9 +74,10 @@ func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
 		}
 		return cuda.Success
 	}
-	p := &piece{done: done}
+	p := &inflightOp{done: done}
 	if on != nil {
-		// Its end may have been reported meanwhile, without harm: only this goroutine records, so its event is unchanged.
+		// Its end may have been reported meanwhile, without harm: only this goroutine records, so its event is
+		// unchanged.
 		if r := driver.Wait(c.ctx, s.h, on.end); r != cuda.Success {
 			return r
 		}
@@ -89,9 +90,9 @@ func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
 // Synchronize calls done when the latest record has completed, at once if there was none.
 func (e *Event) Synchronize(done func(cuda.Result)) {
 	e.ctx.dev.mu.Lock()
-	var all []*piece
+	var all []*inflightOp
 	if e.pending != nil {
-		all = []*piece{e.pending}
+		all = []*inflightOp{e.pending}
 	}
 	e.ctx.after(all, done)
 }
@@ -137,5 +138,5 @@ func (e *Event) Destroy() {
 func (c *Context) isGone() bool {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
-	return c.destroyed != nil
+	return c.destroyed.Begun
 }

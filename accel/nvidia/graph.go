@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Graph is an executable graph of the driver. It is built by capture: each piece of work is submitted to a stream as
+// Graph is an executable graph of the driver. It is built by capture: each operation is submitted to a stream as
 // usual, after its dependencies were set.
 type Graph struct {
 	ctx       *Context
@@ -24,8 +24,6 @@ type Graph struct {
 	last      *Event // the latest launch
 	destroyed bool
 }
-
-var _ accel.Grapher = (*Context)(nil)
 
 // NewGraph makes a graph of work that is all between places that the device can reach. It may block as Submit does.
 func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
@@ -188,7 +186,7 @@ func moves(w accel.Work) bool {
 	return w != nil
 }
 
-// give gives the driver a piece of work that was checked.
+// give gives the driver an operation that was checked.
 func (g *Graph) give(s *Stream, w accel.Work) cuda.Result {
 	c := g.ctx
 	switch w := w.(type) {
@@ -223,7 +221,7 @@ func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	if r := g.check(); r != cuda.Success {
 		return r
 	}
-	p := &piece{class: g.class, key: g.key, event: g.last, done: done}
+	p := &inflightOp{class: g.class, key: g.key, event: g.last, done: done}
 	if g.kernels > 0 {
 		p.kernel, p.kernels = fmt.Sprintf("a graph of %d kernels", g.kernels), int64(g.kernels)
 	}

@@ -44,8 +44,8 @@ func (c *Context) giveWord(h *hold) {
 	c.dev.mu.Unlock()
 }
 
-// hostFunc holds the stream until the piece's function has finished.
-func (c *Context) hostFunc(s *Stream, p *piece) (r cuda.Result) {
+// hostFunc holds the stream until the operation's function has finished.
+func (c *Context) hostFunc(s *Stream, p *inflightOp) (r cuda.Result) {
 	if p.end, r = s.recorded(); r != cuda.Success {
 		return r
 	}
@@ -65,8 +65,8 @@ func (c *Context) hostFunc(s *Stream, p *piece) (r cuda.Result) {
 	return cuda.Success
 }
 
-// awaitHost has the function of a piece run, which is due, and waits until it has finished.
-func (p *piece) awaitHost() {
+// awaitHost has the function of an operation run, which is due, and waits until it has finished.
+func (p *inflightOp) awaitHost() {
 	c := p.ctx
 	d := c.dev
 	d.mu.Lock()
@@ -88,14 +88,14 @@ func (p *piece) awaitHost() {
 }
 
 // finished is called when the function has finished, and maybe more often.
-func (p *piece) finished() {
+func (p *inflightOp) finished() {
 	p.ctx.dev.mu.Lock()
 	defer p.ctx.dev.mu.Unlock()
 	p.letGo()
 }
 
 // letGo releases the stream. d.mu is held.
-func (p *piece) letGo() {
+func (p *inflightOp) letGo() {
 	if !p.release {
 		p.release = true
 		driver.Release(p.hold.word)

@@ -36,7 +36,7 @@ func (d *Device) Inspect(img []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 func (d *Device) bystander() (*Context, cuda.Result) {
 	d.mu.Lock()
 	for c := range d.contexts {
-		if c.destroyed == nil && c.Err() == cuda.Success {
+		if !c.destroyed.Begun && c.Err() == cuda.Success {
 			d.mu.Unlock()
 			return c, cuda.Success
 		}

@@ -34,7 +34,7 @@ func TestInspectMakesOneContext(t *testing.T) {
 		t.Errorf("the guest's second context is its first; %v", r)
 	}
 	look(2)
-	own.(*Context).fail(cuda.ErrorIllegalAddress) // that one can't be used
+	own.(*Context).Fail(cuda.ErrorIllegalAddress) // that one can't be used
 	look(2)
 }
 

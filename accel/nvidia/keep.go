@@ -23,7 +23,7 @@ const (
 var zeros [keepGrain]byte
 
 // load copies the bytes that the file has to a segment's new memory.
-func (c *Context) load(own *common, at uint64) cuda.Result {
+func (c *Context) load(own *segment, at uint64) cuda.Result {
 	if !own.Stored() { // the process that had them was killed
 		if err := own.Clear(); err != nil {
 			return c.fileFailed("clear", own, err)
@@ -62,7 +62,7 @@ func (c *Context) load(own *common, at uint64) cuda.Result {
 
 // written returns the next part, from a byte of the segment on, that the file has: [next, end), empty at the segment's
 // end.
-func (own *common) written(from uint64) (next, end uint64, err error) {
+func (own *segment) written(from uint64) (next, end uint64, err error) {
 	fd := int(own.File.Fd())
 	at, err := unix.Seek(fd, int64(own.Offset+from), unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -79,7 +79,7 @@ func (own *common) written(from uint64) (next, end uint64, err error) {
 }
 
 // save copies a segment's bytes to the file, which has none of them.
-func (c *Context) save(own *common, at uint64) cuda.Result {
+func (c *Context) save(own *segment, at uint64) cuda.Result {
 	mem, r := c.takeBuffer(keepStep)
 	if r != cuda.Success {
 		return r
@@ -107,7 +107,7 @@ func (c *Context) save(own *common, at uint64) cuda.Result {
 }
 
 // timedCopy copies a part of a segment, and charges the time.
-func (c *Context) timedCopy(own *common, class accel.Class, give func() cuda.Result) cuda.Result {
+func (c *Context) timedCopy(own *segment, class accel.Class, give func() cuda.Result) cuda.Result {
 	d := c.dev
 	began := d.clock()
 	r := give()
@@ -124,7 +124,7 @@ func (c *Context) timedCopy(own *common, class accel.Class, give func() cuda.Res
 	return r
 }
 
-func (c *Context) fileFailed(what string, own *common, err error) cuda.Result {
-	c.dev.log.Error("device segment: "+what+" what is stored of it", "bytes", own.Bytes, "offset", own.Offset, "err", err)
+func (c *Context) fileFailed(what string, own *segment, err error) cuda.Result {
+	c.dev.log.Error(what+" the stored bytes of a device segment", "bytes", own.Bytes, "offset", own.Offset, "err", err)
 	return cuda.ErrorOperatingSystem
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	"pegasus/accel"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
 )
@@ -19,7 +20,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	if r := f.allow(c, w); r != cuda.Success {
 		return r
 	}
-	p := &piece{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
+	p := &inflightOp{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
 	l := f.launch(w)
 	if w.Module.(*Module).prints {
 		c.mayPrint(p)
@@ -119,13 +120,8 @@ func (f *function) key(w *accel.Launch) uint64 {
 
 // Predict returns for how long a launch will hold the device (ns), 0 if no launch like it was seen recently.
 func (d *Device) Predict(w accel.Work) int64 {
-	var l *accel.Launch
-	switch w := w.(type) {
-	case *accel.Launch:
-		l = w
-	case accel.Launch:
-		l = &w
-	default:
+	l := frame.LaunchOf(w)
+	if l == nil {
 		return 0
 	}
 	m, ok := l.Module.(*Module)

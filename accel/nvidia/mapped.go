@@ -95,13 +95,13 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	}
 	if r != cuda.Success {
 		m.refused = true
-		log.Warn("reserve addresses for device memory: it goes where the driver puts it", "bytes", m.bytes, "err", r)
+		log.Warn("reserve addresses for device memory: refused by the driver; it chooses the addresses", "bytes", m.bytes, "err", r)
 		return
 	}
 	if at != m.base {
-		log.Warn("device memory gets other addresses than the guest keeps free", "wanted", m.base, "got", at)
+		log.Warn("reserve addresses for device memory: the driver chose others than the guest keeps free", "wanted", m.base, "got", at)
 	}
-	log.Debug("addresses of device memory", "from", at, "bytes", m.bytes, "took", time.Since(began))
+	log.Debug("addresses for device memory reserved", "from", at, "bytes", m.bytes, "took", time.Since(began))
 	m.base, m.page, m.ready = at, max(page, granule), true
 	m.free = []hole{{at, m.bytes / m.page * m.page}}
 }

@@ -11,8 +11,6 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Mapper = (*Device)(nil)
-
 // guestGranule is the granularity that guests assume. A driver with another one is not supported.
 const guestGranule = 2 << 20
 
@@ -48,13 +46,8 @@ func (d *Device) mapper() *mapped {
 	return m
 }
 
-// MapGranule returns the granularity of mappings; 0 if only the driver can choose addresses.
-func (d *Device) MapGranule() uint64 {
-	if d.mapper() == nil {
-		return 0
-	}
-	return guestGranule
-}
+// MapGranule returns the granularity of mappings.
+func (d *Device) MapGranule() uint64 { return guestGranule }
 
 // ReserveRange reserves some of the addresses that the guest keeps free.
 func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
@@ -204,7 +197,7 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result)
 	d.mu.Lock()
 	var c *Context
 	for other := range d.contexts {
-		if other.destroyed == nil && other.Err() == cuda.Success {
+		if !other.destroyed.Begun && other.Err() == cuda.Success {
 			c = other
 			break
 		}
@@ -245,7 +238,7 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result)
 	}
 	c.failIfSticky(r)
 	if u := driver.UnmapMemory(nil, at, mem.bytes); u != cuda.Success {
-		d.log.Error("unmap device memory that was cleared", "bytes", mem.bytes, "err", u)
+		d.log.Error("unmap cleared device memory", "bytes", mem.bytes, "err", u)
 		return true, u
 	}
 	return false, r
@@ -353,7 +346,7 @@ func (d *Device) showMapped(r *guestRange, at, n uint64) {
 	defer d.mu.Unlock()
 	d.spans.dropMapped(from, to)
 	for _, u := range usable {
-		d.spans.add(&span{at: u.Start, bytes: u.End - u.Start, sort: mapping})
+		d.spans.add(&span{at: u.Start, bytes: u.End - u.Start, kind: mapping})
 	}
 }
 

@@ -10,26 +10,26 @@ import (
 	"pegasus/cuda"
 )
 
-// sort is the kind of a span.
-type sort uint8
+// allocKind is the kind of a span.
+type allocKind uint8
 
 const (
-	allocation sort = iota // of the guest
-	variable               // of a module
-	mapping                // of the guest, which mapped it itself; belongs to no context
-	borrowed               // of another process
-	communal               // of the domain
+	allocation allocKind = iota // of the guest
+	variable                    // of a module
+	mapping                     // of the guest, which mapped it itself; belongs to no context
+	borrowed                    // of another process
+	communal                    // of the domain
 )
 
 // span is device memory that the guest may access by its addresses.
 type span struct {
 	at, bytes uint64
 	ctx       *Context
-	sort      sort
+	kind      allocKind
 	held      uint64 // bytes of the device that it occupies
 	freed     bool   // the guest has freed it; submitted work may still use it
 	whole     *block // of borrowed and communal memory: the part of it that was mapped
-	common    *common
+	segment   *segment
 }
 
 // spans are all spans of a process, in order.
@@ -78,7 +78,7 @@ func (l *spans) hold(at, n uint64) bool {
 
 // dropMapped removes the mappings within an address range.
 func (l *spans) dropMapped(from, to uint64) {
-	l.all = slices.DeleteFunc(l.all, func(s *span) bool { return s.sort == mapping && s.at >= from && s.at+s.bytes <= to })
+	l.all = slices.DeleteFunc(l.all, func(s *span) bool { return s.kind == mapping && s.at >= from && s.at+s.bytes <= to })
 }
 
 // remove removes the spans of a context and returns them.
@@ -141,7 +141,7 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 
 func (c *Context) tryAlloc(size uint64) (uint64, cuda.Result) {
 	d := c.dev
-	s := &span{bytes: size, ctx: c, sort: allocation, held: d.store.size(c, size)}
+	s := &span{bytes: size, ctx: c, kind: allocation, held: d.store.size(c, size)}
 	n := int64(d.store.counts(s.held))
 	if !d.countAllocation(n) {
 		return 0, cuda.ErrorOutOfMemory
@@ -188,7 +188,7 @@ func (c *Context) Free(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
 	s := d.spans.find(addr)
-	if s == nil || s.ctx != c || s.sort != allocation || s.freed || c.destroyed != nil {
+	if s == nil || s.ctx != c || s.kind != allocation || s.freed || c.destroyed.Begun {
 		d.mu.Unlock()
 		return cuda.ErrorInvalidValue
 	}

@@ -205,7 +205,7 @@ func (m *Module) ask() ([]image.Kernel, cuda.Result) {
 func (m *Module) read(code []byte) ([]image.Kernel, cuda.Result) {
 	cubin, err := image.ReadCubin(code)
 	if err != nil {
-		m.ctx.dev.log.Warn("read a module's kernels", "err", err)
+		m.ctx.dev.log.Warn("read the kernels of a module", "err", err)
 		return nil, cuda.ErrorInvalidImage
 	}
 	for _, k := range cubin.Kernels {
@@ -233,7 +233,7 @@ func (m *Module) findVariables(names []string) (taken uint64) {
 			continue
 		}
 		m.layout.Globals = append(m.layout.Globals, cuda.GlobalLayout{Name: name, Kind: cuda.GlobalMemory, Address: at, Size: n})
-		s := &span{at: at, bytes: n, ctx: c, sort: variable}
+		s := &span{at: at, bytes: n, ctx: c, kind: variable}
 		c.dev.mu.Lock()
 		if c.dev.spans.add(s) {
 			m.variables = append(m.variables, s)
@@ -246,6 +246,9 @@ func (m *Module) findVariables(names []string) (taken uint64) {
 
 // Layout returns the module's layout.
 func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
+
+// Bind implements accel.Module: the driver's modules have no references that the guest could bind.
+func (m *Module) Bind(uint64, accel.Texture) cuda.Result { return cuda.ErrorInvalidHandle }
 
 // Unload releases the module once the work submitted before has ended.
 func (m *Module) Unload() {

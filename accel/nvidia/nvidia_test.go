@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 	"pegasus/cuda"
 )
 
@@ -171,20 +171,20 @@ func openDevice(t testing.TB, change func(*Config)) *Device {
 	return d
 }
 
-func opener(t testing.TB, o conformance.Options) accel.Device {
+func opener(t testing.TB, o acceltest.Options) accel.Device {
 	return openDevice(t, func(c *Config) {
 		c.Shared, c.Quota, c.KernelTimeout, c.OnTimeout = o.Shared, o.Quota, o.KernelTimeout.Nanoseconds(), o.OnTimeout
 	})
 }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, opener, shared(t), traits())
+	acceltest.Run(t, opener, shared(t), traits())
 }
 
 // traits describes the driver's differences from our library.
-func traits() conformance.Traits {
+func traits() acceltest.Traits {
 	real := os.Getenv(realDriver) != ""
-	return conformance.Traits{Whole: real, Fatal: real}
+	return acceltest.Traits{Whole: real, Fatal: real}
 }
 
 // reserve keeps addresses free, as workers do.
@@ -234,7 +234,7 @@ func TestIncapable(t *testing.T) { again(t, incapable, driverOf(t, "incapable"))
 func TestCapableInHaste(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	t.Setenv(fewAddresses, "1")
-	tryAgain(t, capable+"="+driverOf(t, "capable"), "-test.run", "^TestSwappingConformance$/^HastyCommons$", "-test.count", "10")
+	tryAgain(t, capable+"="+driverOf(t, "capable"), "-test.run", "^TestSwappingConformance$/^HastySegments$", "-test.count", "10")
 }
 
 // driverOf builds a driver that wraps the project's library.
@@ -303,8 +303,8 @@ func TestFewerAddresses(t *testing.T) {
 		t.Skip("a GPU's driver may have as many")
 	}
 	d := openDevice(t, func(c *Config) { c.DeviceBase, c.DeviceBytes = 0x5900_0000_0000, 4<<40 })
-	if g := d.MapGranule(); g != guestGranule {
-		t.Fatalf("memory is mapped by %d bytes", g)
+	if m := d.Capabilities().Mapping; m == nil || m.MapGranule() != guestGranule {
+		t.Fatalf("memory is mapped by %v", m)
 	}
 	at, r := d.ReserveRange(16<<30, 0, 0)
 	if r != cuda.Success || d.FreeRange(at) != cuda.Success {

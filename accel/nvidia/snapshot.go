@@ -25,10 +25,10 @@ func (d *Device) Snapshot() cuda.Device {
 		s.Attributes[cuda.AttributeUnifiedAddressing] = 0
 		s.Attributes[cuda.AttributeManagedMemory] = 0
 	}
-	if d.MapGranule() == 0 { // the guest's own mappings need addresses that it keeps free
+	if d.mapper() == nil { // the guest's own mappings need addresses that it keeps free
 		s.Attributes[cuda.AttributeVirtualMemoryManagementSupported] = 0
 	}
-	if d.giver() != nil {
+	if d.exporter() != nil {
 		s.Attributes[cuda.AttributeHandleTypePOSIXFileDescriptorSupported] = 1
 		s.Attributes[cuda.AttributeIPCEventSupported] = 1
 	}
@@ -38,10 +38,10 @@ func (d *Device) Snapshot() cuda.Device {
 	if driver.Has("cuTensorMapEncodeTiled") {
 		s.Attributes[cuda.AttributeTensorMapAccessSupported] = d.about.Attributes[cuda.AttributeTensorMapAccessSupported]
 	}
-	bits, nor := d.HasValues()
+	words := d.words()
 	for a, has := range map[cuda.DeviceAttribute]bool{
-		cuda.AttributeCanUseStreamMemOpsV1: bits >= 32, cuda.AttributeCanUse64BitStreamMemOpsV1: bits == 64, cuda.AttributeCanUseStreamWaitValueNorV1: nor,
-		cuda.AttributeCanUse64BitStreamMemOps: bits == 64, cuda.AttributeCanUseStreamWaitValueNor: nor,
+		cuda.AttributeCanUseStreamMemOpsV1: words.Bits >= 32, cuda.AttributeCanUse64BitStreamMemOpsV1: words.Bits == 64, cuda.AttributeCanUseStreamWaitValueNorV1: words.Nor,
+		cuda.AttributeCanUse64BitStreamMemOps: words.Bits == 64, cuda.AttributeCanUseStreamWaitValueNor: words.Nor,
 	} {
 		s.Attributes[a] = 0
 		if has {
@@ -73,13 +73,4 @@ func withheld(a cuda.DeviceAttribute) bool {
 		return true
 	}
 	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID
-}
-
-// Habits reports that NVIDIA's driver loads cubins and chooses textures' handles. The project's own library, which
-// replaces it in tests, has a function that NVIDIA's lacks.
-func (d *Device) Habits() int32 {
-	if driver.Has("cuShmGet") {
-		return cuda.GivesHandles
-	}
-	return cuda.GivesHandles | cuda.TakesMachineCode
 }

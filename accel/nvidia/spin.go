@@ -11,9 +11,9 @@ type Seats interface {
 	EndSpin()
 }
 
-// lookFor spins for the end of a piece, before its thread sleeps: a GPU wakes the thread by an interrupt, which takes
-// longer than many a kernel. It doesn't spin for a piece that is predicted to take longer than SpinTime.
-func (p *piece) lookFor() {
+// lookFor spins for the end of an operation, before its thread sleeps: a GPU wakes the thread by an interrupt, which
+// takes longer than many a kernel. It doesn't spin for an operation that is predicted to take longer than SpinTime.
+func (p *inflightOp) lookFor() {
 	d := p.ctx.dev
 	seats, most := d.config.Seats, d.config.SpinTime
 	if seats == nil || most <= 0 || p.key != 0 && d.history.Find(p.key) > most || !seats.TrySpin() {

@@ -57,7 +57,7 @@ func TestLookFor(t *testing.T) {
 	}
 	taken = all.taken.Load()
 	d.history.Learn(1, spin+1)
-	(&piece{ctx: x.(*Context), key: 1}).lookFor()
+	(&inflightOp{ctx: x.(*Context), key: 1}).lookFor()
 	if all.taken.Load() != taken {
 		t.Error("what takes longer is looked for")
 	}

@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Stream is a queue of work in order: the driver's stream, and the pieces whose end is yet to be reported.
+// Stream is a queue of work in order: the driver's stream, and the operations whose end is yet to be reported.
 type Stream struct {
 	ctx       *Context
 	h         driver.Stream
@@ -19,15 +19,15 @@ type Stream struct {
 	legacy    bool
 	destroyed bool
 
-	first, last *piece       // that have not ended
+	first, last *inflightOp  // that have not ended
 	telling     bool         // a goroutine waits for them
 	pending     atomic.Int32 // how many there are
 }
 
 var _ accel.Stream = (*Stream)(nil)
 
-// behind returns the last pieces of other streams that work submitted now depends on. d.mu is held.
-func (s *Stream) behind() (all []*piece) {
+// behind returns the last operations of other streams that work submitted now depends on. d.mu is held.
+func (s *Stream) behind() (all []*inflightOp) {
 	c := s.ctx
 	if !s.legacy {
 		if s.blocking && c.legacy.last != nil {
@@ -46,8 +46,8 @@ func (s *Stream) behind() (all []*piece) {
 // idle reports whether work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
 
-// covered returns the last pieces of all work that Query covers. d.mu is held.
-func (s *Stream) covered() (all []*piece) {
+// covered returns the last operations of all work that Query covers. d.mu is held.
+func (s *Stream) covered() (all []*inflightOp) {
 	if s.legacy {
 		all = s.behind()
 	}
@@ -57,9 +57,9 @@ func (s *Stream) covered() (all []*piece) {
 	return all
 }
 
-// allTold reports whether the callbacks of all pieces are running.
-func allTold(all []*piece) bool {
-	return !slices.ContainsFunc(all, func(p *piece) bool { return !p.telling })
+// allTold reports whether the callbacks of all operations are running.
+func allTold(all []*inflightOp) bool {
+	return !slices.ContainsFunc(all, func(p *inflightOp) bool { return !p.telling })
 }
 
 // Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady: an idle stream is ready beside
@@ -73,13 +73,7 @@ func (s *Stream) Query() cuda.Result {
 		d.changed.Wait()
 		all = s.covered()
 	}
-	if r := s.ctx.Err(); r != cuda.Success {
-		return r
-	}
-	if len(all) != 0 {
-		return cuda.ErrorNotReady
-	}
-	return cuda.Success
+	return s.ctx.Query(len(all) == 0)
 }
 
 // Ended calls done when the work has ended that Query covers now.

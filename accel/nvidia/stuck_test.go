@@ -117,7 +117,7 @@ func TestPlacesForgotten(t *testing.T) {
 		if r != cuda.Success {
 			t.Fatal(r)
 		}
-		ticket, _, r := d.Give(at)
+		ticket, _, r := d.ExportIPC(at)
 		if r != cuda.Success {
 			t.Fatal(r)
 		}

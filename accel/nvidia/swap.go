@@ -32,12 +32,12 @@ import (
 
 // Swap is the configuration of eviction.
 type Swap struct {
-	Seat  Seat
-	Moved residence.Moved
+	Ledger MemoryLedger
+	Moved  residence.Moved
 }
 
-// Seat is this process's entry among the processes that share the device's memory.
-type Seat interface {
+// MemoryLedger is this process's entry among the processes that share the device's memory.
+type MemoryLedger interface {
 	residence.Ledger
 	// Reserve reserves n bytes of the memory of all processes, on the device or evicted.
 	Reserve(n uint64) bool
@@ -53,21 +53,21 @@ type Seat interface {
 
 // swap evicts and restores allocations, and tracks where they are.
 type swap struct {
-	dev   *Device
-	store *mapped
-	seat  Seat
-	set   *residence.Set
-	quota func(int64) bool // the domain's, or nil
-	turns sync.Mutex       // one turn at a time
-	moved atomic.Int64     // ns spent on restoring blocks
-	asks  bool             // the current allocation may make others give up room; owned by the poller
+	dev    *Device
+	store  *mapped
+	ledger MemoryLedger
+	set    *residence.Set
+	quota  func(int64) bool // the domain's, or nil
+	turns  sync.Mutex       // one turn at a time
+	moved  atomic.Int64     // ns spent on restoring blocks
+	asks   bool             // the current allocation may make others give up room; owned by the poller
 }
 
 var _ residence.Store = (*swap)(nil)
 
 // ErrCannotSwap is returned when eviction is configured and the driver does not map memory at addresses that can be
 // kept.
-var ErrCannotSwap = errors.New("swap: the driver doesn't map memory under addresses that can be kept: leave swap out")
+var ErrCannotSwap = errors.New("swap: the driver cannot map memory at fixed addresses; remove swap")
 
 func (d *Device) startSwapping() error {
 	m, ok := d.store.(*mapped)
@@ -79,10 +79,10 @@ func (d *Device) startSwapping() error {
 	ready := m.ready
 	m.mu.Unlock()
 	if !ready {
-		return fmt.Errorf("%w, or see to it that %d bytes of addresses can be had from %#x on", ErrCannotSwap, m.bytes, m.base)
+		return fmt.Errorf("%w, or free %d bytes of addresses from %#x on", ErrCannotSwap, m.bytes, m.base)
 	}
-	s := &swap{dev: d, store: m, seat: d.config.Swap.Seat, quota: d.config.Quota}
-	s.set = residence.New(s, s.seat, d.config.Swap.Moved)
+	s := &swap{dev: d, store: m, ledger: d.config.Swap.Ledger, quota: d.config.Quota}
+	s.set = residence.New(s, s.ledger, d.config.Swap.Moved)
 	m.swap, d.swap, d.config.Quota = s, s, s.takeFixed
 	return nil
 }
@@ -96,7 +96,7 @@ func (d *Device) stopSwapping() {
 // hurrySwapping wakes waiting goroutines to check whether the device is aborted.
 func (d *Device) hurrySwapping() {
 	if d.swap != nil {
-		d.swap.seat.Hurry()
+		d.swap.ledger.Hurry()
 		d.swap.set.Look()
 	}
 }
@@ -113,7 +113,7 @@ func (d *Device) Evicted() uint64 {
 func (s *swap) inTurn(f func()) bool {
 	s.turns.Lock()
 	defer s.turns.Unlock()
-	over := s.seat.Turn(&s.dev.aborted)
+	over := s.ledger.Turn(&s.dev.aborted)
 	if over == nil {
 		return false
 	}
@@ -125,9 +125,9 @@ func (s *swap) inTurn(f func()) bool {
 // maxRoomWait is for how long work waits for room that other processes occupy while their kernels run.
 const maxRoomWait = time.Minute
 
-// enter restores all evicted memory, and keeps it resident until exit. It is called before a piece is submitted to the
-// driver, and may block.
-func (c *Context) enter(p *piece) cuda.Result {
+// enter restores all evicted memory, and keeps it resident until exit. It is called before an operation is submitted to
+// the driver, and may block.
+func (c *Context) enter(p *inflightOp) cuda.Result {
 	s := c.dev.swap
 	if s == nil {
 		return cuda.Success
@@ -137,8 +137,8 @@ func (c *Context) enter(p *piece) cuda.Result {
 	return r
 }
 
-// exit is called when the piece has ended, or will never begin.
-func (p *piece) exit() {
+// exit is called when the operation has ended, or will never begin.
+func (p *inflightOp) exit() {
 	if p.entered {
 		p.entered = false
 		p.ctx.dev.swap.set.End(true)
@@ -191,7 +191,7 @@ func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	case c.Err() != cuda.Success:
 		return 0, c.Err()
 	}
-	d.log.Warn("work refused: its memory can't be brought back to the device", "bytes", d.Evicted(), "reason", err)
+	d.log.Warn("work refused: its memory cannot be restored to the device", "bytes", d.Evicted(), "reason", err)
 	return 0, cuda.ErrorOutOfMemory
 }
 
@@ -266,30 +266,30 @@ func (s *swap) domain(delta int64) bool { return s.quota == nil || s.quota(delta
 func (s *swap) takeFixed(delta int64) bool {
 	if delta < 0 {
 		n := uint64(-delta)
-		s.seat.Unsettle(n)
-		s.seat.Unpin(n)
-		s.seat.Unreserve(n)
+		s.ledger.Vacate(n)
+		s.ledger.Unpin(n)
+		s.ledger.Unreserve(n)
 		return s.domain(delta)
 	}
 	n := uint64(delta)
 	if !s.domain(delta) {
 		return false
 	}
-	if s.seat.Reserve(n) {
-		if s.seat.Pin(n) {
+	if s.ledger.Reserve(n) {
+		if s.ledger.Pin(n) {
 			if s.claim(n) {
 				return true
 			}
-			s.seat.Unpin(n)
+			s.ledger.Unpin(n)
 		}
-		s.seat.Unreserve(n)
+		s.ledger.Unreserve(n)
 	}
 	s.domain(-delta)
 	return false
 }
 
 func (s *swap) claim(n uint64) bool {
-	if s.seat.Settle(n) {
+	if s.ledger.Occupy(n) {
 		return true
 	}
 	return s.ask(func() error { return s.set.Claim(n, s.dev.aborted.Load) }) == nil
@@ -310,7 +310,7 @@ func (d *Device) createCounted(n uint64) (h driver.Physical, r cuda.Result) {
 // obtain creates a block: one without room on the device begins in host memory. The store's mutex is held, and moves
 // are prevented.
 func (s *swap) obtain(b *block) (r cuda.Result) {
-	if !s.seat.Reserve(b.bytes) {
+	if !s.ledger.Reserve(b.bytes) {
 		return cuda.ErrorOutOfMemory
 	}
 	if s.asks {
@@ -321,7 +321,7 @@ func (s *swap) obtain(b *block) (r cuda.Result) {
 		r = errTurn
 	}
 	if r != cuda.Success {
-		s.seat.Unreserve(b.bytes)
+		s.ledger.Unreserve(b.bytes)
 		return r
 	}
 	if b.away = s.set.Absent(b.at); b.away {
@@ -329,7 +329,7 @@ func (s *swap) obtain(b *block) (r cuda.Result) {
 	}
 	if b.h, r = s.create(b); r != cuda.Success {
 		s.set.Remove(b.at)
-		s.seat.Unreserve(b.bytes)
+		s.ledger.Unreserve(b.bytes)
 	}
 	return r
 }
@@ -343,7 +343,7 @@ func (s *swap) dispose(b *block) cuda.Result {
 	}
 	b.drop()
 	s.set.Remove(b.at)
-	s.seat.Unreserve(b.bytes)
+	s.ledger.Unreserve(b.bytes)
 	return cuda.Success
 }
 
@@ -403,14 +403,14 @@ func (s *swap) mover() *Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.contexts {
-		if c.destroyed == nil && c.Err() == cuda.Success {
+		if !c.destroyed.Begun && c.Err() == cuda.Success {
 			return c
 		}
 	}
 	return nil
 }
 
-var errNoMover = errors.New("there is no context by which to move memory")
+var errNoMover = errors.New("move device memory: no context")
 
 // find returns the block at an address. No other goroutine uses the block meanwhile.
 func (s *swap) find(at uint64) (*block, error) {
@@ -418,7 +418,7 @@ func (s *swap) find(at uint64) (*block, error) {
 	defer s.store.mu.Unlock()
 	b := s.store.blocks[at]
 	if b == nil {
-		return nil, fmt.Errorf("there is no memory at %#x", at)
+		return nil, fmt.Errorf("move device memory at %#x: no such allocation", at)
 	}
 	return b, nil
 }
@@ -446,11 +446,11 @@ func (s *swap) Evict(at, n uint64) error {
 		if b.drop(); c != nil {
 			c.failIfSticky(r)
 		}
-		s.dev.log.Error("unmap device memory that others need", "bytes", n, "err", r)
+		s.dev.log.Error("unmap evicted device memory", "bytes", n, "err", r)
 		return r
 	}
 	if r := driver.ReleaseMemory(nil, b.h); r != cuda.Success {
-		s.dev.log.Error("give back device memory that was moved to the host", "bytes", n, "err", r)
+		s.dev.log.Error("release evicted device memory", "bytes", n, "err", r)
 	}
 	s.put(b, true, 0)
 	return nil
@@ -460,13 +460,13 @@ func (s *swap) Evict(at, n uint64) error {
 func (s *swap) save(c *Context, b *block) error {
 	mem, err := unix.Mmap(-1, 0, int(b.bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return fmt.Errorf("host memory for %d bytes: %w", b.bytes, err)
+		return fmt.Errorf("allocate %d bytes of host memory for eviction: %w", b.bytes, err)
 	}
 	unix.Madvise(mem, unix.MADV_HUGEPAGE) // huge pages are faster to allocate
 	b.copy = mem
 	if r := c.copyAway(mem, b.at); r != cuda.Success {
 		b.drop()
-		s.dev.log.Error("move device memory to the host", "bytes", b.bytes, "err", c.failIfSticky(r))
+		s.dev.log.Error("evict device memory", "bytes", b.bytes, "err", c.failIfSticky(r))
 		return r
 	}
 	return nil
@@ -486,7 +486,7 @@ func (s *swap) Retrieve(at, n uint64) error {
 	defer func() { s.moved.Add(s.dev.clock() - from) }()
 	h, r := s.create(b)
 	if r != cuda.Success {
-		return fmt.Errorf("the driver doesn't give %d bytes that the processes here have left to it; somebody else uses the device: %w", n, r)
+		return fmt.Errorf("allocate %d bytes of device memory that the accelerator's processes have released: another program uses the device: %w", n, r)
 	}
 	if b.copy != nil {
 		r = c.copyBack(at, b.copy)
@@ -495,7 +495,7 @@ func (s *swap) Retrieve(at, n uint64) error {
 	}
 	if r != cuda.Success {
 		driver.Unmap(nil, at, n, h)
-		return fmt.Errorf("bring %d bytes back to the device: %w", n, c.failIfSticky(r))
+		return fmt.Errorf("restore %d bytes to the device: %w", n, c.failIfSticky(r))
 	}
 	b.drop()
 	s.put(b, false, h)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pegasus/accel"
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
@@ -29,7 +29,7 @@ func sit(t testing.TB, page accelerator, domain string) *Swap {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ledger.Close(); worker.Close() })
-	return &Swap{Seat: ledger}
+	return &Swap{Ledger: ledger}
 }
 
 // accelerator has the pages of an accelerator and of its only domain.
@@ -72,9 +72,9 @@ func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) 
 }
 
 func TestSwapping(t *testing.T) {
-	conformance.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) conformance.Crowd {
+	acceltest.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) acceltest.Crowd {
 		page, devices := swapped(t, n, memory, swap)
-		return conformance.CrowdOf(devices, page)
+		return acceltest.CrowdOf(devices, page)
 	})
 }
 
@@ -84,7 +84,7 @@ func TestSwappingConformance(t *testing.T) {
 	if os.Getenv(realDriver) != "" {
 		memory = 8 << 30 // stacks of as many threads as a GPU runs at once
 	}
-	conformance.Run(t, func(t testing.TB, o conformance.Options) accel.Device {
+	acceltest.Run(t, func(t testing.TB, o acceltest.Options) accel.Device {
 		page := newPage(t, memory, memory)
 		t.Cleanup(func() {
 			if used, had := page.Used(), page.Reserved(); used != 0 || had != 0 {
@@ -192,7 +192,7 @@ func TestSwappingFaults(t *testing.T) {
 			same(i)
 		}
 	}
-	if _, _, r := devices[1].Give(at[1]); r != cuda.ErrorNotSupported {
+	if _, _, r := devices[1].ExportIPC(at[1]); r != cuda.ErrorNotSupported {
 		t.Errorf("what may leave is given to others: %v", r)
 	}
 	over := fault(t, "create") // another process has the free memory

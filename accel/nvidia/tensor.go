@@ -8,8 +8,6 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.TensorMapper = (*Context)(nil)
-
 // How many dimensions a tensor may have, and has to have to be read by columns.
 const (
 	mostDims  = 5

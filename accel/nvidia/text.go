@@ -101,8 +101,8 @@ func (t *text) printing(c *Context) {
 	t.mu.Unlock()
 }
 
-// mayPrint makes the end of a piece of work read the output first.
-func (c *Context) mayPrint(p *piece) {
+// mayPrint makes the end of an operation read the output first.
+func (c *Context) mayPrint(p *inflightOp) {
 	c.dev.text.printing(c)
 	p.settle = func() { c.dev.text.drain() }
 }
@@ -127,24 +127,24 @@ func (t *text) close() {
 	}
 }
 
-// OnText sets the callback that reports when output becomes available, or is used up.
-func (c *Context) OnText(call func(waits bool)) {
+// OnOutput sets the callback that reports when output becomes available, or is used up.
+func (c *Context) OnOutput(call func(waits bool)) {
 	t := &c.dev.text
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.text.onText = call
 }
 
-// MayTell reports whether a kernel was launched that may print.
-func (c *Context) MayTell() bool {
+// MayPrint reports whether a kernel was launched that may print.
+func (c *Context) MayPrint() bool {
 	t := &c.dev.text
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return c.text.prints
 }
 
-// ReadText removes the oldest output.
-func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
+// ReadOutput removes the oldest output.
+func (c *Context) ReadOutput(to []byte) (n int, of accel.File, left uint64) {
 	t := &c.dev.text
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,19 +8,9 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Valuer = (*Device)(nil)
-
-// HasValues returns the waits and writes that the driver supports.
-func (d *Device) HasValues() (bits int, nor bool) {
-	if !driver.Has("cuStreamWaitValue64_v2") || !driver.Has("cuStreamWriteValue64_v2") || !d.byDevice {
-		return 0, false
-	}
-	return 64, d.about.Attributes[cuda.AttributeCanUseStreamWaitValueNor] != 0
-}
-
 // wordAt reports whether a word lies where the device can access it by that address.
 func (d *Device) wordAt(at uint64, n uint32) bool {
-	if bits, _ := d.HasValues(); n != 4 && n != 8 || at%uint64(n) != 0 || bits == 0 {
+	if n != 4 && n != 8 || at%uint64(n) != 0 || d.words().Bits == 0 {
 		return false
 	}
 	d.mu.Lock()
@@ -32,7 +22,7 @@ func (d *Device) wordAt(at uint64, n uint32) bool {
 }
 
 // value queues an operation of the driver on a word. It holds no engine, so no time is measured.
-func (c *Context) value(s *Stream, p *piece, at uint64, do func() cuda.Result) (r cuda.Result) {
+func (c *Context) value(s *Stream, p *inflightOp, at uint64, do func() cuda.Result) (r cuda.Result) {
 	if !c.dev.inArena(at, 1) {
 		if r = c.enter(p); r != cuda.Success {
 			return r
@@ -55,7 +45,7 @@ func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cu
 	if !c.dev.wordAt(w.Address, w.Bytes) {
 		return cuda.ErrorInvalidValue
 	}
-	return c.value(s, &piece{class: accel.CopyIn, done: done}, w.Address, func() cuda.Result {
+	return c.value(s, &inflightOp{class: accel.CopyIn, done: done}, w.Address, func() cuda.Result {
 		return driver.WriteValue(c.ctx, s.h, w.Address, w.Value, w.Bytes)
 	})
 }
@@ -67,7 +57,7 @@ func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda
 		return cuda.ErrorInvalidValue
 	}
 	wait := *w
-	p := &piece{class: accel.CopyIn, done: done, waits: &wait}
+	p := &inflightOp{class: accel.CopyIn, done: done, waits: &wait}
 	p.settle = func() {
 		d.mu.Lock()
 		d.held--

@@ -76,7 +76,7 @@ func (w *watchdog) look() {
 		}
 		if late {
 			w.dev.executes(0)
-			p.ctx.fail(cuda.ErrorLaunchTimeout)
+			p.ctx.Fail(cuda.ErrorLaunchTimeout)
 			p.giveUp(cuda.ErrorLaunchTimeout)
 			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
 			if w.dev.config.OnTimeout != nil {
@@ -99,11 +99,11 @@ func (d *Device) executes(since int64) {
 }
 
 // kernels are those that are the first of their streams.
-func (d *Device) kernels() (all []*piece) {
+func (d *Device) kernels() (all []*inflightOp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.contexts {
-		if c.destroyed != nil {
+		if c.destroyed.Begun {
 			continue // its events go
 		}
 		for s := range c.active {
@@ -119,7 +119,7 @@ func (d *Device) kernels() (all []*piece) {
 }
 
 // runs reports whether a kernel has begun, and its end was not reported.
-func (p *piece) runs() bool {
+func (p *inflightOp) runs() bool {
 	p.ctx.dev.mu.Lock()
 	over := p.telling
 	p.ctx.dev.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *piece) runs() bool {
 }
 
 // late returns since when a kernel has been observed to run, 0 if it doesn't, and whether it has exceeded its limit.
-func (w *watchdog) late(p *piece) (begun int64, late bool) {
+func (w *watchdog) late(p *inflightOp) (begun int64, late bool) {
 	if !p.runs() {
 		return 0, false
 	}

@@ -41,16 +41,16 @@ type Store interface {
 // Ledger is the state that the processes of an accelerator share: the number of bytes of the device that each of them
 // holds. It drops the entries of a process that died. Any goroutine may call it.
 type Ledger interface {
-	// Settle charges n bytes of the device to this process and returns true, or returns false if fewer are free. Force
-	// charges them in either case.
-	Settle(n uint64) bool
-	Force(n uint64)
-	// Unsettle gives n bytes back.
-	Unsettle(n uint64)
-	// Stash moves the charge for n settled bytes to the area and returns true, or returns false if the area has no room.
-	// Unstash gives n bytes of the area back.
-	Stash(n uint64) bool
-	Unstash(n uint64)
+	// Occupy counts n bytes of the device to this process and returns true, or returns false if fewer are free. ForceOccupy
+	// counts them in either case.
+	Occupy(n uint64) bool
+	ForceOccupy(n uint64)
+	// Vacate gives n bytes back.
+	Vacate(n uint64)
+	// OccupyHost counts n of these bytes to the area instead and returns true, or returns false if the area has no room.
+	// VacateHost gives n bytes of the area back.
+	OccupyHost(n uint64) bool
+	VacateHost(n uint64)
 
 	// Free returns the number of unallocated bytes of the device. It is negative while forced bytes, which are never
 	// evicted, exceed the space that other processes have freed so far.
@@ -153,7 +153,7 @@ func (r *Set) Close() {
 // processes to make room.
 func (r *Set) TryAdd(addr, n uint64) bool {
 	o := &object{addr: addr, bytes: n, home: host}
-	if r.ledger.Settle(n) {
+	if r.ledger.Occupy(n) {
 		o.home = device
 	}
 	r.mu.Lock()
@@ -171,10 +171,10 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
-	case r.ledger.Settle(n):
+	case r.ledger.Occupy(n):
 		o.home = device
 	case fixed:
-		r.ledger.Force(n)
+		r.ledger.ForceOccupy(n)
 		o.home = device
 	}
 	r.mu.Lock()
@@ -226,10 +226,10 @@ func (r *Set) Remove(addr uint64) {
 	r.leave(o)
 	switch o.home {
 	case device:
-		r.ledger.Unsettle(o.bytes)
+		r.ledger.Vacate(o.bytes)
 		return
 	case area:
-		r.ledger.Unstash(o.bytes)
+		r.ledger.VacateHost(o.bytes)
 	}
 	r.moved(0, 0, r.away)
 }
@@ -384,8 +384,8 @@ func (r *Set) Look() {
 }
 
 // Claim takes n bytes of the device for a use other than an allocation. They are never evicted, and other processes make
-// room for them. The caller holds the engine for kernels. The ledger's Unsettle gives the bytes back. Claim with n = 0
-// makes other processes evict until Free is no longer negative after Force.
+// room for them. The caller holds the engine for kernels. The ledger's Vacate gives the bytes back. Claim with n = 0
+// makes other processes evict until Free is no longer negative after ForceOccupy.
 func (r *Set) Claim(n uint64, stop func() bool) error { return r.makeRoom(n, stop) }
 
 // End ends a request that Begin, TryBegin or BeginKernel began.
@@ -415,13 +415,13 @@ func (r *Set) retrieve(stop func() bool) error {
 				break // it was added meanwhile
 			}
 			if err := r.bringBack(o); err != nil {
-				r.ledger.Unsettle(need)
+				r.ledger.Vacate(need)
 				return err
 			}
 			need -= o.bytes
 		}
 		if need > 0 { // the retrieved objects need fewer bytes
-			r.ledger.Unsettle(need)
+			r.ledger.Vacate(need)
 		}
 	}
 	return nil
@@ -439,11 +439,11 @@ func (r *Set) missing() []*object {
 	return all
 }
 
-// bringBack moves an object to the device, where its bytes are settled already. r.mu is held, except while the bytes are
+// bringBack moves an object to the device, where its bytes are counted already. r.mu is held, except while the bytes are
 // moved.
 func (r *Set) bringBack(o *object) error {
 	if o.home == area {
-		r.ledger.Unstash(o.bytes)
+		r.ledger.VacateHost(o.bytes)
 	} else {
 		r.mu.Unlock()
 		err := r.store.Retrieve(o.addr, o.bytes)
@@ -463,7 +463,7 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
 	best := int64(math.MinInt64)
 	var others []Owner
-	for deadline := time.Now().Add(maxWait); !r.ledger.Settle(n); {
+	for deadline := time.Now().Add(maxWait); !r.ledger.Occupy(n); {
 		if stop != nil && stop() {
 			return ErrNoRoom
 		}
@@ -564,7 +564,7 @@ func (r *Set) listed() []*object {
 // moveOut evicts an object: to the area if there is room, which copies no bytes, else to host memory. r.mu is held,
 // except while the bytes are moved.
 func (r *Set) moveOut(o *object) {
-	if r.ledger.Stash(o.bytes) {
+	if r.ledger.OccupyHost(o.bytes) {
 		r.settle(o, area)
 	} else {
 		r.mu.Unlock()
@@ -574,7 +574,7 @@ func (r *Set) moveOut(o *object) {
 			return // it stays
 		}
 		r.settle(o, host)
-		r.ledger.Unsettle(o.bytes)
+		r.ledger.Vacate(o.bytes)
 	}
 	r.moved(o.bytes, 0, r.away)
 }
@@ -620,6 +620,6 @@ func (r *Set) carry() bool {
 		return false
 	}
 	r.settle(o, host)
-	r.ledger.Unstash(o.bytes)
+	r.ledger.VacateHost(o.bytes)
 	return true
 }

@@ -64,7 +64,7 @@ func (p *process) locked(f func()) {
 	f()
 }
 
-func (p *process) Settle(n uint64) (ok bool) {
+func (p *process) Occupy(n uint64) (ok bool) {
 	p.locked(func() {
 		if all, _ := p.m.sums(); all+n <= p.m.room {
 			p.resident, ok = p.resident+n, true
@@ -72,9 +72,9 @@ func (p *process) Settle(n uint64) (ok bool) {
 	})
 	return ok
 }
-func (p *process) Force(n uint64)    { p.locked(func() { p.resident += n }) }
-func (p *process) Unsettle(n uint64) { p.locked(func() { p.resident -= n }) }
-func (p *process) Stash(n uint64) (ok bool) {
+func (p *process) ForceOccupy(n uint64) { p.locked(func() { p.resident += n }) }
+func (p *process) Vacate(n uint64)      { p.locked(func() { p.resident -= n }) }
+func (p *process) OccupyHost(n uint64) (ok bool) {
 	p.locked(func() {
 		if _, all := p.m.sums(); all+n <= p.m.areaRoom {
 			p.resident, p.stashed, ok = p.resident-n, p.stashed+n, true
@@ -82,7 +82,7 @@ func (p *process) Stash(n uint64) (ok bool) {
 	})
 	return ok
 }
-func (p *process) Unstash(n uint64) { p.locked(func() { p.stashed -= n }) }
+func (p *process) VacateHost(n uint64) { p.locked(func() { p.stashed -= n }) }
 func (p *process) Free() (n int64) {
 	p.locked(func() { all, _ := p.m.sums(); n = int64(p.m.room) - int64(all) })
 	return n

@@ -111,7 +111,7 @@ func TestClaim(t *testing.T) {
 	if err := a.set.Claim(50, nil); err != nil || b.set.Away() != 80 || a.resident != 50 {
 		t.Errorf("%v, %d bytes are away", err, b.set.Away())
 	}
-	a.Unsettle(50)
+	a.Vacate(50)
 }
 
 // On an overcommitted device, Claim takes room step by step from the processes that exceed their guarantees, and takes
@@ -127,15 +127,15 @@ func TestOvercommitted(t *testing.T) {
 			}
 		}
 	}
-	c.Force(15) // as for the domains' own overhead, without a request to other processes
+	c.ForceOccupy(15) // as for the domains' own overhead, without a request to other processes
 	if err := c.set.Claim(0, nil); err != nil || a.set.Away() != 20 || b.set.Away() != 0 {
 		t.Errorf("%v, %d bytes are away, and %d of what was promised", err, a.set.Away(), b.set.Away())
 	}
-	c.Force(15)
+	c.ForceOccupy(15)
 	if err := c.set.Claim(5, nil); err != nil || a.set.Away() != 40 || b.set.Away() != 0 {
 		t.Errorf("%v, %d bytes are away, and %d of what was promised", err, a.set.Away(), b.set.Away())
 	}
-	c.Unsettle(35)
+	c.Vacate(35)
 }
 
 // Add can be stopped while it waits, beside a kernel of its process, for room that another process is using.

@@ -12,8 +12,6 @@ type checks struct {
 	launches atomic.Uint64 // in a random order
 }
 
-var _ accel.Checker = (*Device)(nil)
-
 // Check enables checks, for later allocations and launches.
 func (d *Device) Check(c accel.Checks) {
 	if c.Bounds {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 )
 
 func TestConformance(t *testing.T) {
@@ -14,10 +14,10 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conformance.Run(t, func(t testing.TB, o conformance.Options) accel.Device {
+	acceltest.Run(t, func(t testing.TB, o acceltest.Options) accel.Device {
 		d, _ := open(t, func(c *Config) {
 			c.Quota, c.KernelTimeout, c.OnTimeout = o.Quota, o.KernelTimeout.Nanoseconds(), o.OnTimeout
 		})
 		return d
-	}, shared, conformance.Traits{Cancels: true, Exact: true})
+	}, shared, acceltest.Traits{Cancels: true, Exact: true})
 }

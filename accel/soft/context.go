@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"pegasus/accel"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/soft/lane"
 	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
@@ -13,15 +14,15 @@ import (
 // Context owns the objects that a guest creates on the device. Fields are guarded by the device's mutex unless stated
 // otherwise.
 type Context struct {
-	dev    *Device
-	sticky atomic.Int32 // cuda.Result
+	dev *Device
+	frame.Sticky
 	legacy *Stream
 
 	live      int        // nodes that have not ended
 	active    streamList // streams with unfinished work
 	calls     map[*hostCall]struct{}
-	freeing   int    // frees that wait for work
-	destroyed func() // called when everything has ended
+	freeing   int // frees that wait for work
+	destroyed frame.Destruction
 
 	allocations map[uint64]uint64   // address to bytes accounted, also of modules and arrays
 	owned       map[uint64]struct{} // those that the guest may free
@@ -52,12 +53,6 @@ func newContext(d *Device) *Context {
 	c.legacy = &Stream{ctx: c, blocking: true, legacy: true, place: -1}
 	return c
 }
-
-// Err returns the context's sticky error, or cuda.Success.
-func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
-
-// fail makes r the sticky error, unless there is one.
-func (c *Context) fail(r cuda.Result) { c.sticky.CompareAndSwap(0, int32(r)) }
 
 const streamNonBlocking = 1 // CU_STREAM_NON_BLOCKING
 
@@ -147,17 +142,14 @@ func (c *Context) afterAll(then func(cuda.Result)) {
 func (c *Context) Destroy(done func()) {
 	d := c.dev
 	d.mu.Lock()
-	if before := c.destroyed; before != nil {
-		over := c.allocations == nil
-		c.destroyed = func() { before(); done() }
+	if first, over := c.destroyed.Begin(done); !first {
 		d.mu.Unlock()
 		if over {
 			done()
 		}
 		return
 	}
-	c.destroyed = done
-	c.fail(cuda.ErrorContextIsDestroyed)
+	c.Fail(cuda.ErrorContextIsDestroyed)
 	for _, e := range d.executors {
 		e.cancelContext(c)
 	}
@@ -187,11 +179,11 @@ func (c *Context) dissolve() {
 		d.mu.Unlock()
 		return
 	}
-	all := c.allocations
+	owned := c.allocations
 	c.allocations, c.owned = nil, nil
 	d.mu.Unlock()
 	c.text.close()
-	for addr, n := range all {
+	for addr, n := range owned {
 		d.giveBack(addr, n)
 	}
 	for addr := range c.attached {
@@ -199,9 +191,11 @@ func (c *Context) dissolve() {
 	}
 	d.mu.Lock()
 	delete(d.contexts, c)
-	done := c.destroyed
+	all := c.destroyed.End()
 	d.mu.Unlock()
-	done()
+	for _, done := range all {
+		done()
+	}
 }
 
 // Alloc returns the address of zeroed device memory. If there is no memory, but frees wait for pending work, it waits
@@ -222,22 +216,22 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	return addr, r
 }
 
-// sort is the kind of use of an allocation.
-type sort uint8
+// allocKind is the kind of use of an allocation.
+type allocKind uint8
 
 const (
-	ordinary sort = iota // kernels and copies, by its address
-	variable             // those too, and the device itself while it loads a module
-	opaque               // textures and copies, by handles
-	internal             // the device itself, at any time
+	ordinary allocKind = iota // kernels and copies, by its address
+	variable                  // those too, and the device itself while it loads a module
+	opaque                    // textures and copies, by handles
+	internal                  // the device itself, at any time
 )
 
 // visible reports whether kernels can use it by its address, fixed whether it has to stay on the device.
-func (s sort) visible() bool { return s <= variable }
-func (s sort) fixed() bool   { return s == variable || s == internal }
+func (s allocKind) visible() bool { return s <= variable }
+func (s allocKind) fixed() bool   { return s == variable || s == internal }
 
 // take allocates memory that the context frees with drop.
-func (c *Context) take(size uint64, of sort) (uint64, cuda.Result) {
+func (c *Context) take(size uint64, of allocKind) (uint64, cuda.Result) {
 	d := c.dev
 	if size > d.config.Memory {
 		return 0, cuda.ErrorOutOfMemory
@@ -256,7 +250,7 @@ func (c *Context) take(size uint64, of sort) (uint64, cuda.Result) {
 // keep records an allocation, or frees it if the context was destroyed meanwhile.
 func (c *Context) keep(addr, n uint64) cuda.Result {
 	c.dev.mu.Lock()
-	gone := c.destroyed != nil
+	gone := c.destroyed.Begun
 	if !gone {
 		c.allocations[addr] = n
 	}
@@ -269,7 +263,7 @@ func (c *Context) keep(addr, n uint64) cuda.Result {
 }
 
 // tryTake accounts for an allocation of so many bytes, then makes it.
-func (d *Device) tryTake(size uint64, of sort) (uint64, cuda.Result) {
+func (d *Device) tryTake(size uint64, of allocKind) (uint64, cuda.Result) {
 	n := memory.RoundUp(size)
 	if q := d.config.Quota; q != nil && !q(int64(n)) {
 		return 0, cuda.ErrorOutOfMemory

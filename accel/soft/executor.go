@@ -145,7 +145,7 @@ func (e *executor) begin(m *member, n *node) {
 	if !m.timely.Load() { // a store takes longer than a load
 		m.timely.Store(true)
 	}
-	if ends := n.ctx.destroyed != nil || e.dev.aborted.Load(); m.cancel.Load() != ends {
+	if ends := n.ctx.destroyed.Begun || e.dev.aborted.Load(); m.cancel.Load() != ends {
 		m.cancel.Store(ends)
 	}
 }
@@ -237,7 +237,7 @@ func (e *executor) execute(m *member, n *node) cuda.Result {
 			return r
 		}
 		if !e.lead(m, n) {
-			n.ctx.fail(cuda.ErrorUnknown)
+			n.ctx.Fail(cuda.ErrorUnknown)
 			return n.ctx.Err()
 		}
 	}
@@ -288,7 +288,7 @@ func (e *executor) recovered(n *node, p any) cuda.Result {
 		panic(p)
 	}
 	e.dev.log.Warn("fault", "work", n.describe(), "address", hex(uint64(fault.Addr())), "error", fault)
-	n.ctx.fail(cuda.ErrorIllegalAddress)
+	n.ctx.Fail(cuda.ErrorIllegalAddress)
 	return n.ctx.Err()
 }
 

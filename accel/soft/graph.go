@@ -31,8 +31,6 @@ type graphNode struct {
 	engine   engine.Token
 }
 
-var _ accel.Grapher = (*Context)(nil)
-
 // NewGraph creates a graph.
 func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
 	g := &Graph{ctx: c, nodes: make([]graphNode, len(nodes)), class: accel.CopyDevice, last: &Event{ctx: c}}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"pegasus/accel"
+	"pegasus/accel/internal/frame"
 )
 
 // functionNumber counts functions that were loaded.
@@ -33,13 +34,8 @@ func (l *launch) shape() shape { return shape{l.function, l.grid, l.block, l.sha
 
 // Predict returns for how long a launch will hold the compute engine (ns), 0 if no launch like it was seen recently.
 func (d *Device) Predict(w accel.Work) int64 {
-	var l *accel.Launch
-	switch w := w.(type) {
-	case *accel.Launch:
-		l = w
-	case accel.Launch:
-		l = &w
-	default:
+	l := frame.LaunchOf(w)
+	if l == nil {
 		return 0
 	}
 	m, ok := l.Module.(*Module)

@@ -384,11 +384,11 @@ func (e *executor) handOn(m *member) bool {
 		failure = cuda.ErrorOutOfMemory
 	}
 	if !m.stopped() {
-		d.log.Warn("kernel ended", "work", n.describe(), "reason", "it could not go on after its turn", "result", failure.Name())
+		d.log.Warn("kernel ended", "work", n.describe(), "reason", "not resumable after the end of its turn", "result", failure.Name())
 		if d.config.OnFault != nil {
-			d.config.OnFault(failure, fmt.Sprintf("%s: %s: it could not go on after its turn", n.describe(), failure.Name()))
+			d.config.OnFault(failure, fmt.Sprintf("%s: %s: not resumable after the end of its turn", n.describe(), failure.Name()))
 		}
-		n.ctx.fail(failure)
+		n.ctx.Fail(failure)
 		m.cancel.Store(true)
 	}
 	return false
@@ -431,7 +431,7 @@ func (e *executor) move(m *member, n *node, since int64) {
 			if limit := d.watchdog.limit.Load(); n.more && limit > 0 && n.computed > limit {
 				d.log.Warn("work ended", "work", n.describe(), "result", cuda.ErrorLaunchTimeout.Name(),
 					"reason", "it computed for longer than the kernel timeout", "computed", time.Duration(n.computed), "held", time.Duration(n.held))
-				n.ctx.fail(cuda.ErrorLaunchTimeout)
+				n.ctx.Fail(cuda.ErrorLaunchTimeout)
 				d.timedOut()
 			}
 		}()

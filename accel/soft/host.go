@@ -28,7 +28,7 @@ func (d *Device) callHost(n *node, r cuda.Result) bool {
 	c := n.ctx
 	call := &hostCall{n: n}
 	d.mu.Lock()
-	if c.destroyed != nil {
+	if c.destroyed.Begun {
 		d.hostFuncs--
 		d.mu.Unlock()
 		return true

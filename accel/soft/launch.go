@@ -243,7 +243,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	case n.ctx.destroyedNow():
 		return n.ctx.Err()
 	case d.aborted.Load():
-		n.ctx.fail(cuda.ErrorContextIsDestroyed)
+		n.ctx.Fail(cuda.ErrorContextIsDestroyed)
 		return n.ctx.Err()
 	case f == nil:
 		d.history.Learn(l.key, took)
@@ -252,7 +252,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 		return n.ctx.Err()
 	}
 	d.tellFault(l.function.layout.Name, f)
-	n.ctx.fail(f.result)
+	n.ctx.Fail(f.result)
 	if f.result == cuda.ErrorLaunchTimeout {
 		d.timedOut()
 	}

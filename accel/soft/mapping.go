@@ -13,11 +13,6 @@ import (
 	"pegasus/cuda"
 )
 
-var (
-	_ accel.Mapper   = (*Device)(nil)
-	_ accel.Importer = (*Device)(nil)
-)
-
 // mappedMemory is memory without an address. It is never evicted: residence tracks memory by address.
 type mappedMemory struct {
 	d    *Device
@@ -72,7 +67,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	}
 	p, err := d.space.NewPhysical(n, gone)
 	if err != nil {
-		d.log.Error("make device memory", "bytes", n, "error", err)
+		d.log.Error("create device memory", "bytes", n, "error", err)
 		gone()
 		return nil, cuda.ErrorOutOfMemory
 	}

@@ -241,7 +241,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, m *member, ready *no
 	d.recycle(n)
 	d.told.Broadcast()
 	c.live--
-	last := c.live == 0 && c.destroyed != nil
+	last := c.live == 0 && c.destroyed.Begun
 	d.mu.Unlock()
 	if last {
 		c.dissolve()

@@ -37,8 +37,7 @@ func TestReferences(t *testing.T) {
 			t.Errorf("%s is of kind %d, want %d", g.Name, g.Kind, want)
 		}
 	}
-	var binder accel.Binder = m
-	bind := binder.Bind
+	bind := m.Bind
 	out := alloc(t, c, 3*128)
 	launch := func(at uint64) accel.Launch {
 		return accel.Launch{Module: m, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, at)}

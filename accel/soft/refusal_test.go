@@ -135,7 +135,7 @@ func TestRefusedAtFirstLaunch(t *testing.T) {
 		want(t, c.Submit(c.DefaultStream(), launchOf(m), nil), cuda.ErrorNotSupported)
 	}
 	text := make([]byte, 1000)
-	n, file, left := c.ReadText(text)
+	n, file, left := c.ReadOutput(text)
 	if s := string(text[:n]); file != accel.Stderr || left != 0 || s != "pegasus: kernel kernel can't be launched: ptx line 7: too much\n" {
 		t.Errorf("file %v has %q, and %d bytes are left", file, s, left)
 	}

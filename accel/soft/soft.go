@@ -26,6 +26,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/accel/history"
+	"pegasus/accel/internal/frame"
 	"pegasus/accel/ptx"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
@@ -36,6 +37,7 @@ import (
 // Config describes the device to open, and its callbacks.
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
+	Domain string // of the guest process
 	Cores  int    // goroutines that run kernels, all together; 0 for all cores
 	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
 	Swap   uint64 // bytes that may be allocated beyond Memory; of a private accelerator only
@@ -70,8 +72,8 @@ type Config struct {
 	// 0; the result is ignored). nil allows everything.
 	Quota func(delta int64) bool
 
-	// Share is the domain's guaranteed part of the device memory; SetShare changes it.
-	Share Share
+	// Share is the domain's share of the device memory; SetShare changes it.
+	Share accel.Share
 
 	// Swapped is called for memory that is evicted or comes back. It may be nil.
 	Swapped residence.Moved
@@ -118,16 +120,8 @@ type Device struct {
 }
 
 var (
-	_ accel.Device    = (*Device)(nil)
-	_ accel.Context   = (*Context)(nil)
-	_ accel.Predictor = (*Device)(nil)
-	_ accel.Queue     = (*Device)(nil)
-	_ accel.Aborter   = (*Device)(nil)
-	_ accel.Limiter   = (*Device)(nil)
-	_ accel.Teller    = (*Context)(nil)
-	_ accel.Preparer  = (*Context)(nil)
-	_ accel.Profiler  = (*Device)(nil)
-	_ accel.Sharer    = (*Device)(nil)
+	_ accel.Device  = (*Device)(nil)
+	_ accel.Context = (*Context)(nil)
 )
 
 // Open opens a device.
@@ -187,7 +181,7 @@ func (d *Device) makePages() (err error) {
 	c := &d.config
 	if d.shared == nil {
 		if c.Memory == 0 {
-			return errors.New("open software accelerator: neither the page of an accelerator nor a memory size")
+			return errors.New("open software accelerator: neither Config.Shared nor Config.Memory is set")
 		}
 		if d.shared, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
 			return err
@@ -222,23 +216,13 @@ func (d *Device) detach() error {
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shut() error {
-	d.mu.Lock()
-	var all []*Context
-	for c := range d.contexts {
-		all = append(all, c)
-	}
-	d.mu.Unlock()
-	var gone sync.WaitGroup
-	for _, c := range all {
-		gone.Add(1)
-		c.Destroy(gone.Done)
-	}
+	awaitContexts := frame.DestroyAll(&d.mu, d.contexts)
 	d.closing.Store(true)
 	for k, e := range d.executors {
 		d.worker.Nudge(engine.Token(k))
 		e.alert()
 	}
-	gone.Wait()
+	awaitContexts()
 	d.mu.Lock()
 	for _, e := range d.executors {
 		e.close()

@@ -98,13 +98,7 @@ func (s *Stream) Query() cuda.Result {
 	for !s.ended(isNone) && s.ended(isTold) {
 		d.told.Wait()
 	}
-	if r := s.ctx.Err(); r != cuda.Success {
-		return r
-	}
-	if !s.ended(isNone) {
-		return cuda.ErrorNotReady
-	}
-	return cuda.Success
+	return s.ctx.Query(s.ended(isNone))
 }
 
 // Ended calls done when the work has ended that Query covers now.

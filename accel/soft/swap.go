@@ -3,21 +3,15 @@ package soft
 import (
 	"fmt"
 
+	"pegasus/accel"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
 )
 
-// Share is the guaranteed part of the device memory of a worker's domain.
-type Share struct {
-	Domain    string
-	Guarantee uint64 // bytes that other domains can't take; 0: none
-	Priority  int    // memory of a domain with a higher priority is evicted later
-}
-
-// SetShare changes the share. Any goroutine may call it.
-func (d *Device) SetShare(s Share) {
-	d.worker.SetShare(engine.DomainNumber(s.Domain), s.Guarantee, s.Priority)
+// SetShare changes the domain's share of the device memory. Any goroutine may call it.
+func (d *Device) SetShare(s accel.Share) {
+	d.worker.SetShare(engine.DomainNumber(d.config.Domain), s.Guarantee, s.Priority)
 }
 
 // startSwapping enables eviction, if the accelerator may have more allocations than fit.

@@ -25,7 +25,7 @@ func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) 
 		d, _ := open(t, func(c *Config) {
 			page.share(c)
 			c.Memory = memory
-			c.Share = Share{Domain: string(rune('a' + i))}
+			c.Domain = string(rune('a' + i))
 		})
 		all = append(all, d)
 	}
@@ -213,10 +213,10 @@ func TestAttach(t *testing.T) {
 	if err := f.Truncate(256 << 20); err != nil {
 		t.Fatal(err)
 	}
-	if devices[0].ReserveCommons(65 << 20) {
+	if devices[0].ReserveSegments(65 << 20) {
 		t.Error("more than there is")
 	}
-	if !devices[0].ReserveCommons(5000) || page.Reserved() != 5000 {
+	if !devices[0].ReserveSegments(5000) || page.Reserved() != 5000 {
 		t.Errorf("%d bytes count", page.Reserved())
 	}
 	a, b := context(t, devices[0]), context(t, devices[1])
@@ -257,7 +257,7 @@ func TestAttach(t *testing.T) {
 	if got := download(t, b, y, len(text)); !bytes.Equal(got, text) {
 		t.Error("it went with another's context")
 	}
-	if !devices[0].ReserveCommons(0) || page.Reserved() != 0 {
+	if !devices[0].ReserveSegments(0) || page.Reserved() != 0 {
 		t.Errorf("%d bytes count", page.Reserved())
 	}
 }
@@ -294,7 +294,7 @@ func TestPausedKernelIsSwapped(t *testing.T) {
 	d, c := open(t, func(c *Config) {
 		page.share(c)
 		c.Memory, c.Turn = memory, turn
-		c.Share = Share{Domain: "paused"}
+		c.Domain = "paused"
 	})
 	at := []uint64{alloc(t, c, 3<<20), alloc(t, c, 4096)}
 	m, w := load(t, c, walkKernel), newWaiter()

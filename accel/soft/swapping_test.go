@@ -3,12 +3,12 @@ package soft
 import (
 	"testing"
 
-	"pegasus/accel/conformance"
+	"pegasus/accel/acceltest"
 )
 
 func TestSwapping(t *testing.T) {
-	conformance.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) conformance.Crowd {
+	acceltest.RunSwapping(t, func(t testing.TB, n int, memory, swap uint64) acceltest.Crowd {
 		page, devices := swapped(t, n, memory, swap)
-		return conformance.CrowdOf(devices, page)
+		return acceltest.CrowdOf(devices, page)
 	})
 }

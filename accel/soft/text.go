@@ -38,11 +38,11 @@ func (t *text) init() {
 	t.onText = func(bool) {}
 }
 
-// OnText sets the callback that reports when output becomes available, or is used up.
-func (c *Context) OnText(f func(waits bool)) { c.text.onText = f }
+// OnOutput sets the callback that reports when output becomes available, or is used up.
+func (c *Context) OnOutput(f func(waits bool)) { c.text.onText = f }
 
-// MayTell reports whether a kernel was launched that prints or asserts.
-func (c *Context) MayTell() bool { return c.text.inUse() }
+// MayPrint reports whether a kernel was launched that prints or asserts.
+func (c *Context) MayPrint() bool { return c.text.inUse() }
 
 func (t *text) inUse() bool {
 	t.mu.Lock()
@@ -98,9 +98,9 @@ func (f *textFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ReadText removes the oldest text: as many records as fit and belong to one file. The rest of a partly read record may
+// ReadOutput removes the oldest text: as many records as fit and belong to one file. The rest of a partly read record may
 // be overwritten before it is read; so a record is split only if it is larger than the buffer.
-func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
+func (c *Context) ReadOutput(to []byte) (n int, of accel.File, left uint64) {
 	t := &c.text
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ func TestText(t *testing.T) {
 	for range 200 {
 		c, waits := new(Context), false
 		c.text.init()
-		c.OnText(func(w bool) { waits = w })
+		c.OnOutput(func(w bool) { waits = w })
 		c.text.mem = make([]byte, 1+r.IntN(200))
 		var model []record
 		used := 0
@@ -40,7 +40,7 @@ func TestText(t *testing.T) {
 				}
 			} else {
 				to := make([]byte, r.IntN(100))
-				n, of, left := c.ReadText(to)
+				n, of, left := c.ReadOutput(to)
 				var want []byte
 				file := accel.File(0)
 				if len(model) > 0 {
@@ -80,7 +80,7 @@ func TestTextIsNotTorn(t *testing.T) {
 		for range 1 + len(got)%300 {
 			c.text.stdout.Write([]byte("la\n"))
 		}
-		n, _, _ := c.ReadText(to)
+		n, _, _ := c.ReadOutput(to)
 		got = append(got, to[:n]...)
 	}
 	if lines := bytes.Count(got, []byte("la\n")); 3*lines != len(got) {
@@ -101,17 +101,17 @@ func TestPrintingKernel(t *testing.T) {
 	_, c := open(t, nil)
 	var mu sync.Mutex
 	var told []bool
-	c.OnText(func(waits bool) { mu.Lock(); told = append(told, waits); mu.Unlock() })
+	c.OnOutput(func(waits bool) { mu.Lock(); told = append(told, waits); mu.Unlock() })
 	m := load(t, c, printer)
 	submit(t, c, c.DefaultStream(), &accel.Launch{Module: m, Function: 1, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}})
-	if c.MayTell() {
+	if c.MayPrint() {
 		t.Error("a kernel that does not print has made room for text")
 	}
 	submit(t, c, c.DefaultStream(), &accel.Launch{Module: m, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{2, 1, 1}})
 	synchronize(t, c)
 	to := make([]byte, 100)
-	n, of, left := c.ReadText(to)
-	if string(to[:n]) != "0\n\ab1\n\ab" || of != accel.Stdout || left != 0 || !c.MayTell() {
+	n, of, left := c.ReadOutput(to)
+	if string(to[:n]) != "0\n\ab1\n\ab" || of != accel.Stdout || left != 0 || !c.MayPrint() {
 		t.Errorf("read %q for %d, %d left", to[:n], of, left)
 	}
 	mu.Lock()
@@ -141,7 +141,7 @@ func TestMemoryOfText(t *testing.T) {
 	launch.Module = m
 	submit(t, other, other.DefaultStream(), launch)
 	synchronize(t, other)
-	if n, _, _ := other.ReadText(make([]byte, 10)); n != 0 {
+	if n, _, _ := other.ReadOutput(make([]byte, 10)); n != 0 {
 		t.Errorf("%d bytes of text without memory", n)
 	}
 }

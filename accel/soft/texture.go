@@ -48,6 +48,9 @@ func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture,
 	return t, cuda.Success
 }
 
+// Handle returns the handle that the guest chose.
+func (t *Texture) Handle() uint64 { return t.handle }
+
 // check refuses invalid descriptions, so that sizes can be multiplied later without overflow.
 func (t *Texture) check() cuda.Result {
 	d := &t.desc

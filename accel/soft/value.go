@@ -10,11 +10,6 @@ import (
 	"pegasus/cuda"
 )
 
-var _ accel.Valuer = (*Device)(nil)
-
-// HasValues reports that words of 4 and 8 bytes are supported, with all conditions.
-func (d *Device) HasValues() (bits int, nor bool) { return 64, true }
-
 // writeValue copies a word, on the engine for copies in: a kernel may be waiting for it. A copy of 4 or 8 aligned bytes
 // is one store.
 func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {
@@ -122,7 +117,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil { // the memory was unmapped during the read
-			v.c.fail(cuda.ErrorIllegalAddress)
+			v.c.Fail(cuda.ErrorIllegalAddress)
 			seen = true
 		}
 	}()
@@ -134,7 +129,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	}
 	mem := d.space.Slice(v.w.Address, uint64(v.w.Bytes))
 	if mem == nil {
-		v.c.fail(cuda.ErrorIllegalAddress)
+		v.c.Fail(cuda.ErrorIllegalAddress)
 		return true
 	}
 	return v.w.Condition.Holds(loadWord(d.home(mem)), v.w.Value, int(v.w.Bytes)*8)

@@ -38,7 +38,7 @@ func (w *watchdog) init(d *Device) {
 	w.timer.Stop()
 }
 
-// LimitKernels implements accel.Limiter.
+// LimitKernels implements accel.Controller.
 func (d *Device) LimitKernels(limit time.Duration) {
 	w := &d.watchdog
 	w.mu.Lock()

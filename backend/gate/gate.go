@@ -50,10 +50,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/accel"
+	"pegasus/vcpu"
 )
 
-// Class is a set of engines that a lease opens together.
+// Class is the index of a vcpu.EngineClass, other than vcpu.AnyClass, in the arrays of the gate page.
 type Class uint8
 
 const (
@@ -62,13 +62,8 @@ const (
 	NumClasses
 )
 
-// ClassOf maps an engine's class to the gate's.
-func ClassOf(c accel.Class) Class {
-	if c == accel.CopyIn || c == accel.CopyOut {
-		return Copy
-	}
-	return Compute // fills and copies inside the device hold the engine for kernels
-}
+// ClassOf returns the class that an engine belongs to.
+func ClassOf(e vcpu.Engine) Class { return Class(e.Class() - vcpu.ComputeClass) }
 
 // Classes is a set of Class.
 type Classes uint32

@@ -15,6 +15,7 @@ type guestContext struct {
 	s      *session
 	id     uint32
 	ctx    accel.Context
+	can    accel.ContextCapabilities // of ctx
 	debts  debts
 	sticky atomic.Int32
 	gone   atomic.Bool
@@ -196,7 +197,7 @@ func (s *session) ContextCreate(c cuda.Call, a cuda.ContextCreateArgs) cuda.Resu
 	if r != cuda.Success {
 		return r
 	}
-	g := &guestContext{s: s, id: c.Context, ctx: ctx}
+	g := &guestContext{s: s, id: c.Context, ctx: ctx, can: ctx.Capabilities()}
 	g.ended = g.end
 	s.contexts[c.Context] = g
 	s.host.PoisonContext(c.Context, 0)

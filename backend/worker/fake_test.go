@@ -39,6 +39,13 @@ func newFake(p Place) *fakeDevice {
 	return &fakeDevice{place: p, leave: make(chan struct{}, 1000), next: p.DeviceBase, mem: map[uint64][]byte{}, cost: 1000}
 }
 
+func (d *fakeDevice) Capabilities() accel.Capabilities { return accel.Capabilities{Control: d} }
+
+// Queued returns 1: the device does not count, and never reports that it is idle.
+func (d *fakeDevice) Queued() int { return 1 }
+
+func (d *fakeDevice) Abort() {}
+
 // LimitKernels behaves as if a kernel had exceeded the timeout already.
 func (d *fakeDevice) LimitKernels(time.Duration) { d.place.OnTimeout() }
 
@@ -91,13 +98,17 @@ type fakeContext struct {
 	onText func(bool)
 }
 
-func (c *fakeContext) OnText(f func(waits bool)) {
+func (c *fakeContext) Capabilities() accel.ContextCapabilities {
+	return accel.ContextCapabilities{Printf: c, Preparation: c}
+}
+
+func (c *fakeContext) OnOutput(f func(waits bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onText = f
 }
 
-func (c *fakeContext) MayTell() bool { return true }
+func (c *fakeContext) MayPrint() bool { return true }
 
 // tell does the work of a printing kernel.
 func (c *fakeContext) tell(text string) {
@@ -107,7 +118,7 @@ func (c *fakeContext) tell(text string) {
 	c.onText(true)
 }
 
-func (c *fakeContext) ReadText(to []byte) (n int, of accel.File, left uint64) {
+func (c *fakeContext) ReadOutput(to []byte) (n int, of accel.File, left uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n = copy(to, c.said)
@@ -163,7 +174,8 @@ func (c *fakeContext) free(addr uint64) {
 
 type fakeModule struct{}
 
-func (fakeModule) Unload() {}
+func (fakeModule) Unload()                                {}
+func (fakeModule) Bind(uint64, accel.Texture) cuda.Result { return cuda.ErrorInvalidHandle }
 func (fakeModule) Layout() *cuda.ModuleLayout {
 	l := &cuda.ModuleLayout{}
 	for _, n := range []string{"add", "wait", "fault", "endless"} {
@@ -215,7 +227,8 @@ func (c *fakeContext) NewEvent(uint32) (accel.Event, cuda.Result) { return &fake
 
 type fakeArray struct{}
 
-func (fakeArray) Destroy() {}
+func (fakeArray) Destroy()       {}
+func (fakeArray) Handle() uint64 { return 0 }
 
 func (c *fakeContext) NewArray(accel.ArrayDesc) (accel.Array, cuda.Result) {
 	return fakeArray{}, cuda.Success

@@ -125,7 +125,7 @@ func (s *session) newGraph(g *guestContext, described []cuda.GraphNode, old *gra
 	}
 	gr.taken.identity = mix(uint64(len(described)), uint64(gr.cost))
 	r := cuda.ErrorNotSupported
-	if maker, ok := g.ctx.(accel.Grapher); ok && !gr.hasEvents() {
+	if maker := g.can.Graphs; maker != nil && !gr.hasEvents() {
 		var before accel.Graph
 		if old != nil {
 			before = old.native

@@ -14,28 +14,24 @@ import (
 
 // shareMemory enables sharing of device memory in the domain's store, if the device supports it.
 func (s *session) shareMemory(store *os.File) {
-	c, ok := s.device.(accel.Commoner)
-	if !ok {
+	c := s.can.Coordination
+	if c == nil || s.can.FileSharing == nil && s.can.PeerSharing == nil {
 		return
 	}
-	if k, ok := s.device.(accel.Keeper); ok {
-		unit := k.CommonUnit()
-		if unit == 0 {
-			return
-		}
-		s.gate.CountSegmentsIn(unit)
+	if d := s.can.PeerSharing; d != nil {
+		s.gate.CountSegmentsIn(d.SegmentUnit())
 	}
 	s.commons = &commons{file: store, device: c}
 }
 
 // common describes an attached segment to the device.
-func (s *session) common(seg gate.Segment) accel.Common {
-	return accel.Common{
-		ID: seg.ID, Tag: s.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: s.commons.file, Offset: seg.Offset, Holding: holding{s, seg},
+func (s *session) common(seg gate.Segment) accel.DeviceSegment {
+	return accel.DeviceSegment{
+		ID: seg.ID, Tag: s.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: s.commons.file, Offset: seg.Offset, SegmentState: holding{s, seg},
 	}
 }
 
-// holding implements accel.Holding for a segment with the gate page.
+// holding implements accel.SegmentState for a segment with the gate page.
 type holding struct {
 	s   *session
 	seg gate.Segment
@@ -64,14 +60,14 @@ func (h holding) Used(u accel.Usage) { h.s.gate.Charge(u) }
 // keep stores the segments that would be lost with this process, while work may still run. It returns false if there
 // are none, or if the time for it is over.
 func (s *session) keep() bool {
-	k, ok := s.device.(accel.Keeper)
+	k := s.can.PeerSharing
 	patience := s.gate.Holds()
-	if !ok || patience == 0 {
+	if k == nil || patience == 0 {
 		return false
 	}
 	kept := make(chan struct{})
 	go func() {
-		k.Keep()
+		k.StoreSegments()
 		close(kept)
 	}()
 	select {

@@ -3,17 +3,13 @@ package worker
 import (
 	"testing"
 
+	"pegasus/accel"
 	"pegasus/cuda"
 )
 
-// machine is a device that takes machine code.
-type machine struct{ *fakeDevice }
-
-func (machine) Habits() int32 { return cuda.TakesMachineCode }
-
 // GPU libraries have more machine code than any program has PTX text.
 func TestMostImages(t *testing.T) {
-	text, code := &session{device: &fakeDevice{}}, &session{device: machine{&fakeDevice{}}}
+	text, code := &session{}, &session{can: accel.Capabilities{Habits: cuda.TakesMachineCode}}
 	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {
 		t.Errorf("%d bytes of text, %d of machine code", text.mostImages(), code.mostImages())
 	}

@@ -57,15 +57,15 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 // prepare compiles a kernel before its first launch. Admitted work holds its domain's turn: other domains wait for it,
 // and should not wait for a compiler.
 func (g *guestContext) prepare(w *accel.Launch) {
-	if p, ok := g.ctx.(accel.Preparer); ok {
+	if p := g.can.Preparation; p != nil {
 		p.Prepare(w)
 	}
 }
 
 // prepared reports whether prepare has nothing to do, so that a launch need not wait for a preparation slot.
 func (g *guestContext) prepared(w *accel.Launch) bool {
-	p, ok := g.ctx.(accel.Preparer)
-	return !ok || p.Prepared(w)
+	p := g.can.Preparation
+	return p == nil || p.Prepared(w)
 }
 
 // launchOf returns the guest's launch. The module has the function.
@@ -308,7 +308,7 @@ func (s *session) exchange(image, imageLength, layout, layoutCapacity, log, logC
 
 // mostImages returns the bound on the total bytes of all modules' images.
 func (s *session) mostImages() uint64 {
-	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.TakesMachineCode != 0 {
+	if s.can.Habits&cuda.TakesMachineCode != 0 {
 		return maxMachineCode
 	}
 	return maxImages
@@ -372,12 +372,10 @@ func (s *session) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.Devic
 		d.TotalMem = quota
 	}
 	version := uint32(driverVersion)
-	if v, ok := s.device.(Versioned); ok {
-		version = min(version, v.Version())
+	if v := s.can.Version; v != 0 {
+		version = min(version, v)
 	}
-	if h, ok := s.device.(Habitual); ok {
-		d.Attributes[cuda.NoAttribute] = h.Habits()
-	}
+	d.Attributes[cuda.NoAttribute] = s.can.Habits
 	blob := (&cuda.DeviceSnapshot{DriverVersion: version, Devices: []cuda.Device{d}}).Append(nil)
 	if len(blob) > len(to) {
 		return out, cuda.ErrorInvalidValue

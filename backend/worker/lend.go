@@ -29,20 +29,20 @@ func (s *session) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendResu
 	if s.allocs[a.Address] == nil {
 		return out, cuda.ErrorInvalidValue
 	}
-	if d, ok := s.device.(accel.Giver); ok {
-		t, bytes, r := d.Give(a.Address)
+	if d := s.can.PeerSharing; d != nil {
+		t, bytes, r := d.ExportIPC(a.Address)
 		return cuda.MemLendResult{Tag: t.Tag, Bytes: bytes, Segment: t.ID}, r
 	}
-	d, ok := s.device.(accel.Lender)
-	if !ok || s.commons == nil {
+	d := s.can.FileSharing
+	if d == nil || s.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
-	id, at, bytes, r := d.Lend(a.Address, func(bytes uint64) (l accel.Loan, r cuda.Result) {
+	id, at, bytes, r := d.ExportIPC(a.Address, func(bytes uint64) (l accel.ExportedRegion, r cuda.Result) {
 		seg, err := s.gate.MakeLoose(s.commons, bytes)
 		if err != nil {
 			return l, segmentResult(err)
 		}
-		return accel.Loan{File: s.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}, cuda.Success
+		return accel.ExportedRegion{File: s.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}, cuda.Success
 	})
 	if r != cuda.Success {
 		return out, r
@@ -57,14 +57,14 @@ func (s *session) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorr
 	if r != cuda.Success {
 		return out, r
 	}
-	if b, ok := g.ctx.(accel.Borrower); ok {
+	if b := g.can.Peers; b != nil {
 		return s.borrow(g, b, a)
 	}
 	if s.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
-	at, ok := g.ctx.(accel.Attacher)
-	if !ok {
+	at := g.can.Files
+	if at == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	if len(s.attached) >= maxObjects {
@@ -87,14 +87,14 @@ func (s *session) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorr
 }
 
 // borrow is MemBorrow for devices that pass memory to each other.
-func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+func (s *session) borrow(g *guestContext, b accel.PeerAttacher, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
 	if len(s.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
 	}
 	if a.Offset != 0 {
 		return out, cuda.ErrorInvalidValue
 	}
-	addr, bytes, r := b.Borrow(accel.Ticket{ID: a.Segment, Tag: a.Tag})
+	addr, bytes, r := b.ImportIPC(accel.ShareToken{ID: a.Segment, Tag: a.Tag})
 	if r != cuda.Success {
 		return out, g.report(r)
 	}

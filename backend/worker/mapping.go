@@ -20,7 +20,7 @@ const maxRanges = 4096
 
 // mapper returns the device's mapping interface. Its calls name no context: neither addresses nor memory belong to one.
 func (s *session) mapper() (accel.Mapper, cuda.Result) {
-	if m, ok := s.device.(accel.Mapper); ok && m.MapGranule() != 0 {
+	if m := s.can.Mapping; m != nil {
 		return m, cuda.Success
 	}
 	return nil, cuda.ErrorNotSupported
@@ -91,7 +91,7 @@ func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Res
 // shares no memory or the domain has enough loose segments: programs request such memory long before they need it, and
 // most never do. They then get other memory, and an error when they export it.
 func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
-	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+	if s.can.FileSharing == nil || s.commons == nil {
 		return 0, false
 	}
 	seg, err := s.gate.MakeLoose(s.commons, a.Bytes)
@@ -106,7 +106,7 @@ func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool)
 
 // adopt gives an attached segment an id as the guest's memory.
 func (s *session) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
-	mem, r := s.device.(accel.Importer).ImportMemory(s.commons.file, offset, bytes, func() { s.gate.DetachSegment(s.commons, segment) })
+	mem, r := s.can.FileSharing.ImportMemory(s.commons.file, offset, bytes, func() { s.gate.DetachSegment(s.commons, segment) })
 	if r != cuda.Success {
 		s.gate.DetachSegment(s.commons, segment)
 		return r
@@ -160,8 +160,8 @@ func (s *session) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.M
 	if r != cuda.Success {
 		return out, r
 	}
-	if d, ok := s.device.(accel.Giver); ok {
-		t, r := d.GiveMemory(mem.m)
+	if d := s.can.PeerSharing; d != nil {
+		t, r := d.ExportMemory(mem.m)
 		return cuda.MemoryExportResult{Secret: t.Tag, Segment: t.ID}, r
 	}
 	if !mem.shared {
@@ -178,15 +178,15 @@ func (s *session) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.M
 	if r != cuda.Success {
 		return out, r
 	}
-	if d, ok := s.device.(accel.Giver); ok {
-		m, bytes, r := d.TakeMemory(accel.Ticket{ID: a.Segment, Tag: a.Secret})
+	if d := s.can.PeerSharing; d != nil {
+		m, bytes, r := d.ImportMemory(accel.ShareToken{ID: a.Segment, Tag: a.Secret})
 		if r == cuda.Success {
 			out.Bytes = bytes
 			s.memories.put(a.Memory, &memory{m: m})
 		}
 		return out, r
 	}
-	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+	if s.can.FileSharing == nil || s.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	seg, err := s.gate.AttachLoose(a.Segment, a.Secret)

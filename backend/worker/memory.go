@@ -54,7 +54,7 @@ func (s *session) MemInfo(c cuda.Call) (out cuda.MemInfoResult, r cuda.Result) {
 	used, quota := s.gate.Memory(gate.DeviceMemory)
 	out.Total = min(quota, s.total)
 	out.Free = out.Total - min(used, out.Total)
-	if d, ok := s.device.(accel.Sharer); ok {
+	if d := s.can.Coordination; d != nil {
 		out.Free = min(out.Free, d.MemoryFree())
 	}
 	return out, cuda.Success
@@ -132,7 +132,7 @@ func (s *session) newTexture(g *guestContext, id uint64, d accel.TextureDesc) cu
 // that error.
 func (s *session) refuseTexture(id uint64, r cuda.Result) cuda.Result {
 	r = s.textures.poison(id, r)
-	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.GivesHandles != 0 {
+	if s.can.Habits&cuda.GivesHandles != 0 {
 		return cuda.Success
 	}
 	return r
@@ -145,11 +145,10 @@ func (s *session) TextureHandle(_ cuda.Call, a cuda.TextureHandleArgs) (out cuda
 		s.textures.take(a.Texture)
 		return out, r
 	}
-	h, ok := t.t.(accel.Handled)
-	if !ok {
+	if s.can.Habits&cuda.GivesHandles == 0 {
 		return out, cuda.ErrorNotSupported
 	}
-	return cuda.TextureHandleResult{Handle: h.Handle()}, cuda.Success
+	return cuda.TextureHandleResult{Handle: t.t.Handle()}, cuda.Success
 }
 
 // arrayOf returns an array of a context.
@@ -200,11 +199,10 @@ func (s *session) ReferenceBind(c cuda.Call, a cuda.ReferenceBindArgs) cuda.Resu
 		}
 		t = of.t
 	}
-	b, ok := m.m.(accel.Binder)
-	if !ok || m.g != g {
+	if m.g != g {
 		return cuda.ErrorInvalidHandle
 	}
-	return b.Bind(a.Reference, t)
+	return m.m.Bind(a.Reference, t)
 }
 
 func (s *session) TextureDestroy(_ cuda.Call, a cuda.TextureDestroyArgs) cuda.Result {

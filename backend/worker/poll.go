@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pegasus/accel"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -235,7 +234,7 @@ func (s *session) end(r cuda.Result, why string) {
 		s.host.Poison(int32(r))
 		s.ending.now.Store(true)
 		s.gate.Stop()
-		if d, ok := s.device.(accel.Aborter); ok {
+		if d := s.can.Control; d != nil {
 			d.Abort() // the poller itself may be executing work
 		}
 		s.host.Unpark()

@@ -16,20 +16,18 @@ import (
 
 // attachment is a segment that a context uses, or memory that another process exports.
 type attachment struct {
-	g  *guestContext
-	by interface {
-		Detach(addr uint64, done func()) cuda.Result
-	}
+	g    *guestContext
+	by   accel.Detacher
 	gone func() // called when it is no longer used
 }
 
 // commons is the store of the domain's segments.
 type commons struct {
 	file   *os.File
-	device accel.Commoner
+	device accel.Coordinator
 }
 
-func (c *commons) Resize(bytes uint64) bool { return c.device.ReserveCommons(bytes) }
+func (c *commons) Resize(bytes uint64) bool { return c.device.ReserveSegments(bytes) }
 
 func (c *commons) Clear(offset, bytes uint64) error {
 	return unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
@@ -98,13 +96,12 @@ func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda
 	}
 	at := attachment{g: g, gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}
 	r = cuda.ErrorNotSupported
-	switch ctx := g.ctx.(type) {
-	case accel.Attacher:
+	if ctx := g.can.Files; ctx != nil {
 		at.by = ctx
 		out.Address, r = ctx.Attach(s.commons.file, seg.Offset, seg.Bytes)
-	case accel.Holder:
+	} else if ctx := g.can.Peers; ctx != nil {
 		at.by = ctx
-		out.Address, r = ctx.AttachCommon(s.common(seg))
+		out.Address, r = ctx.AttachSegment(s.common(seg))
 	}
 	if r != cuda.Success {
 		at.gone()

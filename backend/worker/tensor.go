@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"pegasus/accel"
 	"pegasus/cuda"
 )
 
@@ -11,8 +10,8 @@ func (s *session) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (out cuda.TensorM
 	if r != cuda.Success {
 		return out, r
 	}
-	m, ok := g.ctx.(accel.TensorMapper)
-	if !ok {
+	m := g.can.Tensors
+	if m == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	out.Map, r = m.TensorMap(&a)

@@ -11,8 +11,8 @@ const textAfterAll = 1
 // hear publishes to the guest whether a context has text for it.
 func (g *guestContext) hear() {
 	g.s.host.TextWaits(g.id, false)
-	if t, ok := g.ctx.(accel.Teller); ok {
-		t.OnText(func(waits bool) { g.s.host.TextWaits(g.id, waits) })
+	if t := g.can.Printf; t != nil {
+		t.OnOutput(func(waits bool) { g.s.host.TextWaits(g.id, waits) })
 	}
 }
 
@@ -27,11 +27,11 @@ func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadR
 	if !ok || a.Flags&^textAfterAll != 0 {
 		return out, cuda.ErrorInvalidValue
 	}
-	t, ok := g.ctx.(accel.Teller)
-	if !ok {
+	t := g.can.Printf
+	if t == nil {
 		return out, cuda.Success
 	}
-	if a.Flags&textAfterAll == 0 || !t.MayTell() || s.dependent() {
+	if a.Flags&textAfterAll == 0 || !t.MayPrint() || s.dependent() {
 		return readText(t, to), cuda.Success
 	}
 	if r := s.room(); r != cuda.Success {
@@ -46,8 +46,8 @@ func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadR
 	return out, cuda.Deferred
 }
 
-func readText(t accel.Teller, to []byte) cuda.TextReadResult {
-	n, of, left := t.ReadText(to)
+func readText(t accel.Printfer, to []byte) cuda.TextReadResult {
+	n, of, left := t.ReadOutput(to)
 	return cuda.TextReadResult{Length: uint64(n), Left: left, File: uint32(of)}
 }
 
@@ -62,8 +62,8 @@ func (s *session) Profile(_ cuda.Call, a cuda.ProfileArgs) (out cuda.ProfileResu
 	if !ok {
 		return out, cuda.ErrorInvalidValue
 	}
-	p, ok := s.device.(accel.Profiler)
-	if !ok {
+	p := s.can.Diagnostics
+	if p == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	switch a.Action {
@@ -87,8 +87,8 @@ func (s *session) Check(_ cuda.Call, a cuda.CheckArgs) cuda.Result {
 	if a.Checks == 0 || a.Checks&^(checkBounds|checkOrder) != 0 {
 		return cuda.ErrorInvalidValue
 	}
-	c, ok := s.device.(accel.Checker)
-	if !ok {
+	c := s.can.Diagnostics
+	if c == nil {
 		return cuda.ErrorNotSupported
 	}
 	c.Check(accel.Checks{Bounds: a.Checks&checkBounds != 0, Order: a.Checks&checkOrder != 0, Seed: a.Seed})

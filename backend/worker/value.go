@@ -14,14 +14,11 @@ func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
-	bits, nor := 0, false
-	if v, ok := s.device.(accel.Valuer); ok {
-		bits, nor = v.HasValues()
-	}
+	words := s.can.StreamWords
 	switch {
 	case a.Bytes != 4 && a.Bytes != 8, a.Address%uint64(a.Bytes) != 0:
 		return cuda.ErrorInvalidValue
-	case int(a.Bytes)*8 > bits, accel.Condition(a.Action) == accel.NorBit && !nor:
+	case int(a.Bytes)*8 > words.Bits, accel.Condition(a.Action) == accel.NorBit && !words.Nor:
 		return cuda.ErrorNotSupported
 	}
 	var w accel.Work

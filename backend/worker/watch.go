@@ -126,11 +126,11 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 			}
 			break
 		}
-		if l, ok := s.device.(accel.Limiter); ok && o.KernelTimeout > 0 {
+		if l := s.can.Control; l != nil && o.KernelTimeout > 0 {
 			l.LimitKernels(o.KernelTimeout)
 		}
-		if d, ok := s.device.(Sharing); ok && o.Share != nil {
-			d.SetShare(*o.Share)
+		if d := s.can.Coordination; d != nil && o.Share != nil {
+			d.SetShare(accel.Share(*o.Share))
 		}
 		if o.End != 0 {
 			s.end(cuda.Result(o.End), o.Why)

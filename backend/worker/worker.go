@@ -33,34 +33,6 @@ import (
 	"pegasus/cuda"
 )
 
-// Spinner is an optional interface of a device: it counts, for the whole host, the seats of threads that poll instead
-// of sleeping.
-type Spinner interface {
-	// TrySpin takes a seat and reports whether there was one; EndSpin returns it.
-	TrySpin() bool
-	EndSpin()
-	// Saturated reports whether every core is computing, so that no thread should poll.
-	Saturated() bool
-}
-
-// Versioned is an optional interface of a device: it reports the CUDA version that the device supports, if that is
-// lower than the worker's.
-type Versioned interface {
-	// Version is 1000*major + 10*minor.
-	Version() uint32
-}
-
-// Habitual is an optional interface of a device: it reports which of package cuda's habits the device has.
-type Habitual interface {
-	Habits() int32
-}
-
-// Sharing is an optional interface of a device: it enforces domains' shares of its memory.
-type Sharing interface {
-	// SetShare changes the share of the worker's domain. Any goroutine may call it.
-	SetShare(Share)
-}
-
 const (
 	// parkSlice bounds the poller's sleeps, in case a wake-up is lost.
 	parkSlice = 500 * time.Millisecond
@@ -83,14 +55,15 @@ type session struct {
 	host   *callbuf.Host
 	gate   *gate.Member
 	device accel.Device
-	total  uint64  // the device's memory in bytes
-	spin   Spinner // nil if the device counts no seats
+	can    accel.Capabilities // of the device
+	total  uint64             // the device's memory in bytes
+	spin   accel.Coordinator  // nil if the device counts no seats
 
 	// spinTime is how long the poller polls an empty ring, and a guest thread its reply slot, before it sleeps.
 	spinTime time.Duration
 
-	predictor accel.Predictor // nil if the device predicts nothing
-	queue     accel.Queue     // nil if the device counts nothing
+	predictor accel.Predictor           // nil if the device predicts nothing
+	queue     interface{ Queued() int } // nil if the device counts nothing
 	log       *slog.Logger
 
 	// The poller's fields.
@@ -157,10 +130,13 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 func (s *session) use(d accel.Device) {
 	s.device = d
 	s.total = d.Snapshot().TotalMem
-	s.spin, _ = d.(Spinner)
+	s.can = d.Capabilities()
+	s.spin = s.can.Coordination
 	s.letGuestSpin(true)
-	s.predictor, _ = d.(accel.Predictor)
-	s.queue, _ = d.(accel.Queue)
+	s.predictor = s.can.Prediction
+	if c := s.can.Control; c != nil {
+		s.queue = c
+	}
 }
 
 // answer writes a reply. If a call's context is destroyed because the session ends, the reply has the session's result.

@@ -65,7 +65,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 		d.memory.Close()
 		return nil, err
 	}
-	d.SetShare(j.Share)
+	d.SetShare(accel.Share(j.Share))
 	quota := d.quota(p.Quota)
 	var swap *nvidia.Swap
 	if d.memory.Swap() != 0 {
@@ -73,7 +73,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 			d.shut()
 			return nil, fmt.Errorf("swap: %w", err)
 		}
-		quota, swap = p.Quota, &nvidia.Swap{Seat: d.ledger, Moved: p.Swapped}
+		quota, swap = p.Quota, &nvidia.Swap{Ledger: d.ledger, Moved: p.Swapped}
 	}
 	d.Device, err = nvidia.Open(nvidia.Config{
 		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.memory.Capacity(), Swap: swap,
@@ -118,14 +118,21 @@ func (d *device) used(c accel.Class, ns int64) { d.worker.Charge(tokens[c], ns) 
 
 func (d *device) executes(c accel.Class, since int64) { d.worker.Executes(tokens[c], since) }
 
+// Capabilities adds Coordination to the driver's groups.
+func (d *device) Capabilities() accel.Capabilities {
+	all := d.Device.Capabilities()
+	all.Coordination = d
+	return all
+}
+
 // SetShare changes the domain's memory guarantee and priority.
-func (d *device) SetShare(s worker.Share) {
+func (d *device) SetShare(s accel.Share) {
 	d.worker.SetShare(engine.DomainNumber(d.domain), s.Guarantee, s.Priority)
 }
 
-// ReserveCommons sets the device memory that the worker's domain has in common, and reports whether there was
+// ReserveSegments sets the device memory that the worker's domain has in common, and reports whether there was
 // room.
-func (d *device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
+func (d *device) ReserveSegments(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
 
 // MemoryFree returns how much this process may still allocate, if its domain's quota allows it.
 func (d *device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }

@@ -35,7 +35,6 @@ type softDevice struct {
 	*soft.Device
 	memory  *engine.Memory
 	engines *engine.Engines
-	domain  string
 }
 
 func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
@@ -44,27 +43,20 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 		return nil, err
 	}
 	d, err := soft.Open(soft.Config{
-		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
+		Name: j.Accelerator.Name, Domain: j.Domain, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout, OnFault: p.OnFault,
 		RefusePTX: ptx.When(j.Accelerator.RefusePTX == "launch"),
 		Shared:    memory, Engines: engines, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,
-		Share: softShare(j.Domain, j.Share), Swapped: p.Swapped,
+		Share: accel.Share(j.Share), Swapped: p.Swapped,
 	})
 	if err != nil {
 		engines.Close()
 		memory.Close()
 		return nil, err
 	}
-	return &softDevice{Device: d, memory: memory, engines: engines, domain: j.Domain}, nil
+	return &softDevice{Device: d, memory: memory, engines: engines}, nil
 }
-
-func softShare(domain string, s worker.Share) soft.Share {
-	return soft.Share{Domain: domain, Guarantee: s.Guarantee, Priority: s.Priority}
-}
-
-// SetShare changes the domain's memory guarantee and priority.
-func (d *softDevice) SetShare(s worker.Share) { d.Device.SetShare(softShare(d.domain, s)) }
 
 // Close closes the device and then the pages that it lies on.
 func (d *softDevice) Close() error {

@@ -66,7 +66,7 @@ func (v *visit) tests(ctx context.Context, env []string, dir, binary string, arg
 	return found, err
 }
 
-// conformance runs the tests of accel/conformance: in a rehearsal with the software accelerator that they
+// conformance runs the tests of accel/acceltest: in a rehearsal with the software accelerator that they
 // start themselves.
 func conformance(ctx context.Context, v *visit) (any, error) {
 	return contract(ctx, v, "^(TestConformance|TestPlaces.*)$")

@@ -90,7 +90,7 @@ func Build(build string, r Release) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	agrees, err := program(build, "xenstore-conformance", "pegasus/xenstore/conformance/cmd")
+	agrees, err := program(build, "xenstore-conformance", "pegasus/xenstore/xenstoretest/cmd")
 	if err != nil {
 		return nil, err
 	}

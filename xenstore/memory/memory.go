@@ -1,7 +1,7 @@
 // Package memory is a XenStore server within a program, for tests of users of package xenstore, without Xen and on
 // any machine.
 //
-// It behaves as the server of Xen 4.17, which the suite in package conformance verifies: transactions and their
+// It behaves as the server of Xen 4.17, which the suite in package xenstoretest verifies: transactions and their
 // conflicts, permissions for each domain, watches, quotas, and domains that come and go. It lacks: live update,
 // limits on a domain's memory and on its write rate, and all but a few commands of CONTROL.
 //

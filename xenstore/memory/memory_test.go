@@ -20,7 +20,7 @@ func dial(t *testing.T, d xenstore.Dialer) *xenstore.Client {
 	return c
 }
 
-// Package conformance covers a server's behaviour; this tests the extensions of this one.
+// Package xenstoretest covers a server's behaviour; this tests the extensions of this one.
 func TestServer(t *testing.T) {
 	s := New(Options{Quota: Quota{NodeBytes: 100}, Exists: func(d xenstore.DomID) bool { return d < 10 }})
 	t.Cleanup(s.Close)

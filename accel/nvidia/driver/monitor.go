@@ -9,8 +9,8 @@ import "unsafe"
 // MonitorLibrary is NVIDIA's monitoring library.
 const MonitorLibrary = "libnvidia-ml.so.1"
 
-// Sight contains values of a device that can be observed from outside; zeros where unavailable.
-type Sight struct {
+// DeviceTelemetry contains values of a device that can be observed from outside; zeros where unavailable.
+type DeviceTelemetry struct {
 	Used uint64 // bytes of its memory, by all processes
 	Busy int    // percent of the last moments in which kernels ran
 	Link uint64 // bytes a second to or from the host, at most
@@ -21,7 +21,7 @@ var laneRates = []uint64{1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 
 
 // Watch reads the values of the device with a UUID through such a library. It returns false if the library can't be
 // loaded, or doesn't have the device.
-func Watch(library, uuid string) (s Sight, ok bool) {
+func Watch(library, uuid string) (s DeviceTelemetry, ok bool) {
 	l, u := C.CString(library), C.CString(uuid)
 	defer C.free(unsafe.Pointer(l))
 	defer C.free(unsafe.Pointer(u))
@@ -30,5 +30,5 @@ func Watch(library, uuid string) (s Sight, ok bool) {
 		return s, false
 	}
 	generation := min(int(seen.generation), len(laneRates)-1)
-	return Sight{Used: uint64(seen.used), Busy: int(seen.busy), Link: laneRates[generation] * uint64(seen.lanes)}, true
+	return DeviceTelemetry{Used: uint64(seen.used), Busy: int(seen.busy), Link: laneRates[generation] * uint64(seen.lanes)}, true
 }

@@ -24,8 +24,8 @@ import (
 	"pegasus/accel"
 )
 
-// Gift describes the exported part of some memory.
-type Gift struct {
+// ExportedFD describes the exported part of some memory.
+type ExportedFD struct {
 	Whole     uint64 // bytes of the memory
 	At, Bytes uint64 // the exported part
 }
@@ -39,9 +39,9 @@ type Offers struct {
 }
 
 type offer struct {
-	of     uint64
-	gift   Gift
-	export func() (fd int, err error)
+	of       uint64
+	exported ExportedFD
+	export   func() (fd int, err error)
 }
 
 // patience is how long the other side of a socket may take.
@@ -54,32 +54,32 @@ func address(id uint32) *net.UnixAddr {
 // Add exports a part of the memory that the caller identifies by a number, and returns the ticket by which others
 // import it: the same one for the same part. export creates a descriptor of the memory for each importer; it is called
 // from another goroutine, and not after Forget.
-func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+func (o *Offers) Add(of uint64, g ExportedFD, export func() (fd int, err error), log *slog.Logger) (accel.ShareToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := o.begin(log); err != nil {
-		return accel.Ticket{}, err
+		return accel.ShareToken{}, err
 	}
 	for tag, other := range o.all {
-		if other.of == of && other.gift == g {
-			return accel.Ticket{ID: o.id, Tag: tag}, nil
+		if other.of == of && other.exported == g {
+			return accel.ShareToken{ID: o.id, Tag: tag}, nil
 		}
 	}
-	t := accel.Ticket{ID: o.id, Tag: rand.Uint64()}
+	t := accel.ShareToken{ID: o.id, Tag: rand.Uint64()}
 	o.all[t.Tag] = offer{of, g, export}
 	return t, nil
 }
 
 // AddTagged exports a part of memory by a tag that all exporters of the same memory agree on, and that no other process
 // can guess.
-func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+func (o *Offers) AddTagged(tag, of uint64, g ExportedFD, export func() (fd int, err error), log *slog.Logger) (accel.ShareToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := o.begin(log); err != nil {
-		return accel.Ticket{}, err
+		return accel.ShareToken{}, err
 	}
 	o.all[tag] = offer{of, g, export}
-	return accel.Ticket{ID: o.id, Tag: tag}, nil
+	return accel.ShareToken{ID: o.id, Tag: tag}, nil
 }
 
 // Forget ends all exports of that memory.
@@ -133,12 +133,12 @@ func (o *Offers) serve(l *net.UnixListener, log *slog.Logger) {
 		c, err := l.AcceptUnix()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				log.Error("listen to processes that want memory", "err", err)
+				log.Error("accept requests for device memory", "err", err)
 			}
 			return
 		}
 		if err := o.answer(c); err != nil {
-			log.Info("give memory to another process", "err", err)
+			log.Info("answer a request for device memory", "err", err)
 		}
 		c.Close()
 	}
@@ -151,27 +151,27 @@ func (o *Offers) answer(c *net.UnixConn) error {
 	}
 	var tag [8]byte
 	if n, err := c.Read(tag[:]); err != nil || n != len(tag) {
-		return fmt.Errorf("a request of %d bytes: %w", n, errors.Join(err, os.ErrInvalid))
+		return fmt.Errorf("request of %d bytes: %w", n, errors.Join(err, os.ErrInvalid))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock() // so that the memory stays until it was sent
 	one, ok := o.all[binary.LittleEndian.Uint64(tag[:])]
 	if !ok {
-		return fmt.Errorf("a request for what isn't offered: %w", os.ErrNotExist)
+		return fmt.Errorf("request for an unknown tag: %w", os.ErrNotExist)
 	}
 	fd, err := one.export()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	_, _, err = c.WriteMsgUnix(one.gift.append(nil), unix.UnixRights(fd), nil)
+	_, _, err = c.WriteMsgUnix(one.exported.append(nil), unix.UnixRights(fd), nil)
 	return err
 }
 
 const giftBytes = 24
 
 // append appends the encoded answer that accompanies a descriptor.
-func (g *Gift) append(b []byte) []byte {
+func (g *ExportedFD) append(b []byte) []byte {
 	for _, v := range []uint64{g.Whole, g.At, g.Bytes} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
@@ -179,19 +179,19 @@ func (g *Gift) append(b []byte) []byte {
 }
 
 // read decodes such an answer.
-func read(b []byte) (g Gift, err error) {
+func read(b []byte) (g ExportedFD, err error) {
 	if len(b) != giftBytes {
-		return g, fmt.Errorf("an answer of %d bytes: %w", len(b), os.ErrInvalid)
+		return g, fmt.Errorf("answer of %d bytes: %w", len(b), os.ErrInvalid)
 	}
-	g = Gift{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
+	g = ExportedFD{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
 	if g.Bytes == 0 || g.At > g.Whole || g.Bytes > g.Whole-g.At {
-		return g, fmt.Errorf("an answer of %d bytes at %d of %d: %w", g.Bytes, g.At, g.Whole, os.ErrInvalid)
+		return g, fmt.Errorf("answer for %d bytes at %d of %d: %w", g.Bytes, g.At, g.Whole, os.ErrInvalid)
 	}
 	return g, nil
 }
 
 // Fetch requests memory that another process exports. The caller owns the descriptor.
-func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
+func Fetch(t accel.ShareToken) (g ExportedFD, fd int, err error) {
 	c, err := net.DialUnix("unixpacket", nil, address(t.ID))
 	if err != nil {
 		return g, -1, err
@@ -223,11 +223,11 @@ func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
 func descriptor(oob []byte) (int, error) {
 	all, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(all) != 1 {
-		return -1, fmt.Errorf("an answer without a descriptor: %w", errors.Join(err, os.ErrInvalid))
+		return -1, fmt.Errorf("answer without a descriptor: %w", errors.Join(err, os.ErrInvalid))
 	}
 	fds, err := unix.ParseUnixRights(&all[0])
 	if err != nil || len(fds) != 1 {
-		return -1, fmt.Errorf("an answer with %d descriptors: %w", len(fds), errors.Join(err, os.ErrInvalid))
+		return -1, fmt.Errorf("answer with %d descriptors: %w", len(fds), errors.Join(err, os.ErrInvalid))
 	}
 	unix.CloseOnExec(fds[0])
 	return fds[0], nil
@@ -248,7 +248,7 @@ func greet(c *net.UnixConn) error {
 		return err
 	}
 	if int(cred.Uid) != os.Getuid() {
-		return fmt.Errorf("user %d is at the other end: %w", cred.Uid, os.ErrPermission)
+		return fmt.Errorf("peer of user %d: %w", cred.Uid, os.ErrPermission)
 	}
 	return nil
 }

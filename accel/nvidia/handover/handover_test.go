@@ -28,19 +28,19 @@ func TestHandover(t *testing.T) {
 			return fd, err
 		}
 	}
-	gift := Gift{Whole: 2 << 20, At: 512, Bytes: 700}
-	one, err := o.Add(1, gift, export("one"), log)
+	exported := ExportedFD{Whole: 2 << 20, At: 512, Bytes: 700}
+	one, err := o.Add(1, exported, export("one"), log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := o.Add(1, gift, export("one"), log); err != nil || again != one {
+	if again, err := o.Add(1, exported, export("one"), log); err != nil || again != one {
 		t.Errorf("the same again is %+v, %v, not %+v", again, err, one)
 	}
-	two, err := o.Add(2, gift, export("two"), log)
+	two, err := o.Add(2, exported, export("two"), log)
 	if err != nil || two.Tag == one.Tag || two.ID != one.ID {
 		t.Fatalf("%+v %v", two, err)
 	}
-	bad, err := o.Add(3, gift, func() (int, error) { return -1, errors.New("no") }, log)
+	bad, err := o.Add(3, exported, func() (int, error) { return -1, errors.New("no") }, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestHandover(t *testing.T) {
 		}
 		c.Close()
 	}
-	for _, strange := range []accel.Ticket{{ID: one.ID, Tag: one.Tag + 1}, {ID: one.ID + 1, Tag: one.Tag}, bad} {
+	for _, strange := range []accel.ShareToken{{ID: one.ID, Tag: one.Tag + 1}, {ID: one.ID + 1, Tag: one.Tag}, bad} {
 		if got, fd, err := Fetch(strange); err == nil {
 			t.Errorf("%+v got %+v, descriptor %d", strange, got, fd)
 		}
 	}
-	for ticket, want := range map[accel.Ticket]string{one: "one", two: "two"} {
+	for ticket, want := range map[accel.ShareToken]string{one: "one", two: "two"} {
 		g, fd, err := Fetch(ticket)
-		if err != nil || g != gift {
+		if err != nil || g != exported {
 			t.Fatalf("%+v %v", g, err)
 		}
 		f := os.NewFile(uintptr(fd), "memory")
@@ -83,7 +83,7 @@ func TestHandover(t *testing.T) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	one := Gift{Whole: 2 << 20, At: 5, Bytes: 9}
+	one := ExportedFD{Whole: 2 << 20, At: 5, Bytes: 9}
 	f.Add(one.append(nil))
 	f.Add([]byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -48,8 +48,8 @@ func (m *Memory) resident() uint64 {
 	return m.sum(func(s *reserver) *counted { return &s.resident }) + m.Commons()
 }
 
-// Settle reserves n bytes of the device, if as many are free.
-func (l *Ledger) Settle(n uint64) bool {
+// Occupy reserves n bytes of the device, if as many are free.
+func (l *Ledger) Occupy(n uint64) bool {
 	for range 2 {
 		l.reserver().resident.Add(n) // first counted, then checked: a process that dies in between loses nothing
 		if l.memory.resident() <= l.memory.Capacity() {
@@ -61,14 +61,14 @@ func (l *Ledger) Settle(n uint64) bool {
 	return false
 }
 
-// Force reserves n bytes of the device in any case.
-func (l *Ledger) Force(n uint64) { l.reserver().resident.Add(n) }
+// ForceOccupy reserves n bytes of the device in any case.
+func (l *Ledger) ForceOccupy(n uint64) { l.reserver().resident.Add(n) }
 
-// Unsettle releases n bytes of the device.
-func (l *Ledger) Unsettle(n uint64) { l.reserver().resident.Add(-n) }
+// Vacate releases n bytes of the device.
+func (l *Ledger) Vacate(n uint64) { l.reserver().resident.Add(-n) }
 
-// Stash moves n settled bytes to the area for evicted memory, if there is room in it.
-func (l *Ledger) Stash(n uint64) bool {
+// OccupyHost moves n occupied bytes to the area for evicted memory, if there is room in it.
+func (l *Ledger) OccupyHost(n uint64) bool {
 	l.reserver().stashed.Add(n)
 	if l.memory.sum(func(s *reserver) *counted { return &s.stashed }) > l.memory.Area() {
 		l.reserver().stashed.Add(-n)
@@ -78,8 +78,8 @@ func (l *Ledger) Stash(n uint64) bool {
 	return true
 }
 
-// Unstash releases n bytes of the area.
-func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
+// VacateHost releases n bytes of the area.
+func (l *Ledger) VacateHost(n uint64) { l.reserver().stashed.Add(-n) }
 
 // Free returns the bytes of the device that allocations may still use. It is less than 0 if domains' own memory was
 // reserved before the allocations in its place were evicted.

@@ -63,18 +63,18 @@ type Space struct {
 
 // slab is a mapped memfd.
 type slab struct {
-	run    *extent
-	fd     int
-	mem    []byte
-	inside *extents
-	count  int
-	shared bool                     // also mapped by other processes: its file stays unchanged
-	first  uint64                   // of attached memory: its start
-	bytes  uint64                   // its length
-	offset uint64                   // in the file
-	lent   *Loan                    // the loan that its memory was moved to; nil: none
-	ranged *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
-	chunks []chunk                  // by 64 KiB
+	run      *extent
+	fd       int
+	mem      []byte
+	inside   *extents
+	count    int
+	shared   bool                     // also mapped by other processes: its file stays unchanged
+	first    uint64                   // of attached memory: its start
+	bytes    uint64                   // its length
+	offset   uint64                   // in the file
+	exported *ExportedRegion          // the region that its memory was moved to; nil: none
+	ranged   *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
+	chunks   []chunk                  // by 64 KiB
 }
 
 // chunk maps a piece of a slab to the visible allocations in it: one that covers all of it, or one for each granule.
@@ -213,7 +213,7 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 
 // emptied drops a slab without allocations, or keeps it if it is the only small one.
 func (s *Space) emptied(l *slab) {
-	if l.run.size == SlabSize && s.empty == 0 && !l.shared && l.lent == nil {
+	if l.run.size == SlabSize && s.empty == 0 && !l.shared && l.exported == nil {
 		s.empty++
 		return
 	}
@@ -229,8 +229,8 @@ func (s *Space) emptied(l *slab) {
 	if unmapSlab(l) == nil {
 		s.runs.release(l.run)
 	}
-	if l.lent != nil {
-		l.lent.Gone()
+	if l.exported != nil {
+		l.exported.Gone()
 	}
 }
 
