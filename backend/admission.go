@@ -32,7 +32,7 @@ func (d *Daemon) claims() (all []claim) {
 	for _, dom := range d.domains {
 		c := claim{domain: dom.name, host: uint64(dom.settings.HostMemory), processes: uint64(dom.settings.Processes) * workerOverhead}
 		for _, a := range d.accelerators {
-			if dom.on == nil && (dom.settings.Accelerator == "" || dom.settings.Accelerator == a.name) || dom.on == a {
+			if dom.on == nil && (dom.settings.Accelerator == "" || dom.settings.Accelerator == a.Name) || dom.on == a {
 				c.device = max(c.device, a.hostMemory(dom.settings.Memory))
 			}
 		}
@@ -49,9 +49,9 @@ func (d *Daemon) claims() (all []claim) {
 
 // hostMemory returns how much of the host's memory a domain's device memory may use, with a quota, or 0 for none.
 func (a *accelerator) hostMemory(quota configs.Size) uint64 {
-	p := a.hw.Profile()
+	p := a.Hardware.Profile()
 	most := p.Swap
-	if a.current().Type == "soft" {
+	if a.Settings().Type == "soft" {
 		most += p.Memory
 	}
 	if quota != 0 {

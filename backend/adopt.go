@@ -21,6 +21,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
+	"pegasus/backend/sched"
 	"pegasus/backend/worker"
 	"pegasus/configs"
 )
@@ -51,7 +52,7 @@ func (d *Daemon) writeDown(g *guest, worker int) error {
 		return nil
 	}
 	d.mu.Lock()
-	r := record{g.dom.name, g.dom.on.name, worker, g.dom.uid, g.pid, g.slot, g.win, g.arena}
+	r := record{g.dom.name, g.dom.on.Name, worker, g.dom.uid, g.pid, g.slot, g.win, g.arena}
 	d.mu.Unlock()
 	if err := writeJSON(d.recordPath(g.id), r); err != nil {
 		return fmt.Errorf("write down a worker: %w", err)
@@ -239,7 +240,7 @@ func (d *Daemon) adopt(left []*survivor) {
 			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.end()
 			if a := d.accelerator(s.Accelerator); a != nil {
-				a.hw.Reap(s.Domain, s.PID)
+				a.Hardware.Reap(s.Domain, s.PID)
 			}
 			s.conn.Close()
 			d.strike(s.id)
@@ -256,8 +257,8 @@ func (d *Daemon) adopt(left []*survivor) {
 		for _, dom := range d.domains {
 			if dom.on == a {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
-			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the previous daemon ended before it closed it
-				a.chargeAbsent(dom.settings, left)
+			} else if left := a.Hardware.OpenAccount(dom.name); left != nil { // the previous daemon ended before it closed it
+				a.ChargeAbsent(dom.settings, left)
 				if dom.account != nil && dom.account != left { // the domain has one on another accelerator
 					left.Close()
 					continue
@@ -266,8 +267,8 @@ func (d *Daemon) adopt(left []*survivor) {
 				accounts = append(accounts, dom.name)
 			}
 		}
-		a.hw.KeepCommons(here) // other domains may have left while no daemon ran
-		a.hw.KeepAccounts(accounts)
+		a.Hardware.KeepCommons(here) // other domains may have left while no daemon ran
+		a.Hardware.KeepAccounts(accounts)
 	}
 	if d.adopted > 0 {
 		d.note("adopt", "", "took over %d workers", d.adopted)
@@ -284,7 +285,7 @@ func (d *Daemon) adoptOne(s *survivor) error {
 	case a == nil:
 		return fmt.Errorf("accelerator %q is no longer configured", s.Accelerator)
 	case dom.on != nil && dom.on != a:
-		return fmt.Errorf("its domain is on %s and on %s", a.name, dom.on.name)
+		return fmt.Errorf("its domain is on %s and on %s", a.Name, dom.on.Name)
 	case s.Slot < 0 || s.Slot >= gate.Slots || d.slices[s.Slice]:
 		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
 	}
@@ -307,7 +308,7 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 		if err := d.openAccount(dom, a); err != nil {
 			return err
 		}
-		if err := sameHardware(a.hw.Files(dom.name), s.files.Hardware); err != nil {
+		if err := sameHardware(a.Hardware.Files(dom.name), s.files.Hardware); err != nil {
 			return err
 		}
 		page, err := gate.Adopt(s.files.Gate)
@@ -317,13 +318,13 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 		store := s.files.Store
 		s.files.Gate, s.files.Store = nil, nil
 		setQuotas(page, dom.settings)
-		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
+		dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 		return nil
 	}
-	if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
+	if !sameFile(s.files.Gate, dom.attachment.Page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}
-	return sameHardware(a.hw.Files(dom.name), s.files.Hardware)
+	return sameHardware(a.Hardware.Files(dom.name), s.files.Hardware)
 }
 
 // sameHardware returns an error unless a worker's accelerator files are those of its domain.
@@ -383,7 +384,7 @@ func (d *Daemon) vacate(dom *domain) {
 	if dom.on == nil {
 		return
 	}
-	slots := dom.avcpu.page.Occupants()
+	slots := dom.attachment.Page.Occupants()
 	for g := range dom.guests {
 		delete(slots, g.slot)
 	}
@@ -396,13 +397,13 @@ func (d *Daemon) vacate(dom *domain) {
 		}
 		if err != nil || hasExited(p) {
 			closeFile(p)
-			dom.on.hw.Reap(dom.name, pid)
+			dom.on.Hardware.Reap(dom.name, pid)
 			d.reap(dom, slot)
 			freed = true
 			continue
 		}
 		// It was ended just now and may still write to the page, or could not be identified.
-		m := dom.avcpu
+		m := dom.attachment
 		d.tasks.Go(func() {
 			defer p.Close()
 			if awaitExit(d.ctx, p) != nil {
@@ -413,20 +414,20 @@ func (d *Daemon) vacate(dom *domain) {
 			}
 		})
 	}
-	if m := dom.avcpu; freed {
+	if m := dom.attachment; freed {
 		d.tasks.Go(func() { d.clearSegments(dom, m) })
 	}
 }
 
 // reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
 // domain's last guest before.
-func (d *Daemon) reapLate(dom *domain, m *avcpu, slot, pid int) bool {
+func (d *Daemon) reapLate(dom *domain, m *sched.Attachment, slot, pid int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if dom.avcpu != m {
+	if dom.attachment != m {
 		return false
 	}
-	dom.on.hw.Reap(dom.name, pid)
+	dom.on.Hardware.Reap(dom.name, pid)
 	d.reap(dom, slot)
 	return true
 }

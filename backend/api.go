@@ -190,7 +190,7 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 	}
 	records, slow := make(chan policies.Record, traceBacklog), make(chan struct{})
 	late := sync.OnceFunc(func() { close(slow) })
-	err = a.record(func(r policies.Record) {
+	err = a.Record(func(r policies.Record) {
 		if q.Used && !aboutUse(r) {
 			return
 		}
@@ -203,7 +203,7 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 	if err != nil {
 		return err
 	}
-	defer a.record(nil)
+	defer a.Record(nil)
 	tick := time.NewTicker(traceEvery)
 	defer tick.Stop()
 	for {
@@ -215,7 +215,7 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 				}
 			}
 		case <-slow:
-			return control.Errorf(control.CodeConflict, "the trace of accelerator %q is read too slowly", a.name)
+			return control.Errorf(control.CodeConflict, "the trace of accelerator %q is read too slowly", a.Name)
 		case <-ctx.Done():
 			return nil
 		}
@@ -242,10 +242,10 @@ func (d *Daemon) traced(name string) (*accelerator, error) {
 	defer d.mu.Unlock()
 	var names []string
 	for _, a := range d.accelerators {
-		if a.name == name || name == "" && len(d.accelerators) == 1 {
+		if a.Name == name || name == "" && len(d.accelerators) == 1 {
 			return a, nil
 		}
-		names = append(names, a.name)
+		names = append(names, a.Name)
 	}
 	return nil, control.Errorf(control.CodeInvalid, "accelerator %q: there is none of that name; there are %s", name, strings.Join(names, ", "))
 }

@@ -30,33 +30,6 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestMeter(t *testing.T) {
-	var m meter
-	if total, ns := m.grown(); total != 0 || ns != 0 {
-		t.Errorf("empty: %d in %d", total, ns)
-	}
-	m.sample(1000, 10)
-	m.sample(2000, 30)
-	if total, ns := m.grown(); total != 20 || ns != 1000 {
-		t.Errorf("two samples: %d in %d", total, ns)
-	}
-	for i := int64(3); i <= 100; i++ {
-		m.sample(i*1000, i*i)
-	}
-	if total, ns := m.grown(); ns != 8000 || total != 100*100-92*92 {
-		t.Errorf("full: %d in %d", total, ns)
-	}
-	if m.resting() {
-		t.Error("growing counts as resting")
-	}
-	for i := int64(101); i <= 109; i++ {
-		m.sample(i*1000, 100*100)
-	}
-	if !m.resting() {
-		t.Error("standing still doesn't count as resting")
-	}
-}
-
 func TestOverride(t *testing.T) {
 	c := configs.Default()
 	base, err := c.Domain("web")

@@ -101,7 +101,7 @@ func (dom *domain) limits() limits {
 func (dom *domain) wants() uint64 {
 	device := uint64(dom.settings.Memory)
 	if device == 0 && dom.on != nil {
-		p := dom.on.hw.Profile()
+		p := dom.on.Hardware.Profile()
 		device = p.Memory + p.Swap
 	}
 	return device + uint64(dom.settings.HostMemory) + uint64(dom.settings.Processes)*workerOverhead

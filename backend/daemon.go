@@ -6,8 +6,9 @@
 // Trust boundary: the daemon trusts the host's kernel, and its own workers within their domain's gate page. It trusts
 // nothing that a guest wrote, and never maps it.
 //
-// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The last two are not held
-// across a wait, nor while waiting for a value that workers write.
+// Locks, in this order: Daemon.reloading, a gate page's own lock and cpus.Sampler's lock of the CPU side; Daemon.mu;
+// sched.Accelerator's lock; the locks of cpus.Sampler's figures and of cpus.Follower. Daemon.mu and the later ones are
+// not held across a wait, nor while waiting for a value that workers write.
 package backend
 
 import (
@@ -25,7 +26,11 @@ import (
 
 	"pegasus/accel/placement"
 	"pegasus/backend/control"
+	"pegasus/backend/cpus"
 	"pegasus/backend/gate"
+	"pegasus/backend/hardware"
+	"pegasus/backend/meter"
+	"pegasus/backend/sched"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/policies"
@@ -57,7 +62,7 @@ type Options struct {
 	// Agent reports whether the agent of a domain's machine has connected since the machine was started, and the
 	// agent's build; nil: there is no data on agents.
 	Agent    func(domain string) (release string, came bool)
-	Hardware Maker
+	Hardware hardware.Maker
 	// Worker is the command of a worker process.
 	Worker []string
 	// Workers has the commands for the accelerator types with a program of their own.
@@ -109,9 +114,16 @@ type Daemon struct {
 	checks       []control.Check
 	cgroups      []cgroup
 
-	follower *follower
-	eyes     sync.Mutex    // held during every call on Options.CPUs
-	settled  chan struct{} // has an element when guests arrived since their domains were last weighed
+	sampler  *cpus.Sampler
+	follower *cpus.Follower
+}
+
+// accelerator is an accelerator and what the daemon's control socket changed and measured of it. The daemon's mu guards
+// the fields.
+type accelerator struct {
+	*sched.Accelerator
+	load     meter.Meter        // share of time in which its engines were held
+	switched map[string]setting // settings that `pegasus policy` laid over the configuration
 }
 
 // New returns a daemon that Run starts.
@@ -126,9 +138,10 @@ func New(opt Options) (*Daemon, error) {
 		slices:    make(map[int]bool),
 		uids:      make(map[int]bool),
 		freed:     make(chan struct{}),
-		settled:   make(chan struct{}, 1),
-		follower:  newFollower(),
 	}
+	domains := cpuDomains{d}
+	d.sampler = cpus.NewSampler(opt.CPUs, domains, gate.Now)
+	d.follower = cpus.NewFollower(opt.Raiser, domains.followers, gate.Now)
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("runtime directory: %w", err)
@@ -191,7 +204,7 @@ func (d *Daemon) open() (*control.Listener, error) {
 	d.restore()
 	d.adopt(left)
 	for _, a := range d.accelerators {
-		a.passing = d.passing // from now on: survivors have their own accounts
+		a.SetPassing(d.passing) // from now on: survivors have their own accounts
 	}
 	if err := d.openDeclared(); err != nil {
 		return nil, err
@@ -202,7 +215,7 @@ func (d *Daemon) open() (*control.Listener, error) {
 	}
 	settings := make([]configs.Accelerator, len(d.accelerators))
 	for i, a := range d.accelerators {
-		settings[i] = a.current()
+		settings[i] = a.Settings()
 	}
 	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
 		return nil, err
@@ -228,16 +241,16 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 		if c.Change, c.Context = profile.Change, configs.Size(profile.Context); c.Change > 0 || c.Context > 0 {
 			d.log.Info("measured what processes' contexts cost", "accelerator", c.Name, "change", c.Change, "bytes", profile.Context)
 		}
-		a, err := newAccelerator(c, hw, bell, d.log)
+		o := sched.Options{Settings: c, Hardware: hw, Bell: bell, Follow: d.follower.Window,
+			Expel: func(m *sched.Attachment) { d.tasks.Go(func() { d.expel(m) }) }}
+		if d.opt.CPUs != nil {
+			o.Sample = d.sampler.Sample
+		}
+		a, err := sched.New(o)
 		if err != nil {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
-		a.follower = d.follower
-		a.expel = func(m *avcpu) { d.tasks.Go(func() { d.expel(m) }) }
-		if d.opt.CPUs != nil {
-			a.see = d.see
-		}
-		d.accelerators = append(d.accelerators, a)
+		d.accelerators = append(d.accelerators, &accelerator{Accelerator: a, switched: map[string]setting{}})
 	}
 	return nil
 }
@@ -246,14 +259,14 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 func (d *Daemon) inventory() string {
 	var all []string
 	for _, a := range d.accelerators {
-		all = append(all, fmt.Sprintf("%s (%s)", a.name, a.hw.Profile().Device))
+		all = append(all, fmt.Sprintf("%s (%s)", a.Name, a.Hardware.Profile().Device))
 	}
 	return strings.Join(all, ", ")
 }
 
 // openHardware takes over the files that a previous daemon's workers still use, or opens the accelerator anew if there
 // are none.
-func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
+func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (hardware.Accelerator, *gate.Bell, error) {
 	files, bellFile := shared(left, c.Name)
 	dir := ""
 	if !d.opt.Private {
@@ -288,13 +301,13 @@ func (d *Daemon) Reload() { d.reload(nil) }
 // serve starts the goroutines beside Run.
 func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
-		d.tasks.Go(func() { a.run(d.ctx) })
-		d.tasks.Go(func() { a.mend(d.ctx) })
-		d.tasks.Go(func() { a.hw.Serve(d.ctx) })
+		d.tasks.Go(func() { a.Run(d.ctx) })
+		d.tasks.Go(func() { a.Mend(d.ctx) })
+		d.tasks.Go(func() { a.Hardware.Serve(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
-	d.tasks.Go(func() { d.coordinate(d.ctx) })
-	d.tasks.Go(func() { d.followWindows(d.ctx) })
+	d.tasks.Go(func() { d.sampler.Run(d.ctx) })
+	d.tasks.Go(func() { d.follower.Run(d.ctx) })
 	if d.opt.Machines != nil {
 		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
 	}
@@ -348,8 +361,8 @@ func (d *Daemon) close() {
 	d.saveOrWarn()
 	d.mu.Unlock()
 	for _, a := range d.accelerators {
-		if err := errors.Join(a.hw.Close(), a.bell.Free()); err != nil {
-			d.log.Warn("close accelerator", "accelerator", a.name, "err", err)
+		if err := errors.Join(a.Hardware.Close(), a.Bell.Free()); err != nil {
+			d.log.Warn("close accelerator", "accelerator", a.Name, "err", err)
 		}
 	}
 	d.log.Info("ended")

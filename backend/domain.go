@@ -10,6 +10,9 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
+	"pegasus/backend/hardware"
+	"pegasus/backend/meter"
+	"pegasus/backend/sched"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 )
@@ -39,33 +42,31 @@ type domain struct {
 	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
 	uid      int             // of its workers; 0: the daemon's
 
-	settling int          // guests that wait for an accelerator or a seat
-	starts   starts       // of its workers
-	on       *accelerator // its accelerator; nil while it has no guests
-	avcpu    *avcpu
-	cpu      hypervisor.Weight // of the host's CPUs; zero unless a policy uses it
-	vcpus    hypervisor.Spent  // run and wait time of its vCPUs, if it is a virtual machine
-	stolen   meter             // of their wait time
-	guests   map[*guest]struct{}
-	account  Account // while it is on an accelerator, and after that until its totals are saved
-	booked   booked  // the part of its account that past includes
-	past     totals  // of ended workers, and the booked engine time
-	share    meter   // of the accelerator time that it used
-	stood    meter   // of the time that its requests waited for admission
-	workers  meter   // of its workers' CPU time
-	trickle  *trickle
-	logSpent int64 // time up to which its workers' log allowance was spent when the last of them left
+	settling   int          // guests that wait for an accelerator or a seat
+	starts     starts       // of its workers
+	on         *accelerator // its accelerator; nil while it has no guests
+	attachment *sched.Attachment
+	cpu        hypervisor.Weight // of the host's CPUs; zero unless a policy uses it
+	guests     map[*guest]struct{}
+	account    hardware.Account // while it is on an accelerator, and after that until its totals are saved
+	booked     booked           // the part of its account that past includes
+	past       totals           // of ended workers, and the booked engine time
+	share      meter.Meter      // of the accelerator time that it used
+	stood      meter.Meter      // of the time that its requests waited for admission
+	workers    meter.Meter      // of its workers' CPU time
+	trickle    *trickle
+	logSpent   int64 // time up to which its workers' log allowance was spent when the last of them left
 }
 
 // booked is the part of an account that a domain's totals include already.
 type booked struct {
-	Opened int64      `json:"opened"`
-	Total  EngineTime `json:"total"`
+	Opened int64               `json:"opened"`
+	Total  hardware.EngineTime `json:"total"`
 }
 
 // openAccount opens the domain's account on an accelerator, or continues the domain's open account there. d.mu is held.
 func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
-	next, err := a.hw.Account(dom.name)
+	next, err := a.Hardware.Account(dom.name)
 	if err != nil {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
 	}
@@ -89,24 +90,24 @@ func (dom *domain) closeAccount() {
 
 // book adds an account's engine time to the domain's totals, except the part booked already. Totals and booked part are
 // saved together, so that a daemon killed at any time loses nothing and counts nothing twice. d.mu is held.
-func (dom *domain) book(a Account) {
+func (dom *domain) book(a hardware.Account) {
 	if dom.booked.Opened != a.Opened() {
 		dom.booked = booked{Opened: a.Opened()}
 	}
 	now := a.Total()
-	dom.past.Used.add(now, 1)
-	dom.past.Used.add(dom.booked.Total, -1)
+	dom.past.Used.Add(now, 1)
+	dom.past.Used.Add(dom.booked.Total, -1)
 	dom.booked.Total = now
 }
 
 // totals is the use of workers.
 type totals struct {
-	Used  EngineTime `json:"used"`
-	Calls uint64     `json:"calls"`
-	Waits waits      `json:"waits"`
-	Swap  gate.Swap  `json:"swap"`
-	Stood int64      `json:"stood"` // ns that requests waited for admission
-	CPU   int64      `json:"cpu"`   // ns on the host's CPUs, on engines and otherwise
+	Used  hardware.EngineTime `json:"used"`
+	Calls uint64              `json:"calls"`
+	Waits waits               `json:"waits"`
+	Swap  gate.Swap           `json:"swap"`
+	Stood int64               `json:"stood"` // ns that requests waited for admission
+	CPU   int64               `json:"cpu"`   // ns on the host's CPUs, on engines and otherwise
 }
 
 func (t *totals) add(s *gate.Statistics) {
@@ -127,12 +128,12 @@ func (dom *domain) totals() (t totals, memory uint64) {
 		dom.book(dom.account)
 	}
 	t = dom.past
-	if dom.avcpu != nil {
-		memory = dom.avcpu.page.SegmentBytes()
+	if dom.attachment != nil {
+		memory = dom.attachment.Page.SegmentBytes()
 	}
 	for g := range dom.guests {
 		t.CPU += g.cpuTime()
-		if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
+		if st, ok := dom.attachment.Page.Statistics(g.slot); ok {
 			t.add(&st)
 			t.Swap.Away += st.Swap.Away
 			memory += st.Memory
@@ -299,7 +300,7 @@ func (d *Daemon) drop(dom *domain) {
 	delete(d.uids, dom.uid)
 	d.changed = true
 	close(dom.gone)
-	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.sum()), dom.past.Calls)
+	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
 }
 
 // socket returns the address to which the domain's guests connect; empty: the domain admits none.
@@ -353,9 +354,9 @@ func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
 			}
 			sum += uint64(guarantee)
 		}
-		if p := a.hw.Profile(); more && sum > p.Promisable {
+		if p := a.Hardware.Profile(); more && sum > p.Promisable {
 			return control.Errorf(control.CodeInvalid, "memory_guarantee: the domains on %s would be guaranteed %d bytes together, of %d: lower one, or move a domain",
-				a.name, sum, p.Promisable)
+				a.Name, sum, p.Promisable)
 		}
 	}
 	return nil
@@ -371,9 +372,9 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 	if dom.on == nil {
 		return
 	}
-	setQuotas(dom.avcpu.page, s)
+	setQuotas(dom.attachment.Page, s)
 	d.limitAnew(dom)
-	dom.on.setShares(dom.avcpu, s, dom.cpu.Credits)
+	dom.on.SetShares(dom.attachment, s, dom.cpu.Credits)
 }
 
 func setQuotas(p *gate.Page, s configs.Domain) {

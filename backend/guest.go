@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"pegasus/backend/sched"
 	"pegasus/backend/worker"
 	"pegasus/callbuf"
 	"pegasus/configs"
@@ -113,7 +114,7 @@ func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) 
 
 // startWorker starts a seat's worker, after a wait while too many workers of its domain are starting.
 func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcomer) error {
-	if g.dom.on.current().Type != "soft" { // other types' kernels need no processor of the host
+	if g.dom.on.Settings().Type != "soft" { // other types' kernels need no processor of the host
 		return d.employ(g, n)
 	}
 	took, err := g.dom.starts.enter(ctx)
@@ -134,7 +135,7 @@ func (d *Daemon) introduce(g *guest, pid int) {
 	d.mu.Lock()
 	g.pid = pid
 	d.mu.Unlock()
-	d.weighSoon()
+	d.sampler.WeighSoon()
 }
 
 // employ starts a seat's worker. After an error only the seat is left.
@@ -208,7 +209,7 @@ func (d *Daemon) attend(g *guest) {
 // standing returns the order with the worker's settings that may change while it runs. d.mu is held.
 func (g *guest) standing() worker.Order {
 	share := shareOf(g.dom.settings)
-	return worker.Order{KernelTimeout: g.dom.on.current().KernelTimeout, Share: &share}
+	return worker.Order{KernelTimeout: g.dom.on.Settings().KernelTimeout, Share: &share}
 }
 
 func shareOf(s configs.Domain) worker.Share {
@@ -312,7 +313,7 @@ func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
 	if !ok {
 		return nil, fmt.Errorf("domain %q: %w: the host serves %d, as many as it can", dom.name, errTooMany, callbuf.MaxDeviceSlices)
 	}
-	slot, err := dom.avcpu.page.TakeSlot()
+	slot, err := dom.attachment.Page.TakeSlot()
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w: %w", dom.name, errTooMany, err)
 	}
@@ -336,11 +337,11 @@ func (d *Daemon) freeSlice() (int, bool) {
 
 // expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine
 // which one.
-func (d *Daemon) expel(m *avcpu) {
+func (d *Daemon) expel(m *sched.Attachment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dom := d.domains[m.domain]
-	if dom == nil || dom.avcpu != m {
+	dom := d.domains[m.Domain]
+	if dom == nil || dom.attachment != m {
 		return
 	}
 	d.noteOf(dom, "forged", "a worker has written over the pages that the domain's workers share with the daemon: ending the domain's %d workers", len(dom.guests))
@@ -350,12 +351,12 @@ func (d *Daemon) expel(m *avcpu) {
 			kill(g.worker)
 		}
 	}
-	dom.on.expelled(m)
+	dom.on.Expelled(m)
 }
 
 // unseat releases all resources of a guest process after its worker's death.
 func (d *Daemon) unseat(g *guest) {
-	m := g.dom.avcpu // which stays while g is in the domain
+	m := g.dom.attachment // which stays while g is in the domain
 	d.vacateSeat(g)
 	d.clearSegments(g.dom, m)
 	close(g.gone)
@@ -365,7 +366,7 @@ func (d *Daemon) vacateSeat(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
-	dom.on.hw.Reap(dom.name, g.workerPID)
+	dom.on.Hardware.Reap(dom.name, g.workerPID)
 	d.reap(dom, g.slot)
 	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)
@@ -381,10 +382,10 @@ func (d *Daemon) vacateSeat(g *guest) {
 // reap frees the slot of a dead worker in a domain's page. d.mu is held; the caller calls clearSegments afterwards,
 // without it.
 func (d *Daemon) reap(dom *domain, slot int) {
-	if st, ok := dom.avcpu.page.Statistics(slot); ok {
+	if st, ok := dom.attachment.Page.Statistics(slot); ok {
 		dom.past.add(&st)
 	}
-	dom.on.reap(dom.avcpu, slot)
+	dom.on.Reap(dom.attachment, slot)
 	d.changed = true
 }
 

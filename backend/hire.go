@@ -32,7 +32,7 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	}
 	var all opened
 	defer all.close()
-	files := worker.Files{Gate: page, Bell: g.dom.on.bell.File(), Store: g.dom.avcpu.store, Hardware: g.dom.on.hw.Files(g.dom.name), GuestProcess: n.Process()}
+	files := worker.Files{Gate: page, Bell: g.dom.on.Bell.File(), Store: g.dom.attachment.Store, Hardware: g.dom.on.Hardware.Files(g.dom.name), GuestProcess: n.Process()}
 	files.Segment = all.add(segmentFor(n, &job, layout))
 	ours, theirs, err := socketPair()
 	files.Guest = all.add(theirs, err)
@@ -60,7 +60,7 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
-	c := dom.on.current()
+	c := dom.on.Settings()
 	geometry := callbuf.DefaultGeometry()
 	geometry.ArenaBytes = g.arena
 	return worker.Job{
@@ -70,7 +70,7 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: windowBytes(c.Type),
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
 		SpinTime: d.opt.Config.Daemon.SpinTime,
-	}, dom.avcpu.page.File()
+	}, dom.attachment.Page.File()
 }
 
 // windowBytes returns the size of a worker's address window for device memory. Programs reserve addresses in proportion

@@ -1,6 +1,8 @@
 package backend
 
-import "pegasus/backend/gate"
+import (
+	"pegasus/backend/gate"
+)
 
 // waits counts requests by their wait at the gate: bucket 0 those without a wait, bucket n those that waited less than
 // 2^n ns and at least half of that.

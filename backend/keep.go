@@ -43,5 +43,5 @@ func (d *Daemon) storing(g *guest) time.Duration {
 	if d.guests[g.id] != g { // its seat is free already, and possibly its domain's page
 		return 0
 	}
-	return g.dom.avcpu.page.Holds(g.slot)
+	return g.dom.attachment.Page.Holds(g.slot)
 }

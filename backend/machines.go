@@ -20,7 +20,7 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 	defer d.mu.Unlock()
 	before := d.machines
 	d.machines = next
-	d.weighSoon()
+	d.sampler.WeighSoon()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := next[name]; !ok {
 			d.machineChanged(name, before[name], hypervisor.Machine{Domain: name, State: hypervisor.MachineOff})
@@ -105,7 +105,7 @@ func (d *Daemon) endMachine(dom *domain, why string) {
 // pauseIfMachine pauses a domain while its machine is paused. d.mu is held.
 func (d *Daemon) pauseIfMachine(dom *domain) {
 	if dom.on != nil {
-		dom.on.pause(dom.avcpu, d.machines[dom.name].State == hypervisor.MachinePaused)
+		dom.on.Pause(dom.attachment, d.machines[dom.name].State == hypervisor.MachinePaused)
 	}
 }
 

@@ -59,7 +59,7 @@ func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
 
 // holdsMemory reports whether the guest has device memory. d.mu is held.
 func (g *guest) holdsMemory() bool {
-	st, ok := g.dom.avcpu.page.Statistics(g.slot)
+	st, ok := g.dom.attachment.Page.Statistics(g.slot)
 	return ok && st.Memory > 0
 }
 
@@ -120,7 +120,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	d.pauseIfMachine(dom)
-	d.noteOf(dom, "place", "placed on %s", a.name)
+	d.noteOf(dom, "place", "placed on %s", a.Name)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (d *Daemon) attach(dom *domain, a *accelerator) error {
 	}
 	setQuotas(page, dom.settings)
 	page.SetLogSpent(dom.logSpent)
-	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
+	dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (d *Daemon) attach(dom *domain, a *accelerator) error {
 func (d *Daemon) refusals(dom *domain) error {
 	var all []error
 	for _, a := range d.accelerators {
-		if err := d.queue.Refusal(a.name, request(dom.settings)); err != nil {
+		if err := d.queue.Refusal(a.Name, request(dom.settings)); err != nil {
 			all = append(all, err)
 		}
 	}
@@ -161,26 +161,26 @@ func (d *Daemon) leave(dom *domain) {
 	if dom.on == nil || len(dom.guests) != 0 {
 		return
 	}
-	dom.on.detach(dom.avcpu)
-	dom.logSpent = dom.avcpu.page.LogSpent()
-	if lost := dom.avcpu.page.LogLost(); lost > 0 {
+	dom.on.Detach(dom.attachment)
+	dom.logSpent = dom.attachment.Page.LogSpent()
+	if lost := dom.attachment.Page.LogLost(); lost > 0 {
 		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
 	}
-	name, m := dom.name, dom.avcpu
+	name, m := dom.name, dom.attachment
 	d.tasks.Go(func() { // blocks until ClearSegments has returned
-		if err := m.page.Free(); err != nil {
+		if err := m.Page.Free(); err != nil {
 			d.log.Warn("free gate page", "domain", name, "err", err)
 		}
-		m.store.Close()
+		m.Store.Close()
 	})
-	dom.on.hw.SetCommons(dom.name, 0)
+	dom.on.Hardware.SetCommons(dom.name, 0)
 	d.changed = true // save closes its account
-	d.noteOf(dom, "leave", "left %s", dom.on.name)
+	d.noteOf(dom, "leave", "left %s", dom.on.Name)
 	d.queue.Release(dom.name)
 	for _, g := range d.cgroups {
 		g.leave(dom.name)
 	}
-	dom.on, dom.avcpu, dom.cpu = nil, nil, hypervisor.Weight{}
+	dom.on, dom.attachment, dom.cpu = nil, nil, hypervisor.Weight{}
 	d.retire(dom)
 	d.makeRoom()
 }
@@ -204,16 +204,9 @@ func (d *Daemon) choose(dom *domain) *accelerator {
 // gauge updates the queue's view of the accelerators' use. d.mu is held.
 func (d *Daemon) gauge() {
 	for _, a := range d.accelerators {
-		d.queue.SetAllocated(a.name, a.hw.MemoryReserved())
-		d.queue.SetOverloaded(a.name, a.overloaded())
+		d.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
+		d.queue.SetOverloaded(a.Name, a.Overloaded())
 	}
-}
-
-// overloaded reports that the policy cannot keep its guarantees.
-func (a *accelerator) overloaded() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sched.Overloaded()
 }
 
 // request returns the placement request for a domain.
@@ -224,7 +217,7 @@ func request(s configs.Domain) placement.Domain {
 
 func (d *Daemon) accelerator(name string) *accelerator {
 	for _, a := range d.accelerators {
-		if a.name == name {
+		if a.Name == name {
 			return a
 		}
 	}
@@ -236,18 +229,18 @@ func (d *Daemon) accelerator(name string) *accelerator {
 func (d *Daemon) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
 	q := placement.NewQueue(placementOrder(settings))
 	for i, a := range d.accelerators {
-		p := a.hw.Profile()
+		p := a.Hardware.Profile()
 		_, err := q.Add(placement.Accelerator{
-			Name: a.name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
+			Name: a.Name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
 			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory + p.Swap, In: p.Bandwidth, Out: p.Bandwidth},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("accelerator %q: %w", a.name, err)
+			return nil, fmt.Errorf("accelerator %q: %w", a.Name, err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
 		if dom := d.domains[name]; dom.on != nil {
-			if err := q.Restore(request(of(dom)), dom.on.name); err != nil {
+			if err := q.Restore(request(of(dom)), dom.on.Name); err != nil {
 				return nil, err
 			}
 		}

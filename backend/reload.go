@@ -7,6 +7,7 @@ import (
 
 	"pegasus/accel/placement"
 	"pegasus/backend/control"
+	"pegasus/backend/sched"
 	"pegasus/backend/worker"
 	"pegasus/configs"
 	"pegasus/hypervisor"
@@ -148,7 +149,7 @@ func (d *Daemon) planAccelerator(c *configs.Config, a *accelerator) (accelerator
 		}
 	}
 	var err error
-	next.policy, err = newPolicies(next.settings)
+	next.policy, err = sched.NewPolicies(next.settings)
 	return next, err
 }
 
@@ -231,7 +232,7 @@ func (d *Daemon) carryOut(p *plan) {
 	d.resizePools(p.config.Daemon.WorkerPool)
 	for i, a := range d.accelerators {
 		next := p.accelerators[i]
-		a.configure(next.settings, next.policy)
+		a.Configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
 	for _, e := range p.entries {

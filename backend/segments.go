@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/gate"
+	"pegasus/backend/sched"
 )
 
 // newStore makes the file for a domain's device segments. It uses no memory until there are some.
@@ -35,8 +36,8 @@ const lockPatience = 2 * time.Second
 // clearSegments frees the removed device segments that only m's dead workers had attached. It waits for a lock word
 // that m's workers write, so the caller must hold no lock of the daemon. If a worker keeps the lock, the segments stay
 // the domain's until another of its workers ends or changes the table, or all have left.
-func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
-	if err := m.page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
+func (d *Daemon) clearSegments(dom *domain, m *sched.Attachment) {
+	if err := m.Page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
 		d.noteOf(dom, "locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
 	}
 	d.mu.Lock()
@@ -48,21 +49,21 @@ func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
 type commons struct {
 	d   *Daemon
 	dom *domain
-	m   *avcpu
+	m   *sched.Attachment
 }
 
 func (c commons) Resize(bytes uint64) bool {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	if c.dom.avcpu == c.m { // else the domain has left, and has none
+	if c.dom.attachment == c.m { // else the domain has left, and has none
 		if quota := uint64(c.dom.settings.Memory); quota != 0 { // workers write the table from which the sum is computed
 			bytes = min(bytes, quota)
 		}
-		c.m.hw.SetCommons(c.dom.name, bytes)
+		c.dom.on.Hardware.SetCommons(c.dom.name, bytes)
 	}
 	return true
 }
 
 func (c commons) Clear(offset, bytes uint64) error {
-	return unix.Fallocate(int(c.m.store.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
+	return unix.Fallocate(int(c.m.Store.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"pegasus/backend/control"
+	"pegasus/backend/cpus"
+	"pegasus/backend/sched"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 )
@@ -73,7 +75,7 @@ func (d *Daemon) set(p control.Peer, q control.SetParams) (control.Domain, error
 	if !d.admits(dom) {
 		return control.Domain{}, dom.closed()
 	}
-	if any, all := tunes(q.Settings); any {
+	if any, all := cpus.Tunes(q.Settings); any {
 		if !all {
 			return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: weight and cap are set by themselves: they are the hypervisor's", dom.name)
 		}
@@ -118,13 +120,29 @@ func orNone(names []string) string {
 // mostNames bounds a list of names in an error.
 const mostNames = 32
 
+// tune changes a machine's share of the CPUs in the hypervisor. d.mu is held.
+func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) error {
+	var m *hypervisor.Machine
+	if known, ok := d.machines[name]; ok {
+		m = &known
+	}
+	if err := cpus.Tune(d.opt.Tuner, name, m, settings); err != nil {
+		return err
+	}
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		d.noteBy(&by, "set", name, "%s = %s", k, settings[k])
+	}
+	d.sampler.WeighSoon()
+	return nil
+}
+
 // policy switches policy or mode of one accelerator or all, and returns the descriptions of these.
 func (d *Daemon) policy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var meant []*accelerator
 	for _, a := range d.accelerators {
-		if q.Accelerator == "" || a.name == q.Accelerator {
+		if q.Accelerator == "" || a.Name == q.Accelerator {
 			meant = append(meant, a)
 		}
 	}
@@ -144,28 +162,28 @@ func (d *Daemon) policy(p control.Peer, q control.PolicyParams) ([]control.Accel
 
 // switchTo switches one accelerator. d.mu is held.
 func (d *Daemon) switchTo(by control.Peer, a *accelerator, q control.PolicyParams) error {
-	next, switched := a.current(), maps.Clone(a.switched)
+	next, switched := a.Settings(), maps.Clone(a.switched)
 	file := tableOf(d.config, a)
 	for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
 		if s.value == "" {
 			continue
 		}
 		if err := next.Set(s.key, s.value, d.opt.Accept); err != nil {
-			return control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.name, err)
+			return control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.Name, err)
 		}
 		switched[s.key] = setting{Value: s.value, File: file.Get(s.key)}
 	}
 	if q.Name == "" && q.Mode == "" {
 		return nil
 	}
-	p, err := newPolicies(next)
+	p, err := sched.NewPolicies(next)
 	if err != nil {
 		return err
 	}
-	a.configure(next, p)
+	a.Configure(next, p)
 	a.switched = switched
 	d.changed = true
-	d.noteBy(&by, "policy", "", "%s: %s, %s", a.name, next.Policy, next.Mode)
+	d.noteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
 	return nil
 }
 
@@ -173,9 +191,9 @@ func (d *Daemon) switchTo(by control.Peer, a *accelerator, q control.PolicyParam
 // longer lists it.
 func tableOf(c *configs.Config, a *accelerator) configs.Accelerator {
 	for _, t := range c.Accelerators {
-		if t.Name == a.name {
-			return a.current().Following(t)
+		if t.Name == a.Name {
+			return a.Settings().Following(t)
 		}
 	}
-	return a.current()
+	return a.Settings()
 }

@@ -3,14 +3,12 @@ package backend
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
-	"pegasus/vcpu"
+	"pegasus/backend/meter"
 )
 
 // sampleEvery is the period at which shares are sampled.
@@ -27,16 +25,16 @@ func (d *Daemon) sample(ctx context.Context) {
 		d.mu.Lock()
 		now := gate.Now()
 		for _, dom := range d.domains {
-			if len(dom.guests) == 0 && dom.share.resting() {
+			if len(dom.guests) == 0 && dom.share.Resting() {
 				continue
 			}
 			t, _ := dom.totals()
-			dom.share.sample(now, t.Used.sum())
-			dom.stood.sample(now, t.Stood)
-			dom.workers.sample(now, t.CPU)
+			dom.share.Sample(now, t.Used.Sum())
+			dom.stood.Sample(now, t.Stood)
+			dom.workers.Sample(now, t.CPU)
 		}
 		for _, a := range d.accelerators {
-			a.load.sample(now, a.hw.BusyTime())
+			a.load.Sample(now, a.Hardware.BusyTime())
 		}
 		d.expire(time.Now())
 		d.saveOrWarn()
@@ -52,18 +50,19 @@ func (d *Daemon) sample(ctx context.Context) {
 // show returns a domain's description. d.mu is held.
 func (d *Daemon) show(dom *domain) control.Domain {
 	t, memory := dom.totals()
+	spent, steal := d.sampler.Steal(dom.name)
 	out := control.Domain{
 		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
-		GPU: t.Used.sum(), Compute: t.Used.Compute, Copy: t.Used.copies(),
+		GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
 		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
 		Memory: memory, MemoryQuota: uint64(dom.settings.Memory), MemoryGuarantee: uint64(dom.settings.Guarantee),
 		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
-		VCPUs: dom.vcpus.VCPUs, VCPURan: int64(dom.vcpus.Ran), VCPUWaited: int64(dom.vcpus.Waited), Steal: dom.stealing(),
+		VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 		Machine: d.showMachine(dom.name), Owner: d.owner(dom), Leases: dom.showLeases(), Removing: dom.removing,
-		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.part(),
+		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate(),
 	}
 	for _, p := range dom.programs {
 		out.Programs = append(out.Programs, p.PID)
@@ -78,19 +77,19 @@ func (d *Daemon) show(dom *domain) control.Domain {
 	if dom.on == nil {
 		return out
 	}
-	out.Accelerator = dom.on.name
+	out.Accelerator = dom.on.Name
 	out.Share = d.measured(dom)
-	out.Spent = dom.spent()
-	out.State, out.Entitled = dom.on.standing(dom.avcpu)
+	out.Spent = dom.spent(steal)
+	out.State, out.Entitled = dom.on.Standing(dom.attachment)
 	return out
 }
 
 // spent returns where a domain's recent time went. Concurrent activities count once: time on the accelerator first,
-// then waiting for it, then the vCPUs' waiting for a CPU, of which only the sum is available: it may overlap the
-// others.
-func (dom *domain) spent() control.Spent {
-	used, ns := dom.share.grown()
-	stood, _ := dom.stood.grown()
+// then waiting for it, then the vCPUs' waiting for a CPU, a part steal of the time, of which only the sum is available:
+// it may overlap the others.
+func (dom *domain) spent(steal float64) control.Spent {
+	used, ns := dom.share.Growth()
+	stood, _ := dom.stood.Growth()
 	if ns <= 0 {
 		return control.Spent{}
 	}
@@ -102,18 +101,18 @@ func (dom *domain) spent() control.Spent {
 	}
 	take(&s.Accelerator, used)
 	take(&s.Turn, stood)
-	take(&s.VCPU, int64(dom.stealing()*float64(ns)))
+	take(&s.VCPU, int64(steal*float64(ns)))
 	s.Idle = left
 	return s
 }
 
 // measured returns a domain's part of the recent time used by all domains of its accelerator.
 func (d *Daemon) measured(dom *domain) float64 {
-	mine, _ := dom.share.grown()
+	mine, _ := dom.share.Growth()
 	var all int64
 	for _, other := range d.domains {
 		if other.on == dom.on {
-			used, _ := other.share.grown()
+			used, _ := other.share.Growth()
 			all += used
 		}
 	}
@@ -123,77 +122,25 @@ func (d *Daemon) measured(dom *domain) float64 {
 	return float64(mine) / float64(all)
 }
 
-// standing returns the state of an aVCPU, and its entitled part of the accelerator among the attached domains, by the
-// credits that its policy uses.
-func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	chosen := choice(a.settings)
-	var sum int64
-	for _, o := range a.members {
-		if !o.paused {
-			sum += int64(chosen.Share(o.shares))
-		}
-	}
-	if m.paused {
-		return "paused", 0
-	}
-	st, ok := a.sched.Stat(m.id)
-	if !ok || sum == 0 {
-		return "idle", 0
-	}
-	state = st.State.String()
-	switch {
-	case st.State == vcpu.Open && m.busy:
-		state = "running"
-	case st.State == vcpu.Closing && !m.busy:
-		state = "idle"
-	}
-	if !chosen.Owes() {
-		return state, 0
-	}
-	return state, float64(chosen.Share(m.shares)) / float64(sum)
-}
-
 // showAccelerator returns an accelerator's description. d.mu is held.
 func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
-	p := a.hw.Profile()
-	busy, ns := a.load.grown()
-	d.queue.SetOverloaded(a.name, a.overloaded())
-	held, uncharged := a.balance()
+	p := a.Hardware.Profile()
+	busy, ns := a.load.Growth()
+	d.queue.SetOverloaded(a.Name, a.Overloaded())
+	held, uncharged := a.Balance()
 	out := control.Accelerator{
-		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), Swap: p.Swap,
-		MemoryAllocated: a.hw.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
-		Weight: d.queue.Weight(a.name), Domains: []string{},
+		Name: a.Name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.Hardware.MemoryUsed(), Swap: p.Swap,
+		MemoryAllocated: a.Hardware.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
+		Weight: d.queue.Weight(a.Name),
 	}
 	if ns > 0 {
 		out.Busy = float64(busy) / float64(ns)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.settings
-	out.Type, out.Policy, out.Mode, out.Tick = s.Type, s.Policy, s.Mode, int64(s.Tick)
-	out.MaxDomains, out.Decisions = s.MaxDomains, a.decisions
-	for _, m := range a.members {
-		out.Domains = append(out.Domains, m.domain)
-	}
-	out.Explanation = a.explanation()
-	out.DecisionCost = control.DecisionCost{Count: a.costs.n, P50: a.costs.quantile(0.5), P99: a.costs.quantile(0.99)}
+	st := a.State()
+	s := st.Settings
+	out.Type, out.Policy, out.Mode, out.Tick, out.MaxDomains = s.Type, s.Policy, s.Mode, int64(s.Tick), s.MaxDomains
+	out.Domains, out.Decisions, out.Explanation, out.DecisionCost = st.Domains, st.Decisions, st.Explanation, st.DecisionCost
 	return out
-}
-
-// byNumber matches a domain in a policy's text.
-var byNumber = regexp.MustCompile(`\bdomain ([0-9]+)`)
-
-// explanation returns the policy's reason for its last decision, with domains by name. a.mu is held.
-func (a *accelerator) explanation() string {
-	return byNumber.ReplaceAllStringFunc(a.sched.Explain(), func(text string) string {
-		id, err := strconv.ParseUint(text[len("domain "):], 10, 32)
-		if i, ok := a.find(vcpu.ID(id)); err == nil && ok {
-			return "domain " + a.members[i].domain
-		}
-		return text
-	})
 }
 
 // explain returns the reasons for the state of one domain, or of all.
@@ -229,7 +176,7 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	if s.Entitled == 0 {
 		owed = "owed nothing for certain"
 	}
-	lines = append(lines, fmt.Sprintf("credits %d: %s, got %.1f %% of the time used in the last %v", s.Credits, owed, 100*s.Share, (meterBeats-1)*sampleEvery))
+	lines = append(lines, fmt.Sprintf("credits %d: %s, got %.1f %% of the time used in the last %v", s.Credits, owed, 100*s.Share, meter.Intervals*sampleEvery))
 	if t := s.Spent; t.Window > 0 {
 		vcpus := ""
 		if s.VCPUs > 0 {
@@ -263,22 +210,7 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dom := d.domains[s.Name]; dom != nil && dom.on != nil {
-		lines = append(lines, dom.on.story(dom.avcpu)...)
-	}
-	return lines
-}
-
-// story returns the policy's explanation for a domain.
-func (a *accelerator) story(m *avcpu) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var lines []string
-	if st, ok := a.sched.Stat(m.id); ok {
-		lines = append(lines, fmt.Sprintf("its gate was opened %d times; work that found it closed waited %v on average",
-			st.Leases, time.Duration(st.WaitMean).Round(time.Microsecond)))
-	}
-	if text := a.explanation(); text != "" {
-		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))
+		lines = append(lines, dom.on.Explain(dom.attachment)...)
 	}
 	return lines
 }
@@ -291,4 +223,14 @@ func workerReason(s control.Domain) string {
 	}
 	return fmt.Sprintf("its workers had %v of the host's CPUs, lately %.0f %% of one; %s (`cpu`)",
 		time.Duration(s.WorkerCPU).Round(time.Millisecond), 100*s.WorkerCPULately, limit)
+}
+
+// showTuned fills in a machine's CPU weight and cap from the hypervisor. d.mu is held.
+func (d *Daemon) showTuned(out *control.Domain) {
+	if d.opt.Tuner == nil || d.machines[out.Name].Xen == 0 {
+		return
+	}
+	if w, err := d.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
+		out.CPUWeight, out.CPUCap = int(w.Credits), w.Cap
+	}
 }

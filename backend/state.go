@@ -76,7 +76,7 @@ func (d *Daemon) writeState() error {
 		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, d.isMachine(dom), dom.removing}
 	}
 	for _, a := range d.accelerators {
-		s.Accelerators[a.name] = a.switched
+		s.Accelerators[a.Name] = a.switched
 	}
 	return writeJSON(d.statePath(), s)
 }
@@ -105,14 +105,14 @@ func (d *Daemon) restore() {
 		return
 	}
 	for _, a := range d.accelerators {
-		a.switched = s.Accelerators[a.name]
+		a.switched = s.Accelerators[a.Name]
 		next, err := d.planAccelerator(d.config, a)
 		if err != nil {
-			d.log.Warn("a switched policy is lost", "accelerator", a.name, "err", err)
+			d.log.Warn("a switched policy is lost", "accelerator", a.Name, "err", err)
 			a.switched = map[string]setting{}
 			continue
 		}
-		a.configure(next.settings, next.policy)
+		a.Configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
 	d.restoreAccounts(&s)

@@ -1,16 +1,13 @@
 package backend
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/hypervisor"
-	"pegasus/policies"
 )
 
 const (
@@ -47,7 +44,7 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 		t.runs = d.opt.Runs()
 	}
 	for _, a := range accelerators {
-		a.watch(t.put)
+		a.Watch(t.put)
 	}
 	defer t.end(accelerators)
 	if err := emit(control.Span{}); err != nil {
@@ -62,7 +59,7 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 			t.gather()
 		case <-windows.C:
 			for _, a := range accelerators {
-				a.tellWindows()
+				a.ReportWindows()
 			}
 		case <-ctx.Done():
 			return nil
@@ -81,7 +78,7 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 // watch makes the caller the timeline's client and reports whether it did: it fails if another client is connected. It
 // waits up to watcherGone for a client that has hung up.
 func (d *Daemon) watch(ctx context.Context) bool {
-	for end := time.Now().Add(watcherGone); ; sleep(ctx, gatherEvery) {
+	for end := time.Now().Add(watcherGone); ; pause(ctx, gatherEvery) {
 		d.mu.Lock()
 		free := !d.watched
 		d.watched = true
@@ -94,7 +91,7 @@ func (d *Daemon) watch(ctx context.Context) bool {
 
 func (t *timeline) end(accelerators []*accelerator) {
 	for _, a := range accelerators {
-		a.watch(nil)
+		a.Watch(nil)
 	}
 	if t.runs != nil {
 		t.runs.Close()
@@ -104,7 +101,7 @@ func (t *timeline) end(accelerators []*accelerator) {
 	t.d.watched = false
 	for _, dom := range t.d.domains {
 		if dom.on != nil {
-			dom.avcpu.page.Note(false)
+			dom.attachment.Page.Note(false)
 		}
 	}
 }
@@ -124,37 +121,21 @@ func (t *timeline) gather() {
 	t.readers = make(map[*gate.Page]*gate.Reader, len(readers)) // the pages of detached domains are gone
 	for _, dom := range t.d.domains {
 		if dom.on != nil {
-			t.read(dom, readers[dom.avcpu.page])
+			t.read(dom, readers[dom.attachment.Page])
 		}
 	}
 	t.d.mu.Unlock()
 	if t.runs == nil {
 		return
 	}
-	t.runs.Look(t.d.guestsToDraw(), func(r hypervisor.Run) {
+	t.runs.Look(cpuDomains{t.d}.drawn(), func(r hypervisor.Run) {
 		t.put(control.Span{Line: control.LineCPU, Domain: r.Domain, CPU: r.CPU, VCPU: r.VCPU, From: r.From, To: r.To})
 	})
 }
 
-// guestsToDraw returns the result of guestsByDomain and the machines without guest processes: a timeline also shows
-// which other machines had the CPUs.
-func (d *Daemon) guestsToDraw() []hypervisor.Guests {
-	all := d.guestsByDomain()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name := range d.machines {
-		of, ok := d.machineGuests(name)
-		if ok && !slices.ContainsFunc(all, func(g hypervisor.Guests) bool { return g.Domain == name }) {
-			all = append(all, of)
-		}
-	}
-	slices.SortFunc(all, func(a, b hypervisor.Guests) int { return cmp.Compare(a.Domain, b.Domain) })
-	return all
-}
-
 // read collects a domain's trace records. The daemon's mu is held: the page stays mapped.
 func (t *timeline) read(dom *domain, r *gate.Reader) {
-	page := dom.avcpu.page
+	page := dom.attachment.Page
 	if r == nil {
 		page.Note(true)
 		r = gate.NewReader(page)
@@ -162,55 +143,15 @@ func (t *timeline) read(dom *domain, r *gate.Reader) {
 	t.readers[page] = r
 	lost := r.Read(func(n gate.Noted) {
 		t.put(control.Span{
-			Line: control.LineEngine, Accelerator: dom.on.name, Domain: dom.name, Class: engineNames[n.Class], Process: n.PID,
+			Line: control.LineEngine, Accelerator: dom.on.Name, Domain: dom.name, Class: engineNames[n.Class], Process: n.PID,
 			Name: n.Name, From: n.Start, To: n.End,
 		})
 	})
 	if lost > 0 {
 		now := gate.Now()
-		t.put(control.Span{Line: control.LineEngine, Accelerator: dom.on.name, Domain: dom.name, From: now, To: now, Lost: lost})
+		t.put(control.Span{Line: control.LineEngine, Accelerator: dom.on.Name, Domain: dom.name, From: now, To: now, Lost: lost})
 	}
 }
 
 // engineNames are the display names of the engine classes.
 var engineNames = [accel.NumClasses]string{accel.Compute: "compute", accel.CopyIn: "copy in", accel.CopyOut: "copy out", accel.CopyDevice: "copy within"}
-
-// windowNames are the display names of a lease's classes.
-var windowNames = [1 + gate.NumClasses]string{policies.AnyClass: "all", policies.Compute: "compute", policies.Copy: "copy"}
-
-// watch passes every window in which a gate was open to `tell`; nil ends that.
-func (a *accelerator) watch(tell func(control.Span)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.windows = tell
-	now := gate.Now()
-	for _, m := range a.members {
-		for c := range m.since {
-			m.since[c] = 0
-			if m.leases&classes(policies.Class(c)) != 0 && m.terms[c] != (gate.Terms{}) {
-				m.since[c] = now
-			}
-		}
-	}
-}
-
-// tellWindows reports the open windows, up to now.
-func (a *accelerator) tellWindows() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := gate.Now()
-	for _, m := range a.members {
-		for c := range m.since {
-			if a.window(now, m, policies.Class(c)); m.since[c] != 0 {
-				m.since[c] = now
-			}
-		}
-	}
-}
-
-// window reports a domain's window, up to now. a.mu is held.
-func (a *accelerator) window(now int64, m *avcpu, c policies.Class) {
-	if since := m.since[c]; a.windows != nil && since != 0 && since < now {
-		a.windows(control.Span{Line: control.LineGate, Accelerator: a.name, Domain: m.domain, Class: windowNames[c], From: since, To: now})
-	}
-}

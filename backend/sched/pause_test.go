@@ -1,4 +1,4 @@
-package backend
+package sched
 
 import (
 	"context"
@@ -10,22 +10,23 @@ import (
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/hardware"
 	"pegasus/configs"
 	"pegasus/policies"
 )
 
 // busyDomain is a domain that never runs out of work.
 type busyDomain struct {
-	avcpu *avcpu
-	done  atomic.Int64
-	stop  atomic.Bool
+	attachment *Attachment
+	done       atomic.Int64
+	stop       atomic.Bool
 }
 
 // keepBusy makes a domain submit one request after another; engine is the accelerator's.
-func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
+func keepBusy(t *testing.T, a *Accelerator, name string, engine *sync.Mutex) *busyDomain {
 	page := attachPage(t, a, name)
-	member := gate.Join(page, a.bell, mustSlot(t, page))
-	b := &busyDomain{avcpu: a.members[len(a.members)-1]}
+	member := gate.Join(page, a.Bell, mustSlot(t, page))
+	b := &busyDomain{attachment: a.members[len(a.members)-1]}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -41,7 +42,7 @@ func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 			// goroutine runs again.
 			b.done.Add(1)
 			u := accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()}
-			b.avcpu.hold(EngineTime{Compute: u.End - u.Start})
+			b.attachment.hold(hardware.EngineTime{Compute: u.End - u.Start})
 			member.Finish(ticket, u)
 			engine.Unlock()
 		}
@@ -89,15 +90,15 @@ func pauses(t *testing.T, policy, mode, accounts string) {
 	var engine sync.Mutex
 	one, other := keepBusy(t, a, "one", &engine), keepBusy(t, a, "other", &engine)
 	go func() {
-		a.run(ctx)
+		a.Run(ctx)
 		close(ran)
 	}()
 	for range 2 {
 		if !one.goesOn() || !other.goesOn() {
 			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
 		}
-		a.pause(one.avcpu, true)
-		for !drained(a, one.avcpu) {
+		a.Pause(one.attachment, true)
+		for !drained(a, one.attachment) {
 			time.Sleep(time.Millisecond)
 		}
 		was := one.done.Load()
@@ -107,24 +108,24 @@ func pauses(t *testing.T, policy, mode, accounts string) {
 		if now := one.done.Load(); now != was {
 			t.Errorf("%d requests of the paused domain", now-was)
 		}
-		if state, entitled := a.standing(one.avcpu); state != "paused" || entitled != 0 {
+		if state, entitled := a.Standing(one.attachment); state != "paused" || entitled != 0 {
 			t.Errorf("the paused domain is %s and owed %v", state, entitled)
 		}
 		owed := 1.0 // all of it
 		if slices.Contains([]string{"none", "fifo", "prt", "ht"}, policy) {
 			owed = 0
 		}
-		if _, entitled := a.standing(other.avcpu); entitled != owed {
+		if _, entitled := a.Standing(other.attachment); entitled != owed {
 			t.Errorf("the other is owed %v, not %v", entitled, owed)
 		}
-		a.pause(one.avcpu, false)
+		a.Pause(one.attachment, false)
 	}
 	if !one.goesOn() || !other.goesOn() {
 		t.Fatalf("somebody starves after the pause: %s", a.sched.Explain())
 	}
 }
 
-func drained(a *accelerator, m *avcpu) bool {
+func drained(a *Accelerator, m *Attachment) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return m.withdrawn

@@ -1,4 +1,4 @@
-package backend
+package sched
 
 import (
 	"context"
@@ -8,15 +8,16 @@ import (
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/hardware"
 	"pegasus/configs"
 	"pegasus/policies"
 )
 
 // keepLong makes a domain execute one endless request, part by part, like a graph of many kernels.
-func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
+func keepLong(t *testing.T, a *Accelerator, name string, engine *sync.Mutex) *busyDomain {
 	page := attachPage(t, a, name)
-	member := gate.Join(page, a.bell, mustSlot(t, page))
-	b := &busyDomain{avcpu: a.members[len(a.members)-1]}
+	member := gate.Join(page, a.Bell, mustSlot(t, page))
+	b := &busyDomain{attachment: a.members[len(a.members)-1]}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -32,7 +33,7 @@ func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 			time.Sleep(200 * time.Microsecond)
 			b.done.Add(1)
 			u := accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()}
-			b.avcpu.hold(EngineTime{Compute: u.End - u.Start})
+			b.attachment.hold(hardware.EngineTime{Compute: u.End - u.Start})
 			member.Spend(&ticket, u)
 			engine.Unlock()
 		}
@@ -69,15 +70,15 @@ func longRequest(t *testing.T, policy, accounts string) {
 	var engine sync.Mutex
 	long, other := keepLong(t, a, "long", &engine), keepBusy(t, a, "other", &engine)
 	go func() {
-		a.run(ctx)
+		a.Run(ctx)
 		close(ran)
 	}()
 	for range 2 {
 		if !long.goesOn() || !other.goesOn() {
 			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
 		}
-		a.pause(long.avcpu, true)
-		for end := time.Now().Add(10 * time.Second); !drained(a, long.avcpu); {
+		a.Pause(long.attachment, true)
+		for end := time.Now().Add(10 * time.Second); !drained(a, long.attachment); {
 			if time.Now().After(end) {
 				t.Fatalf("what is paused is never at rest: %s", a.sched.Explain())
 			}
@@ -90,7 +91,7 @@ func longRequest(t *testing.T, policy, accounts string) {
 		if now := long.done.Load(); now != was {
 			t.Errorf("%d parts while the domain is paused", now-was)
 		}
-		a.pause(long.avcpu, false)
+		a.Pause(long.attachment, false)
 	}
 	if !long.goesOn() || !other.goesOn() {
 		t.Fatalf("somebody starves after the pause: %s", a.sched.Explain())

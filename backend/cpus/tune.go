@@ -1,4 +1,4 @@
-package backend
+package cpus
 
 import (
 	"maps"
@@ -17,23 +17,23 @@ const (
 	keySlice  = "slice"
 )
 
-// tunes reports whether any settings, and whether all, belong to the hypervisor.
-func tunes(settings map[string]string) (any, all bool) {
+// Tunes reports whether any settings, and whether all, belong to the hypervisor.
+func Tunes(settings map[string]string) (any, all bool) {
 	all = true
 	for k := range settings {
-		mine := k == keyWeight || k == keyCap || k == keySlice
-		any, all = any || mine, all && mine
+		own := k == keyWeight || k == keyCap || k == keySlice
+		any, all = any || own, all && own
 	}
 	return any, all
 }
 
-// tune changes a machine's share of the CPUs in the hypervisor. d.mu is held.
-func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) error {
-	m, ok := d.machines[name]
+// Tune changes a machine's share of the CPUs in the hypervisor. tuner is nil where the hypervisor does not allow it,
+// and m is nil for a domain without a machine.
+func Tune(tuner hypervisor.Tuner, name string, m *hypervisor.Machine, settings map[string]string) error {
 	switch {
-	case !ok:
+	case m == nil:
 		return control.Errorf(control.CodeInvalid, "domain %q is no machine of Xen's, which alone have weight, cap and slice: the CPUs' part of processes is that of their cgroup (cpu.weight, cpu.max)", name)
-	case d.opt.Tuner == nil:
+	case tuner == nil:
 		return control.Errorf(control.CodeInvalid, "domain %q: weight, cap and slice are for domUs of Xen; with libvirt's QEMU it is virsh schedinfo %s --set cpu_shares=2048, and vcpu_quota for what it may have at most", name, name)
 	case m.Xen == 0:
 		return control.Errorf(control.CodeConflict, "domU %q is off: start it first. What is to hold from its start on belongs into its configuration: cpu_weight=512, cap=50", name)
@@ -59,22 +59,8 @@ func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) 
 			t.Weight = &n
 		}
 	}
-	if err := d.opt.Tuner.Tune(name, t); err != nil {
+	if err := tuner.Tune(name, t); err != nil {
 		return control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
-	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		d.noteBy(&by, "set", name, "%s = %s", k, settings[k])
-	}
-	d.weighSoon()
 	return nil
-}
-
-// showTuned fills in a machine's CPU weight and cap from the hypervisor. d.mu is held.
-func (d *Daemon) showTuned(out *control.Domain) {
-	if d.opt.Tuner == nil || d.machines[out.Name].Xen == 0 {
-		return
-	}
-	if w, err := d.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
-		out.CPUWeight, out.CPUCap = int(w.Credits), w.Cap
-	}
 }

@@ -1,6 +1,8 @@
-package backend
+package sched
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // costs counts decisions by their duration: four buckets for each doubling.
 type costs struct {

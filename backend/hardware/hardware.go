@@ -1,4 +1,11 @@
-package backend
+// Package hardware is the contract between the daemon and the implementation of an accelerator: the daemon executes no
+// work on the accelerator but measures domains' engine time, reclaims the resources of dead workers, and passes files to
+// workers.
+//
+// Callers: backend and backend/sched call the methods; cmd/pegasusd implements them.
+//
+// Trust boundary: implementations share pages with workers, and check every value that a worker can write.
+package hardware
 
 import (
 	"context"
@@ -8,8 +15,8 @@ import (
 	"pegasus/configs"
 )
 
-// Hardware is the daemon's handle of an accelerator. The daemon executes no work on it; its workers do.
-type Hardware interface {
+// Accelerator is the daemon's handle of an accelerator. The daemon executes no work on it; its workers do.
+type Accelerator interface {
 	Profile() Profile
 	// MemoryUsed returns the bytes of its memory in use, and MemoryReserved the bytes that all workers hold: more, if
 	// some of them are evicted.
@@ -28,7 +35,7 @@ type Hardware interface {
 	// KeepCommons clears that number for all domains except these.
 	KeepCommons(domains []string)
 	// Files returns the files for the workers of a domain with an account; the files common to all workers come first.
-	// The Hardware keeps ownership.
+	// The Accelerator keeps ownership.
 	Files(domain string) []*os.File
 	// Reap frees the engines and memory of a dead worker of a domain, and charges the domain for the time for which it
 	// held engines until now.
@@ -55,7 +62,7 @@ type Account interface {
 	Charged() EngineTime
 	// Turn sets for which engines it is the domain's turn, and for how long a kernel may compute; 0: without a limit.
 	Turn(compute, copies bool, kernel time.Duration)
-	// Close ends the account of a domain without processes. Its time stays in the Hardware's BusyTime.
+	// Close ends the account of a domain without processes. Its time stays in the Accelerator's BusyTime.
 	Close()
 }
 
@@ -67,14 +74,14 @@ type EngineTime struct {
 	CopyOut int64 `json:"copy_out"`
 }
 
-func (t *EngineTime) add(o EngineTime, sign int64) {
+func (t *EngineTime) Add(o EngineTime, sign int64) {
 	t.Compute += sign * o.Compute
 	t.CopyIn += sign * o.CopyIn
 	t.CopyOut += sign * o.CopyOut
 }
 
-func (t EngineTime) copies() int64 { return t.CopyIn + t.CopyOut }
-func (t EngineTime) sum() int64    { return t.Compute + t.copies() }
+func (t EngineTime) Copies() int64 { return t.CopyIn + t.CopyOut }
+func (t EngineTime) Sum() int64    { return t.Compute + t.Copies() }
 
 // Profile holds the constant properties of an accelerator.
 type Profile struct {
@@ -92,4 +99,4 @@ type Profile struct {
 
 // Maker opens the hardware of one [[accelerator]] table; files are those of an earlier instance that workers still use,
 // or none. dir is the directory for files that outlive daemon and workers; "": none.
-type Maker func(c configs.Accelerator, dir string, files []*os.File) (Hardware, error)
+type Maker func(c configs.Accelerator, dir string, files []*os.File) (Accelerator, error)

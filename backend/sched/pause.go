@@ -1,14 +1,14 @@
-package backend
+package sched
 
 import (
 	"pegasus/backend/gate"
 	"pegasus/policies"
 )
 
-// pause closes a domain's gate until it is called with false. Submitted work drains, and waiting requests are hidden
+// Pause closes a domain's gate until it is called with false. Submitted work drains, and waiting requests are hidden
 // from the policy meanwhile, so that it gives the time to other domains. The domain stays on its accelerator with all
 // its memory.
-func (a *accelerator) pause(m *avcpu, yes bool) {
+func (a *Accelerator) Pause(m *Attachment, yes bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m.paused == yes {
@@ -16,16 +16,16 @@ func (a *accelerator) pause(m *avcpu, yes bool) {
 	}
 	m.paused = yes
 	if yes {
-		m.page.Revoke(gate.AllClasses)
+		m.Page.Revoke(gate.AllClasses)
 		a.turnOf(m)
 	} else {
-		a.unpause(gate.Now(), m)
+		a.unpause(a.now(), m)
 	}
-	a.bell.Ring()
+	a.Bell.Ring()
 }
 
 // unpause opens the gate for the leases that are still in force after a short pause. a.mu is held.
-func (a *accelerator) unpause(now int64, m *avcpu) {
+func (a *Accelerator) unpause(now int64, m *Attachment) {
 	if m.withdrawn {
 		m.withdrawn = false
 		a.wake(now, 0, m, policies.ContextOpened)
@@ -33,10 +33,10 @@ func (a *accelerator) unpause(now int64, m *avcpu) {
 	a.turnOf(m)
 	for c, t := range m.terms {
 		if classes(policies.Class(c))&m.leases != 0 && t != (gate.Terms{}) {
-			m.page.Grant(t)
+			m.Page.Grant(t)
 		}
 	}
-	m.page.Watch()
+	m.Page.Watch()
 }
 
 // stopped returns a paused domain's work without the parts that need a turn, such as preempted work that would resume.
@@ -52,7 +52,7 @@ func stopped(w gate.Work) gate.Work {
 
 // withdraw notifies the scheduler that a paused domain needs no turn, once its submitted work has drained. a.mu is
 // held.
-func (a *accelerator) withdraw(now int64, m *avcpu, w gate.Work) {
+func (a *Accelerator) withdraw(now int64, m *Attachment, w gate.Work) {
 	if m.paused && !m.withdrawn && !w.Busy() {
 		m.withdrawn = true
 		a.wake(now, 0, m, policies.ContextClosed)

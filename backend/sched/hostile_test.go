@@ -1,7 +1,6 @@
-package backend
+package sched
 
 import (
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -28,13 +27,12 @@ func TestTurnsWithAHostilePage(t *testing.T) {
 
 func hostilePage(t *testing.T, policy, accounts string) {
 	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: policy, Accounts: accounts, Tick: time.Millisecond, InFlight: time.Millisecond})
-	a.log = slog.New(slog.DiscardHandler)
 	expelled := 0
-	a.expel = func(*avcpu) { expelled++ }
+	a.expel = func(*Attachment) { expelled++ }
 	bad, good := attachPage(t, a, "bad"), attachPage(t, a, "good")
-	gate.Join(bad, a.bell, mustSlot(t, bad))
+	gate.Join(bad, a.Bell, mustSlot(t, bad))
 	mustSlot(t, bad) // a worker that has not joined yet
-	member := gate.Join(good, a.bell, mustSlot(t, good))
+	member := gate.Join(good, a.Bell, mustSlot(t, good))
 
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 	page := overwrite.Map(t, bad.File())

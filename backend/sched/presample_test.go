@@ -1,4 +1,4 @@
-package backend
+package sched
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ import (
 func TestGlances(t *testing.T) {
 	const ms, tick = time.Millisecond, 30 * time.Millisecond
 	at := func(d time.Duration) vcpu.Time { return vcpu.Time(time.Hour).Add(d) }
-	var g glances
+	var g preDecisionSampling
 	for _, c := range []struct{ due, from, took time.Duration }{
 		{30 * ms, 30 * ms, 1 * ms},  // the duration is unknown
 		{60 * ms, 59 * ms, 2 * ms},  // as long as the last sample took
@@ -23,29 +23,29 @@ func TestGlances(t *testing.T) {
 		{92100 * time.Microsecond, 91250 * time.Microsecond, 9 * ms}, // not sooner than a millisecond after the last one
 		{190 * ms, 187 * ms, ms},                                     // at most a part of a tick
 	} {
-		if is := g.next(at(c.due)); is != at(c.from) || g.wanted(at(c.from)-1, at(c.due)) || !g.wanted(at(c.from), at(c.due)) {
+		if is := g.next(at(c.due)); is != at(c.from) || g.isDue(at(c.from)-1, at(c.due)) || !g.isDue(at(c.from), at(c.due)) {
 			t.Errorf("before %v it is glanced at %v, not %v", c.due, is.Sub(at(0)), c.from)
 		}
 		g.of = at(c.due)
 		g.made(at(c.from), at(c.from+c.took), tick)
-		if g.next(at(c.due)) != at(c.due) || g.wanted(at(c.due), at(c.due)) {
+		if g.next(at(c.due)) != at(c.due) || g.isDue(at(c.due), at(c.due)) {
 			t.Errorf("before %v it is glanced twice", c.due)
 		}
 	}
-	if g.wanted(at(time.Minute), vcpu.Forever) {
+	if g.isDue(at(time.Minute), vcpu.Forever) {
 		t.Error("it is glanced although nothing is decided")
 	}
-	g = glances{at: at(0), took: 9 * ms, lead: 3 * ms}
-	if is := g.next(at(40 * ms)); is != at(40*ms) || g.wanted(at(40*ms), at(40*ms)) || !g.wanted(at(90*ms), at(40*ms)) {
+	g = preDecisionSampling{at: at(0), took: 9 * ms, lead: 3 * ms}
+	if is := g.next(at(40 * ms)); is != at(40*ms) || g.isDue(at(40*ms), at(40*ms)) || !g.isDue(at(90*ms), at(40*ms)) {
 		t.Errorf("it is glanced at %v, which takes more than a tenth of the time", is.Sub(at(0)))
 	}
-	g = glances{took: ms, last: ms}
+	g = preDecisionSampling{took: ms, last: ms}
 	g.made(at(0), at(200*ms), tick) // the process was stopped meanwhile
-	if !g.wanted(at(30*ms), at(30*ms)) {
+	if !g.isDue(at(30*ms), at(30*ms)) {
 		t.Error("a look that took long once is the last one for long")
 	}
 	g.made(at(30*ms), at(230*ms), tick)
-	if g.wanted(at(260*ms), at(260*ms)) {
+	if g.isDue(at(260*ms), at(260*ms)) {
 		t.Error("looks that take long are made for more than a tenth of the time")
 	}
 }
@@ -53,9 +53,8 @@ func TestGlances(t *testing.T) {
 // An accelerator's loop samples the CPUs before a decision that depends on them, and before no other.
 func TestLoopGlances(t *testing.T) {
 	for policy, want := range map[string]int{"cosched": 1, "augc": 1, "xc": 0} {
-		d := coordinated(t, policy, &cpus{}, map[string]int{"one": 0, "two": 0})
-		a, seen := d.accelerators[0], 0
-		a.see = func(period time.Duration) bool {
+		a, seen := busyAccelerator(t, policy, "one", "two"), 0
+		a.sample = func(period time.Duration) bool {
 			if seen++; period != a.settings.Tick {
 				t.Errorf("it is looked at for the coming %v", period)
 			}
@@ -67,29 +66,15 @@ func TestLoopGlances(t *testing.T) {
 		}
 		a.sched.Ready(vcpu.Time(gate.Now()))
 		a.mu.Unlock()
-		a.glance()
+		a.samplePending()
 		if seen != 0 {
 			t.Errorf("under %s it is looked long before the decision", policy)
 		}
-		a.glances.lead = time.Hour
-		a.glance()
-		a.glance()
+		a.presample.lead = time.Hour
+		a.samplePending()
+		a.samplePending()
 		if seen != want {
 			t.Errorf("under %s it is looked %d times, not %d", policy, seen, want)
 		}
-	}
-}
-
-// A sample before a decision does not wait for another reader of the CPU side.
-func TestGlanceDoesNotWait(t *testing.T) {
-	c := &cpus{}
-	d := coordinated(t, "cosched", c, map[string]int{"one": 0})
-	d.eyes.Lock()
-	if d.see(30 * time.Millisecond) {
-		t.Error("it looks while somebody else does")
-	}
-	d.eyes.Unlock()
-	if !d.see(30*time.Millisecond) || c.looks != 1 {
-		t.Errorf("it looks %d times", c.looks)
 	}
 }

@@ -1,4 +1,4 @@
-package backend
+package sched
 
 import (
 	"maps"
@@ -65,4 +65,38 @@ func promiseOf(c configs.Domain) vcpu.Promise {
 		Throughput: c.Throughput, Interactive: c.Interactive, Period: c.Period, Deadline: c.Deadline,
 		Reserve: vcpu.Reserve{Kind: reserves[c.Reserve], Shared: c.ReserveName, Cost: c.ReserveCost, Period: c.ReservePeriod},
 	}
+}
+
+// NewPolicies returns an accelerator's policy, or one policy per engine class if the classes are accounted separately.
+func NewPolicies(c configs.Accelerator) ([]policies.Policy, error) {
+	return Choice(c).New()
+}
+
+// Choice returns the policy, with its options, that the settings choose.
+func Choice(c configs.Accelerator) policies.Choice {
+	return policies.Choice{Policy: c.Policy, Options: policyOptions(c)}
+}
+
+func policyOptions(c configs.Accelerator) policies.Options {
+	o := policies.Options{
+		Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield,
+		DebtAF: c.DebtAF, ByCredits: c.ByCredits, Scan: c.Scan, MaxSkip: c.MaxSkip, Boost: c.Boost,
+		Wait: c.Wait, Ahead: c.Ahead, SwitchCost: c.SwitchCost, RequestOptions: requestOptions(c),
+	}
+	if c.Change > 0 && c.SwitchCost == configs.SwitchCost {
+		o.SwitchCost = c.Change
+	}
+	if c.Boost == 0 {
+		o.Boost = -1 // for a policy 0 is the default
+	}
+	if c.Mode == "paper" {
+		o.Mode = policies.Paper
+		o.IdleYield = 0
+	}
+	return o
+}
+
+// sharesOf returns a domain's credits and guarantees in the policy's form.
+func sharesOf(id vcpu.ID, c configs.Domain, cpu vcpu.Credits) vcpu.Domain {
+	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), CPU: cpu, Promise: promiseOf(c)}
 }
