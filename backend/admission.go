@@ -28,7 +28,7 @@ func (c claim) sum() uint64 {
 // claims returns each domain's claim, the largest first. A GPU's memory is not the host's, but memory swapped out of it
 // is. d.mu is held.
 func (d *Daemon) claims() (all []claim) {
-	limited := slices.ContainsFunc(d.cgroups, func(g cgroup) bool { return g.controller == memoryController })
+	limited := d.workers.LimitsMemory()
 	for _, dom := range d.domains {
 		c := claim{domain: dom.name, host: uint64(dom.settings.HostMemory), processes: uint64(dom.settings.Processes) * workerOverhead}
 		for _, a := range d.accelerators {

@@ -122,7 +122,7 @@ func (d *Daemon) status() control.Status {
 	return control.Status{
 		Version: control.Release(), Protocol: control.Version, PID: os.Getpid(),
 		Private: d.opt.Private, DomUs: d.opt.DomUs, RuntimeDir: d.opt.RuntimeDir, Config: d.opt.ConfigPath,
-		Started: d.started, Guests: len(d.guests), Holders: d.holders, ReadyPool: d.readyWorkers(),
+		Started: d.started, Guests: len(d.guests), Holders: d.holders, ReadyPool: d.workers.Ready(),
 		Adopted: d.adopted, Policies: policies.Names(), Confinement: append(slices.Clip(d.checks), d.admission()), ConfigError: d.configError,
 	}
 }

@@ -1,12 +1,8 @@
 package backend
 
 import (
-	"context"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"pegasus/backend/control"
 	"pegasus/configs"
@@ -97,51 +93,5 @@ func TestJournalIsFair(t *testing.T) {
 	defer stop()
 	if len(latest) != journalSize || latest[0].Kind != "policy" || latest[1].Domain != "calm" {
 		t.Errorf("%d events, beginning with %+v", len(latest), latest[:2])
-	}
-}
-
-func TestAwaitExit(t *testing.T) {
-	cmd := exec.Command("cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := openProcess(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	own, err := dupProcess(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := awaitExit(ctx, own); err != context.DeadlineExceeded {
-		t.Errorf("while it runs: %v", err)
-	}
-	in.Close()
-	if err := awaitExit(t.Context(), p); err != nil {
-		t.Errorf("when it has ended: %v", err)
-	}
-	cmd.Wait()
-	if err := kill(p); err == nil {
-		t.Error("a process that is gone was killed")
-	}
-}
-
-func TestSameFile(t *testing.T) {
-	a, _ := os.Open("backend_test.go")
-	b, _ := os.Open("backend_test.go")
-	c, _ := os.Open("journal.go")
-	defer a.Close()
-	defer b.Close()
-	defer c.Close()
-	if !sameFile(a, b) || sameFile(a, c) {
-		t.Error("files are mixed up")
 	}
 }

@@ -7,7 +7,7 @@
 // nothing that a guest wrote, and never maps it.
 //
 // Locks, in this order: Daemon.reloading, a gate page's own lock and cpus.Sampler's lock of the CPU side; Daemon.mu;
-// sched.Accelerator's lock; the locks of cpus.Sampler's figures and of cpus.Follower. Daemon.mu and the later ones are
+// sched.Accelerator's lock; the locks of cpus.Sampler's figures, cpus.Follower and workers.Workers. Daemon.mu and the later ones are
 // not held across a wait, nor while waiting for a value that workers write.
 package backend
 
@@ -31,6 +31,7 @@ import (
 	"pegasus/backend/hardware"
 	"pegasus/backend/meter"
 	"pegasus/backend/sched"
+	"pegasus/backend/workers"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/policies"
@@ -80,8 +81,7 @@ type Daemon struct {
 	log     *slog.Logger
 	started time.Time
 	journal *journal
-	pools   map[string]*pool // of ready workers, by workersOf
-	ctx     context.Context  // ends when the daemon does
+	ctx     context.Context // ends when the daemon does
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
 	rest    *time.Timer // private daemon: fires after a period without use
@@ -98,7 +98,6 @@ type Daemon struct {
 	guests       map[uint64]*guest             // by worker id
 	nextGuest    uint64
 	slices       map[int]bool  // device windows in use
-	uids         map[int]bool  // users in use by domains
 	freed        chan struct{} // closed and replaced when room becomes free
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
@@ -112,8 +111,8 @@ type Daemon struct {
 	unsaved      string                                  // why the state could not be saved
 	saved        map[string]map[string]policies.Balances // the accounts as last saved
 	checks       []control.Check
-	cgroups      []cgroup
 
+	workers  *workers.Workers
 	sampler  *cpus.Sampler
 	follower *cpus.Follower
 }
@@ -136,9 +135,13 @@ func New(opt Options) (*Daemon, error) {
 		machines:  make(map[string]hypervisor.Machine),
 		guests:    make(map[uint64]*guest),
 		slices:    make(map[int]bool),
-		uids:      make(map[int]bool),
 		freed:     make(chan struct{}),
 	}
+	w := workers.Options{RuntimeDir: opt.RuntimeDir, Private: opt.Private, Command: opt.Worker, Commands: opt.Workers, Log: opt.Log}
+	for _, c := range opt.Config.Accelerators {
+		w.Types = append(w.Types, c.Type)
+	}
+	d.workers = workers.New(w)
 	domains := cpuDomains{d}
 	d.sampler = cpus.NewSampler(opt.CPUs, domains, gate.Now)
 	d.follower = cpus.NewFollower(opt.Raiser, domains.followers, gate.Now)
@@ -155,7 +158,6 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.ctx, d.end = context.WithCancel(ctx)
 	defer d.end()
 	d.started = time.Now()
-	d.makePools()
 	d.rest = time.AfterFunc(time.Hour, d.endIfIdle)
 	d.rest.Stop()
 	defer d.rest.Stop()
@@ -188,14 +190,14 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 // open prepares the daemon to serve: it opens accelerators, takes over the guests of a previous daemon, and opens
 // sockets.
 func (d *Daemon) open() (*control.Listener, error) {
-	left, err := d.survivors()
+	left, err := d.workers.Survivors()
 	if err != nil {
 		return nil, err
 	}
 	if err := d.openAccelerators(left); err != nil {
 		return nil, err
 	}
-	d.checks = d.confinement()
+	d.checks = d.workers.Confine()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.declare(); err != nil {
@@ -220,11 +222,11 @@ func (d *Daemon) open() (*control.Listener, error) {
 	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
 		return nil, err
 	}
-	d.resizePools(d.config.Daemon.WorkerPool)
+	d.workers.Resize(d.config.Daemon.WorkerPool)
 	return d.openControl()
 }
 
-func (d *Daemon) openAccelerators(left []*survivor) error {
+func (d *Daemon) openAccelerators(left []*workers.Survivor) error {
 	dir := filepath.Join(d.opt.RuntimeDir, "engines")
 	there, _ := os.ReadDir(dir)
 	for _, f := range there {
@@ -266,8 +268,8 @@ func (d *Daemon) inventory() string {
 
 // openHardware takes over the files that a previous daemon's workers still use, or opens the accelerator anew if there
 // are none.
-func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (hardware.Accelerator, *gate.Bell, error) {
-	files, bellFile := shared(left, c.Name)
+func (d *Daemon) openHardware(c configs.Accelerator, left []*workers.Survivor) (hardware.Accelerator, *gate.Bell, error) {
+	files, bellFile := workers.Shared(left, c.Name)
 	dir := ""
 	if !d.opt.Private {
 		dir = filepath.Join(d.opt.RuntimeDir, "engines", c.Name)
@@ -311,12 +313,7 @@ func (d *Daemon) serve(l *control.Listener) {
 	if d.opt.Machines != nil {
 		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
 	}
-	for _, g := range d.cgroups {
-		d.tasks.Go(g.sweep)
-	}
-	for _, p := range d.pools {
-		d.tasks.Go(func() { p.run(d.ctx) })
-	}
+	d.tasks.Go(func() { d.workers.Run(d.ctx) })
 	d.tasks.Go(func() {
 		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
 			d.log.Error("control socket", "err", err)
@@ -353,10 +350,7 @@ func (d *Daemon) close() {
 	if d.opt.Private {
 		d.reapGuests()
 	}
-	for _, p := range d.pools {
-		p.close()
-	}
-	d.leaveCgroups()
+	d.workers.Close(deathGrace)
 	d.mu.Lock()
 	d.saveOrWarn()
 	d.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"pegasus/backend/hardware"
 	"pegasus/backend/meter"
 	"pegasus/backend/sched"
+	"pegasus/backend/workers"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 )
@@ -42,9 +43,9 @@ type domain struct {
 	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
 	uid      int             // of its workers; 0: the daemon's
 
-	settling   int          // guests that wait for an accelerator or a seat
-	starts     starts       // of its workers
-	on         *accelerator // its accelerator; nil while it has no guests
+	settling   int            // guests that wait for an accelerator or a seat
+	starts     workers.Starts // of its workers
+	on         *accelerator   // its accelerator; nil while it has no guests
 	attachment *sched.Attachment
 	cpu        hypervisor.Weight // of the host's CPUs; zero unless a policy uses it
 	guests     map[*guest]struct{}
@@ -152,7 +153,7 @@ func (dom *domain) hostMemory() (sum uint64) {
 
 func newDomain(s configs.Domain, declared bool) *domain {
 	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle(),
-		starts: newStarts(mostStarting()), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
+		starts: workers.NewStarts(), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
 // domain returns the domain of that name, with an open door; it creates the domain from the configuration if there is
@@ -297,7 +298,7 @@ func (d *Daemon) drop(dom *domain) {
 	d.dropPrograms(dom)
 	dom.closeAccount()
 	delete(d.domains, dom.name)
-	delete(d.uids, dom.uid)
+	d.workers.FreeUID(dom.uid)
 	d.changed = true
 	close(dom.gone)
 	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
@@ -373,7 +374,9 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 		return
 	}
 	setQuotas(dom.attachment.Page, s)
-	d.limitAnew(dom)
+	for _, err := range d.workers.Limit(dom.name, dom.limits()) {
+		d.noteOf(dom, "warning", "%v", err)
+	}
 	dom.on.SetShares(dom.attachment, s, dom.cpu.Credits)
 }
 

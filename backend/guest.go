@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
+	"pegasus/backend/pidfd"
 	"pegasus/backend/sched"
 	"pegasus/backend/worker"
+	"pegasus/backend/workers"
 	"pegasus/callbuf"
 	"pegasus/configs"
 	"pegasus/hypervisor"
@@ -42,16 +41,21 @@ type guest struct {
 	arena uint64
 	pid   int // of the guest process; 0 if that is not on this host
 
-	process   *os.File      // pidfd of the guest process; nil if that is not on this host
-	worker    *os.File      // pidfd of the worker
-	workerPID int           //
-	conn      *net.UnixConn // to the worker's descriptor 3
-	cmd       *exec.Cmd     // for Wait; nil if a previous daemon started the worker
-	serving   chan struct{} // closed when the worker serves
-	gone      chan struct{} // closed when its seat is free
-	doomed    bool          // its worker must end as soon as it exists
-	ended     bool          // its worker has ended, and cpu is final
-	cpu       int64         // ns of its worker on the host's CPUs, as last read
+	process *os.File         // pidfd of the guest process; nil if that is not on this host
+	worker  *workers.Process // nil until it has its job
+	serving chan struct{}    // closed when the worker serves
+	gone    chan struct{}    // closed when its seat is free
+	doomed  bool             // its worker must end as soon as it exists
+	ended   bool             // its worker has ended, and cpu is final
+	cpu     int64            // ns of its worker on the host's CPUs, as last read
+}
+
+// workerPID returns the PID of its worker, or 0 while it has none.
+func (g *guest) workerPID() int {
+	if g.worker == nil {
+		return 0
+	}
+	return g.worker.PID
 }
 
 // receive admits or rejects a guest process that connected.
@@ -63,13 +67,13 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	}
 	g, err := d.admit(ctx, dom, n)
 	if err == nil {
-		d.noteOf(dom, "guest", "%s is served by worker %d", who(g.pid), g.workerPID)
+		d.noteOf(dom, "guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
 		return
 	}
 	if d.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
 		return
 	}
-	d.noteOf(dom, "refused", "%s: %v", who(n.PID()), err)
+	d.noteOf(dom, "refused", "%s: %v", processName(n.PID()), err)
 	result := int32(resultSystemNotReady)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
 		result = resultDevicesUnavailable
@@ -79,8 +83,8 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	}
 }
 
-// who returns the name of a guest process for log lines.
-func who(pid int) string {
+// processName returns the name of a guest process for log lines.
+func processName(pid int) string {
 	if pid == 0 {
 		return "a process of its machine"
 	}
@@ -117,14 +121,14 @@ func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcome
 	if g.dom.on.Settings().Type != "soft" { // other types' kernels need no processor of the host
 		return d.employ(g, n)
 	}
-	took, err := g.dom.starts.enter(ctx)
+	took, err := g.dom.starts.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	if took {
-		d.tasks.Go(func() { g.dom.starts.leaveAfter(g.serving, g.gone) })
+		d.tasks.Go(func() { g.dom.starts.LeaveAfter(g.serving, g.gone) })
 	}
-	if p := n.Process(); p != nil && hasExited(p) {
+	if p := n.Process(); p != nil && pidfd.HasExited(p) {
 		return errors.New("the process has ended")
 	}
 	return d.employ(g, n)
@@ -142,7 +146,7 @@ func (d *Daemon) introduce(g *guest, pid int) {
 func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	if p := n.Process(); p != nil {
 		var err error
-		if g.process, err = dupProcess(p); err != nil {
+		if g.process, err = pidfd.Dup(p); err != nil {
 			return err
 		}
 	}
@@ -151,7 +155,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 		err = n.Admit(offer.welcome, offer.segment, offer.socket)
 		offer.close()
 		if err != nil {
-			kill(g.worker)
+			g.worker.Kill()
 		}
 	}
 	if err != nil && g.worker == nil {
@@ -161,7 +165,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	// From here on the end of the worker process frees the seat.
 	d.tasks.Go(func() { d.attend(g) })
 	if err != nil {
-		d.noteOf(g.dom, "refused", "%s left before it was served: %v", who(g.pid), err)
+		d.noteOf(g.dom, "refused", "%s left before it was served: %v", processName(g.pid), err)
 	}
 	return nil
 }
@@ -183,27 +187,27 @@ func (d *Daemon) attend(g *guest) {
 	defer done()
 	if g.process != nil {
 		d.tasks.Go(func() {
-			if awaitExit(ctx, g.process) != nil {
+			if pidfd.AwaitExit(ctx, g.process) != nil {
 				return
 			}
 			if d.outlives(ctx, g) {
-				d.noteOf(g.dom, "outlived", "worker %d outlives process %d: ending it", g.workerPID, g.pid)
-				kill(g.worker)
+				d.noteOf(g.dom, "outlived", "worker %d outlives process %d: ending it", g.worker.PID, g.pid)
+				g.worker.Kill()
 			}
 		})
 	}
-	said, gone := make(chan string, 1), make(chan struct{})
-	d.tasks.Go(func() { said <- d.hear(g, gone) })
-	if err := awaitExit(d.ctx, g.worker); err != nil {
-		g.conn.SetReadDeadline(time.Now()) // the daemon ends; the worker continues
+	reason, ended := make(chan string, 1), make(chan struct{})
+	d.tasks.Go(func() { reason <- d.logReports(g, ended) })
+	if err := g.worker.Await(d.ctx); err != nil {
+		g.worker.StopReports(time.Now()) // the daemon ends; the worker continues
 		return
 	}
-	close(gone)
+	close(ended)
 	d.lastTime(g)
-	g.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	how := <-said + g.reap()
+	g.worker.StopReports(time.Now().Add(100 * time.Millisecond))
+	how := <-reason + g.worker.Reap()
 	d.unseat(g)
-	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.workerPID, who(g.pid), how)
+	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
 }
 
 // standing returns the order with the worker's settings that may change while it runs. d.mu is held.
@@ -216,59 +220,34 @@ func shareOf(s configs.Domain) worker.Share {
 	return worker.Share{Guarantee: uint64(s.Guarantee), Priority: s.Priority}
 }
 
-// order sends a worker an order. An ended worker needs none, and a worker that leaves a hundred orders unread receives
-// no more.
-func (g *guest) order(o worker.Order) { worker.SendOrder(g.conn, o) }
-
 // dismiss orders a worker to end. The worker first publishes the error for all later calls of its process, which may
 // live on if only the service for its machine has ended. d.mu is held.
 func (d *Daemon) dismiss(g *guest) {
-	g.order(worker.Order{End: resultDeinitialized})
+	g.worker.Order(worker.Order{End: resultDeinitialized})
 	d.tasks.Go(func() {
 		if d.outlives(d.ctx, g) || d.storing(g) == 0 { // or the daemon ends, and could not kill it later
-			kill(g.worker)
+			g.worker.Kill()
 		}
 	})
 }
 
-// reap collects the exit status of an ended worker, if it is a child of this daemon.
-func (g *guest) reap() string {
-	if g.cmd == nil {
-		return ""
-	}
-	err := g.cmd.Wait()
-	if err == nil {
-		return ""
-	}
-	return fmt.Sprintf(" (%v)", err)
-}
-
-// hearEvery is the least interval between two reports of a living worker.
-const hearEvery = 10 * time.Millisecond
-
-// hear logs the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns
-// the worker's reason for its end, if any. gone is closed when the worker has ended.
-func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
+// logReports logs the faults that a worker reports, until it ends. It returns the worker's reason for its end, if any.
+// ended is closed when the worker has ended.
+func (d *Daemon) logReports(g *guest, ended <-chan struct{}) (reason string) {
 	serves := sync.OnceFunc(func() { close(g.serving) })
-	for {
-		r, err := worker.ReceiveReport(g.conn)
-		var closed *net.OpError
+	g.worker.Reports(ended, func(r worker.Report) bool {
 		switch {
-		case errors.Is(err, io.EOF), errors.As(err, &closed):
-			return ""
-		case err != nil: // the message is no report
 		case r.State == worker.Serving:
 			serves()
 		case r.State == worker.Faulted:
-			d.noteOf(g.dom, "fault", "%s: %s", who(g.pid), clip(r.Why))
+			d.noteOf(g.dom, "fault", "%s: %s", processName(g.pid), clip(r.Why))
 		case r.State == worker.Ended && r.Why != "":
-			return ": " + clip(r.Why)
+			reason = ": " + clip(r.Why)
+			return false
 		}
-		select {
-		case <-gone:
-		case <-time.After(hearEvery):
-		}
-	}
+		return true
+	})
+	return reason
 }
 
 // mostSaid bounds the bytes of a worker's reason in a log line.
@@ -317,7 +296,9 @@ func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w: %w", dom.name, errTooMany, err)
 	}
-	d.takeUID(dom)
+	if dom.uid == 0 {
+		dom.uid = d.workers.TakeUID()
+	}
 	d.nextGuest++
 	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena, serving: make(chan struct{}), gone: make(chan struct{})}
 	d.slices[win] = true
@@ -348,7 +329,7 @@ func (d *Daemon) expel(m *sched.Attachment) {
 	for g := range dom.guests {
 		g.doomed = true
 		if g.worker != nil {
-			kill(g.worker)
+			g.worker.Kill()
 		}
 	}
 	dom.on.Expelled(m)
@@ -366,13 +347,13 @@ func (d *Daemon) vacateSeat(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
-	dom.on.Hardware.Reap(dom.name, g.workerPID)
+	dom.on.Hardware.Reap(dom.name, g.workerPID())
 	d.reap(dom, g.slot)
 	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)
 	delete(d.guests, g.id)
 	delete(d.slices, g.win)
-	d.strike(g.id)
+	d.workers.Strike(g.id)
 	g.close()
 	d.leave(dom)
 	d.makeRoom()
@@ -391,9 +372,8 @@ func (d *Daemon) reap(dom *domain, slot int) {
 
 func (g *guest) close() {
 	closeFile(g.process)
-	closeFile(g.worker)
-	if g.conn != nil {
-		g.conn.Close()
+	if g.worker != nil {
+		g.worker.Close()
 	}
 }
 
@@ -409,7 +389,7 @@ func (d *Daemon) endGuests() {
 	defer d.mu.Unlock()
 	for _, g := range d.guests {
 		if g.worker != nil {
-			kill(g.worker)
+			g.worker.Kill()
 		}
 	}
 }
@@ -417,6 +397,8 @@ func (d *Daemon) endGuests() {
 // reapGuests blocks until the workers that endGuests killed are gone. No attend goroutine runs any more.
 func (d *Daemon) reapGuests() {
 	for _, g := range d.guests {
-		g.reap()
+		if g.worker != nil {
+			g.worker.Reap()
+		}
 	}
 }

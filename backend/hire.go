@@ -3,24 +3,15 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/worker"
+	"pegasus/backend/workers"
 	"pegasus/callbuf"
 	"pegasus/hypervisor"
 )
-
-// setUpTime bounds the time in which a worker must receive its job.
-const setUpTime = 10 * time.Second
-
-func (d *Daemon) workerSocket(id uint64) string {
-	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.sock", id))
-}
 
 // hire starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await the
 // worker's end, also after an error.
@@ -38,17 +29,19 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	files.Guest = all.add(theirs, err)
 	guestEnd := all.add(ours, err)
 	if !d.opt.Private {
-		files.Listener = all.add(d.listenForSuccessor(g.id))
+		files.Listener = all.add(d.workers.ListenForSuccessor(g.id))
 	}
 	if all.err != nil {
 		return nil, all.err
 	}
-	if err := d.employWorker(g, job, files); err != nil {
+	p, err := d.workers.Start(&job, files, func(pid int) { d.confine(g, pid) })
+	if err != nil {
 		return nil, err
 	}
+	d.assign(g, p, &job)
 	o := &offer{segment: all.keep(files.Segment), socket: all.keep(guestEnd)}
 	o.welcome = callbuf.Welcome{
-		Version: callbuf.Version, WorkerPID: uint32(g.workerPID), Features: job.Features, Generation: job.Generation,
+		Version: callbuf.Version, WorkerPID: uint32(g.worker.PID), Features: job.Features, Generation: job.Generation,
 		SegmentBytes: layout.SegmentBytes, ArenaBases: callbuf.ArenaBases,
 		DeviceBases: callbuf.DeviceBases(g.win), DeviceBytes: job.DeviceBytes,
 	}
@@ -73,6 +66,28 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	}, dom.attachment.Page.File()
 }
 
+// confine puts a worker into the cgroups of its guest's domain.
+func (d *Daemon) confine(g *guest, pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, err := range d.workers.Enter(g.dom.name, pid, g.dom.limits()) {
+		d.noteOf(g.dom, "warning", "%v", err)
+	}
+}
+
+// assign gives a seat its worker, and sends the worker the settings that have changed since its job was made.
+func (d *Daemon) assign(g *guest, p *workers.Process, job *worker.Job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g.worker = p
+	if g.doomed {
+		p.Kill()
+	}
+	if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share {
+		p.Order(o)
+	}
+}
+
 // windowBytes returns the size of a worker's address window for device memory. Programs reserve addresses in proportion
 // to a GPU's memory, once for each stream (PyTorch) or by dozens of gigabytes (llama.cpp), and some GPUs have hundreds.
 func windowBytes(kind string) uint64 {
@@ -80,37 +95,6 @@ func windowBytes(kind string) uint64 {
 		return callbuf.DeviceSliceBytes
 	}
 	return callbuf.WideSliceBytes
-}
-
-// employWorker sends a ready worker its job. A worker that died while it was idle is replaced once.
-func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) error {
-	var err error
-	for range 2 {
-		var c *candidate
-		if c, err = d.poolOf(job.Accelerator.Type).take(); err != nil {
-			return err
-		}
-		d.confine(g, c.pid())
-		if err := d.writeDown(g, c.pid()); err != nil { // the next daemon could neither take it over nor end it
-			c.discard()
-			return err
-		}
-		c.conn.SetWriteDeadline(time.Now().Add(setUpTime))
-		if err = worker.SendJob(c.conn, job, files); err == nil {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
-			if g.doomed {
-				kill(g.worker)
-			}
-			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // changed meanwhile
-				g.order(o)
-			}
-			return nil
-		}
-		c.discard()
-	}
-	return fmt.Errorf("give a worker its job: %w", err)
 }
 
 // segmentFor makes the segment of a newcomer, or borrows it from a newcomer that lends, and sets the segment's location
@@ -146,22 +130,6 @@ func newSegment(l callbuf.Layout, generation uint64) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// listenForSuccessor makes the socket at which the next daemon finds a worker.
-func (d *Daemon) listenForSuccessor(id uint64) (*os.File, error) {
-	path := d.workerSocket(id)
-	os.Remove(path)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, fmt.Errorf("worker's socket: %w", err)
-	}
-	defer l.Close()
-	l.SetUnlinkOnClose(false)
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, fmt.Errorf("worker's socket: %w", err)
-	}
-	return l.File()
 }
 
 func socketPair() (a, b *os.File, err error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pegasus/backend/control"
+	"pegasus/backend/pidfd"
 )
 
 // errEnding rejects requests while the daemon ends.
@@ -33,19 +34,19 @@ type program struct {
 
 // identify returns the identity of a live process and a pidfd of it, which the caller owns.
 func identify(pid int) (process, *os.File, error) {
-	pidfd, err := openProcess(pid)
+	file, err := pidfd.Open(pid)
 	if err != nil {
 		return process{}, nil, err
 	}
 	start, err := startOf(pid)
-	if err == nil && hasExited(pidfd) { // start may belong to another process then
+	if err == nil && pidfd.HasExited(file) { // start may belong to another process then
 		err = fmt.Errorf("process %d has ended", pid)
 	}
 	if err != nil {
-		pidfd.Close()
+		file.Close()
 		return process{}, nil, err
 	}
-	return process{pid, start}, pidfd, nil
+	return process{pid, start}, file, nil
 }
 
 // startOf returns the start time of a process, in clock ticks since boot.
@@ -63,20 +64,20 @@ func startOf(pid int) (uint64, error) {
 
 // hold keeps a domain, and a private daemon, for as long as the caller's process lives, whatever it executes meanwhile.
 func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
-	id, pidfd, err := identify(p.PID)
+	id, file, err := identify(p.PID)
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holdDomain(id, pidfd, q)
+	return d.holdDomain(id, file, q)
 }
 
-// holdDomain takes ownership of pidfd, also after an error. d.mu is held.
-func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+// holdDomain takes ownership of file, also after an error. d.mu is held.
+func (d *Daemon) holdDomain(id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
 	defer func() {
 		if err != nil {
-			pidfd.Close()
+			file.Close()
 		}
 	}()
 	switch {
@@ -99,16 +100,16 @@ func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (n
 		}
 		d.apply(dom, next)
 	}
-	d.keep(dom, id, pidfd, set)
+	d.keep(dom, id, file, set)
 	d.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-// keep makes a process hold a domain until the process ends, and takes ownership of its pidfd. d.mu is held.
-func (d *Daemon) keep(dom *domain, id process, pidfd *os.File, set map[string]string) {
+// keep makes a process hold a domain until the process ends, and takes ownership of its file. d.mu is held.
+func (d *Daemon) keep(dom *domain, id process, file *os.File, set map[string]string) {
 	d.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
-		pidfd.Close()
+		file.Close()
 		if set != nil {
 			dom.programs[i].Set = set
 		}
@@ -119,8 +120,8 @@ func (d *Daemon) keep(dom *domain, id process, pidfd *os.File, set map[string]st
 	d.holders++
 	d.tasks.Go(func() {
 		defer cancel()
-		defer pidfd.Close()
-		if awaitExit(ctx, pidfd) == nil {
+		defer file.Close()
+		if pidfd.AwaitExit(ctx, file) == nil {
 			d.unhold(dom, id)
 		}
 	})

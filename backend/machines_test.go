@@ -3,6 +3,7 @@ package backend
 import (
 	"maps"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
+	"pegasus/backend/pidfd"
+	"pegasus/backend/workers"
 	"pegasus/hypervisor"
 	"pegasus/vcpu"
 )
@@ -81,7 +84,7 @@ func TestMachineBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		worker, err := openProcess(cmd.Process.Pid)
+		file, err := pidfd.Open(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,7 @@ func TestMachineBegins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dom.guests[&guest{dom: dom, pid: pid, worker: worker, conn: ours}] = struct{}{}
+		dom.guests[&guest{dom: dom, pid: pid, worker: workers.Adopted(&workers.Survivor{Conn: ours}, file)}] = struct{}{}
 		return cmd, its
 	}
 	hosts, _ := employ(4711)
@@ -134,11 +137,22 @@ func TestMachineBegins(t *testing.T) {
 	}
 }
 
+// connOf returns a connection for a socket, and takes ownership of the descriptor.
+func connOf(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
 func alive(cmd *exec.Cmd) bool {
-	p, err := openProcess(cmd.Process.Pid)
+	p, err := pidfd.Open(cmd.Process.Pid)
 	if err != nil {
 		return false
 	}
 	defer p.Close()
-	return !hasExited(p)
+	return !pidfd.HasExited(p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"pegasus/accel/placement"
 	"pegasus/backend/gate"
+	"pegasus/backend/pidfd"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 )
@@ -67,7 +68,7 @@ func (d *Daemon) leavers(dom *domain) (all []*guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, g := range d.guests {
-		if g.worker != nil && g.process != nil && (g.dom == dom || g.holdsMemory()) && hasExited(g.process) {
+		if g.worker != nil && g.process != nil && (g.dom == dom || g.holdsMemory()) && pidfd.HasExited(g.process) {
 			all = append(all, g)
 		}
 	}
@@ -177,9 +178,7 @@ func (d *Daemon) leave(dom *domain) {
 	d.changed = true // save closes its account
 	d.noteOf(dom, "leave", "left %s", dom.on.Name)
 	d.queue.Release(dom.name)
-	for _, g := range d.cgroups {
-		g.leave(dom.name)
-	}
+	d.workers.Leave(dom.name)
 	dom.on, dom.attachment, dom.cpu = nil, nil, hypervisor.Weight{}
 	d.retire(dom)
 	d.makeRoom()

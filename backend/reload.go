@@ -229,7 +229,7 @@ func (d *Daemon) carryOut(p *plan) {
 	if d.opt.SetLogLevel != nil {
 		d.opt.SetLogLevel(p.config.Daemon.LogLevel)
 	}
-	d.resizePools(p.config.Daemon.WorkerPool)
+	d.workers.Resize(p.config.Daemon.WorkerPool)
 	for i, a := range d.accelerators {
 		next := p.accelerators[i]
 		a.Configure(next.settings, next.policy)
@@ -272,6 +272,6 @@ func (d *Daemon) tellWorkers() {
 	}
 	d.mu.Unlock()
 	for g, o := range orders {
-		g.order(o)
+		g.worker.Order(o)
 	}
 }

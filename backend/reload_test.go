@@ -74,7 +74,7 @@ func newTestDaemon(t *testing.T, a *doors) *Daemon {
 		t.Fatal(err)
 	}
 	d.ctx, d.end = context.WithCancel(t.Context())
-	d.pools, d.queue = map[string]*pool{"": newPool(nil, nil, d.log)}, placement.NewQueue(placement.ByWeight)
+	d.queue = placement.NewQueue(placement.ByWeight)
 	return d
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"pegasus/backend/statefile"
 	"pegasus/configs"
 	"pegasus/policies"
 )
@@ -78,7 +79,7 @@ func (d *Daemon) writeState() error {
 	for _, a := range d.accelerators {
 		s.Accelerators[a.Name] = a.switched
 	}
-	return writeJSON(d.statePath(), s)
+	return statefile.Write(d.statePath(), s)
 }
 
 // saveOrWarn is save with errors in the log. The next sample retries after an error. d.mu is held.
@@ -156,10 +157,10 @@ func (d *Daemon) restoreDomain(name string, was domainState) {
 		d.lend(dom, holder, l)
 	}
 	for _, p := range was.Programs {
-		if is, pidfd, err := identify(p.PID); err == nil && is == p.process {
-			d.keep(dom, is, pidfd, p.Set)
+		if is, file, err := identify(p.PID); err == nil && is == p.process {
+			d.keep(dom, is, file, p.Set)
 		} else if err == nil {
-			pidfd.Close()
+			file.Close()
 		}
 	}
 	if file, err := d.settingsOf(d.config, name); err == nil {

@@ -1,4 +1,4 @@
-package backend
+package workers
 
 import (
 	"crypto/sha256"
@@ -18,11 +18,11 @@ import (
 	"pegasus/backend/control"
 )
 
-// limits bound the use of the host by all workers of a domain together.
-type limits struct {
-	memory  uint64 // bytes
-	credits int    // their weight on the CPUs
-	cpu     int    // in % of one CPU; 0: no limit
+// Limits bound the use of the host by all workers of a domain together.
+type Limits struct {
+	Memory  uint64 // bytes
+	Credits int    // their weight on the CPUs
+	CPU     int    // in % of one CPU; 0: no limit
 }
 
 // The cgroup controllers for workers.
@@ -116,33 +116,33 @@ func cpuShares(credits int) int { return min(max(credits*1024/defaultCredits, 2)
 const cpuPeriod = 10 * time.Millisecond
 
 // limit applies limits to a domain's group.
-func (g cgroup) limit(domain string, l limits) error {
+func (g cgroup) limit(domain string, l Limits) error {
 	dir := g.groupOf(domain)
-	quota := cpuPeriod.Microseconds() * int64(l.cpu) / 100
+	quota := cpuPeriod.Microseconds() * int64(l.CPU) / 100
 	period := strconv.FormatInt(cpuPeriod.Microseconds(), 10)
 	switch {
 	case g.controller == memoryController && g.v2:
-		return write(dir, "memory.max", strconv.FormatUint(l.memory, 10))
+		return write(dir, "memory.max", strconv.FormatUint(l.Memory, 10))
 	case g.controller == memoryController:
-		return write(dir, "memory.limit_in_bytes", strconv.FormatUint(l.memory, 10))
+		return write(dir, "memory.limit_in_bytes", strconv.FormatUint(l.Memory, 10))
 	case g.v2:
 		most := "max"
 		if quota != 0 {
 			most = strconv.FormatInt(quota, 10)
 		}
-		return errors.Join(write(dir, "cpu.weight", strconv.Itoa(cpuWeight(l.credits))), write(dir, "cpu.max", most+" "+period))
+		return errors.Join(write(dir, "cpu.weight", strconv.Itoa(cpuWeight(l.Credits))), write(dir, "cpu.max", most+" "+period))
 	default:
 		if quota == 0 {
 			quota = -1
 		}
-		return errors.Join(write(dir, "cpu.shares", strconv.Itoa(cpuShares(l.credits))),
+		return errors.Join(write(dir, "cpu.shares", strconv.Itoa(cpuShares(l.Credits))),
 			write(dir, "cpu.cfs_quota_us", "-1"), // a shorter period must fit the previous quota
 			write(dir, "cpu.cfs_period_us", period), write(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)))
 	}
 }
 
 // enter puts a worker into its domain's group, under these limits.
-func (g cgroup) enter(domain string, pid int, l limits) error {
+func (g cgroup) enter(domain string, pid int, l Limits) error {
 	return g.join(g.groupOf(domain), pid, func() error { return g.limit(domain, l) })
 }
 

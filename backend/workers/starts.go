@@ -1,4 +1,4 @@
-package backend
+package workers
 
 import (
 	"context"
@@ -14,18 +14,18 @@ const (
 	placePatience = 5 * time.Second
 )
 
-// starts bounds how many workers of a domain start at once. A starting worker takes as much processor time of the host
+// Starts bounds how many workers of a domain start at once. A starting worker takes as much processor time of the host
 // as ten short kernels, and a domain of many processes that start together would occupy for a second the processors on
 // which kernels run.
-type starts struct{ places chan struct{} }
+type Starts struct{ places chan struct{} }
 
-func newStarts(n int) starts { return starts{make(chan struct{}, max(n, 1))} }
+// NewStarts returns a bound of a quarter of the processors, as many as may compile at once.
+func NewStarts() Starts { return newStarts(runtime.NumCPU() / 4) }
 
-// mostStarting returns a quarter of the processors, as many as may compile at once.
-func mostStarting() int { return runtime.NumCPU() / 4 }
+func newStarts(n int) Starts { return Starts{make(chan struct{}, max(n, 1))} }
 
-// enter waits for a start slot, for at most placePatience, and reports whether it took one.
-func (s starts) enter(ctx context.Context) (took bool, err error) {
+// Enter waits for a start slot, for at most placePatience, and reports whether it took one.
+func (s Starts) Enter(ctx context.Context) (took bool, err error) {
 	patience := time.NewTimer(placePatience)
 	defer patience.Stop()
 	select {
@@ -38,8 +38,8 @@ func (s starts) enter(ctx context.Context) (took bool, err error) {
 	}
 }
 
-// leaveAfter returns the slot when one of the channels is closed, or after startPatience.
-func (s starts) leaveAfter(serving, gone <-chan struct{}) {
+// LeaveAfter returns the slot when one of the channels is closed, or after startPatience.
+func (s Starts) LeaveAfter(serving, gone <-chan struct{}) {
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
 	select {

@@ -1,16 +1,12 @@
-package backend
+package workers
 
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pegasus/configs"
-	"pegasus/hypervisor"
 )
 
 // The number of a domain's workers that start at once is bounded, and each makes room when it serves, ends, or takes
@@ -26,11 +22,11 @@ func TestStarts(t *testing.T) {
 		}
 		for i := range started {
 			go func() {
-				if took, err := s.enter(t.Context()); !took || err != nil {
+				if took, err := s.Enter(t.Context()); !took || err != nil {
 					t.Errorf("worker %d: place %v, %v", i, took, err)
 				}
 				started[i] = time.Since(began)
-				s.leaveAfter(serving[i], gone[i])
+				s.LeaveAfter(serving[i], gone[i])
 			}()
 			synctest.Wait()
 		}
@@ -57,12 +53,12 @@ func TestStarts(t *testing.T) {
 // A process whose domain closes while it waits takes no slot.
 func TestStartsGivenUp(t *testing.T) {
 	s, why := newStarts(0), errors.New("closed")
-	if took, err := s.enter(t.Context()); !took || err != nil {
+	if took, err := s.Enter(t.Context()); !took || err != nil {
 		t.Fatal(took, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if took, err := s.enter(ctx); took || !errors.Is(err, why) {
+	if took, err := s.Enter(ctx); took || !errors.Is(err, why) {
 		t.Errorf("place %v, %v; want %v", took, err, why)
 	}
 }
@@ -75,10 +71,10 @@ func TestStartsBehindStopped(t *testing.T) {
 		never := make(chan struct{})
 		var all sync.WaitGroup
 		start := func() {
-			if took, err := s.enter(t.Context()); err != nil {
+			if took, err := s.Enter(t.Context()); err != nil {
 				t.Error(err)
 			} else if took {
-				s.leaveAfter(never, never)
+				s.LeaveAfter(never, never)
 			}
 		}
 		for range stopped {
@@ -86,39 +82,16 @@ func TestStartsBehindStopped(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		took, err := s.enter(t.Context())
+		took, err := s.Enter(t.Context())
 		if waited := time.Since(began); err != nil || waited > answer/2 {
 			t.Errorf("%v after %v", err, waited)
 		}
 		if took {
-			s.leaveAfter(never, never)
+			s.LeaveAfter(never, never)
 		}
 		all.Wait()
 		if len(s.places) != 0 {
 			t.Errorf("%d places are taken at the end", len(s.places))
 		}
 	})
-}
-
-// arrival is a process that counts its rejections.
-type arrival struct {
-	hypervisor.Newcomer
-	refused int
-}
-
-func (a *arrival) PID() int                   { return 0 }
-func (a *arrival) Process() *os.File          { return nil }
-func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
-
-// A process that waits when the daemon ends is not rejected: it connects to the next daemon.
-func TestNotRefusedAtTheEnd(t *testing.T) {
-	d := newTestDaemon(t, &doors{})
-	dom, a := newDomain(configs.Domain{Name: "x"}, true), &arrival{}
-	if d.receive(d.ctx, dom, a); a.refused != 1 {
-		t.Fatalf("refused %d times, want once", a.refused)
-	}
-	d.end()
-	if d.receive(d.ctx, dom, a); a.refused != 1 {
-		t.Error("refused by a daemon that ends")
-	}
 }

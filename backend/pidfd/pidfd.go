@@ -1,4 +1,10 @@
-package backend
+// Package pidfd opens, awaits and kills processes by descriptors, which a later process with the same PID cannot take
+// over, and measures their CPU time.
+//
+// Callers: backend and backend/workers.
+//
+// Trust boundary: none; the kernel answers.
+package pidfd
 
 import (
 	"context"
@@ -9,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openProcess returns a pidfd, nonblocking so that awaitExit uses no thread.
-func openProcess(pid int) (*os.File, error) {
+// Open returns a pidfd, nonblocking so that AwaitExit uses no thread.
+func Open(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("open process %d: %w", pid, err)
@@ -18,8 +24,8 @@ func openProcess(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid)), nil
 }
 
-// dupProcess returns a nonblocking duplicate of a pidfd, for awaitExit. The caller owns it.
-func dupProcess(f *os.File) (*os.File, error) {
+// Dup returns a nonblocking duplicate of a pidfd, for AwaitExit. The caller owns it.
+func Dup(f *os.File) (*os.File, error) {
 	var fd int
 	err := withFD(f, func(from int) (err error) {
 		fd, err = unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 0)
@@ -34,8 +40,8 @@ func dupProcess(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// awaitExit blocks until the process of a pidfd has ended and returns nil, or returns ctx's error.
-func awaitExit(ctx context.Context, pidfd *os.File) error {
+// AwaitExit blocks until the process of a pidfd has ended and returns nil, or returns ctx's error.
+func AwaitExit(ctx context.Context, pidfd *os.File) error {
 	stop := context.AfterFunc(ctx, func() { pidfd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	raw, err := pidfd.SyscallConn()
@@ -55,13 +61,13 @@ func exited(fd uintptr) bool {
 	return err == nil && n == 1
 }
 
-func hasExited(pidfd *os.File) (is bool) {
+func HasExited(pidfd *os.File) (is bool) {
 	withFD(pidfd, func(fd int) error { is = exited(uintptr(fd)); return nil })
 	return is
 }
 
-// kill sends SIGKILL to the process of a pidfd.
-func kill(pidfd *os.File) error {
+// Kill sends SIGKILL to the process of a pidfd.
+func Kill(pidfd *os.File) error {
 	return withFD(pidfd, func(fd int) error {
 		return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	})
@@ -78,4 +84,12 @@ func withFD(f *os.File, do func(fd int) error) error {
 		return err
 	}
 	return inner
+}
+
+// SameFile reports whether two descriptors are of the same file.
+func SameFile(a, b *os.File) bool {
+	var x, y unix.Stat_t
+	return withFD(a, func(fd int) error { return unix.Fstat(fd, &x) }) == nil &&
+		withFD(b, func(fd int) error { return unix.Fstat(fd, &y) }) == nil &&
+		x.Dev == y.Dev && x.Ino == y.Ino
 }

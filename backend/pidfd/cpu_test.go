@@ -1,4 +1,4 @@
-package backend
+package pidfd
 
 import (
 	"os/exec"
@@ -21,20 +21,20 @@ func TestProcessTime(t *testing.T) {
 	}
 	out.Read(make([]byte, 1))
 	pid := cmd.Process.Pid
-	running, err := processTime(pid)
+	running, err := CPUTime(pid)
 	if err != nil || running <= 0 {
 		t.Fatalf("while it runs: %d, %v", running, err)
 	}
-	p, err := openProcess(pid)
+	p, err := Open(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	in.Close()
-	if err := awaitExit(t.Context(), p); err != nil {
+	if err := AwaitExit(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if ended, err := processTime(pid); err != nil || ended < running {
+	if ended, err := CPUTime(pid); err != nil || ended < running {
 		t.Errorf("ended, not waited for: %d, %v; want at least %d", ended, err, running)
 	}
 	want := running
@@ -42,17 +42,7 @@ func TestProcessTime(t *testing.T) {
 	if used := int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()); used < want*9/10 {
 		t.Errorf("the kernel counts %d, %d were read before", used, want)
 	}
-	if _, err := processTime(pid); err == nil {
+	if _, err := CPUTime(pid); err == nil {
 		t.Error("it was waited for, and its time can still be read")
-	}
-}
-
-// No domain's group has the name of a kernel file.
-func TestGroupNames(t *testing.T) {
-	g := cgroup{dir: "/sys/fs/cgroup/pegasus"}
-	for _, name := range []string{"cgroup.procs", "memory.max", "cpu.shares", "tasks"} {
-		if dir := g.groupOf(name); dir != "/sys/fs/cgroup/pegasus.domain-"+name {
-			t.Errorf("group of %s: %s", name, dir)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package backend
+package workers
 
 import (
 	"context"
@@ -7,11 +7,15 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/backend/pidfd"
 )
 
 // pool keeps worker processes started and ready, since starting one takes longer than a program's cuInit should.
@@ -143,8 +147,8 @@ func (p *pool) start() (*candidate, error) {
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
-	pidfd := -1
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	fd := -1
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
 	if err := cmd.Start(); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start a worker: %w", err)
@@ -154,23 +158,23 @@ func (p *pool) start() (*candidate, error) {
 		p.log.Warn("offer workers first when memory runs out", "err", err)
 	}
 	c := &candidate{cmd: cmd, conn: conn}
-	if c.process, err = processOf(cmd.Process.Pid, pidfd); err != nil {
+	if c.process, err = processOf(cmd.Process.Pid, fd); err != nil {
 		c.discard()
 		return nil, err
 	}
 	return c, nil
 }
 
-// processOf returns a file for the pidfd from the start, or opens a pidfd where the kernel returned none.
-func processOf(pid, pidfd int) (*os.File, error) {
-	if pidfd < 0 {
-		return openProcess(pid)
+// processOf returns a file for the pidfd from the start, or opens a pidfd where the kernel returned none, -1.
+func processOf(pid, fd int) (*os.File, error) {
+	if fd < 0 {
+		return pidfd.Open(pid)
 	}
-	if err := unix.SetNonblock(pidfd, true); err != nil {
-		unix.Close(pidfd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
-	return os.NewFile(uintptr(pidfd), fmt.Sprintf("pidfd:%d", pid)), nil
+	return os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid)), nil
 }
 
 // connOf returns a connection for a socket, and takes ownership of the descriptor.
@@ -191,7 +195,7 @@ func connOf(fd int) (*net.UnixConn, error) {
 
 func (c *candidate) pid() int { return c.cmd.Process.Pid }
 
-func (c *candidate) dead() bool { return hasExited(c.process) }
+func (c *candidate) dead() bool { return pidfd.HasExited(c.process) }
 
 // discard ends a worker without a job.
 func (c *candidate) discard() {
@@ -203,42 +207,18 @@ func (c *candidate) discard() {
 	}
 }
 
-// makePools makes one pool, under "", for the accelerator types with common workers, and one for each other configured
-// type.
-func (d *Daemon) makePools() {
-	d.pools = map[string]*pool{}
-	for _, c := range d.config.Accelerators {
-		t := d.workersOf(c.Type)
-		if d.pools[t] != nil {
-			continue
-		}
-		command := d.opt.Worker
-		if t != "" {
-			command = d.opt.Workers[t]
-		}
-		d.pools[t] = newPool(command, d.park, d.log)
-	}
-}
+// sacrifice is how much higher a worker's oom_score_adj is than its daemon's, of 1000.
+const sacrifice = 500
 
-// workersOf returns the key of the pool for an accelerator type.
-func (d *Daemon) workersOf(t string) string {
-	if d.opt.Workers[t] == nil {
-		return ""
+// offerFirst makes the kernel end a worker before the daemon when the host runs out of memory.
+func offerFirst(pid int) error {
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return err
 	}
-	return t
-}
-
-func (d *Daemon) poolOf(t string) *pool { return d.pools[d.workersOf(t)] }
-
-func (d *Daemon) resizePools(want int) {
-	for _, p := range d.pools {
-		p.resize(want)
+	n, err := strconv.Atoi(strings.TrimSpace(string(own)))
+	if err != nil {
+		return err
 	}
-}
-
-func (d *Daemon) readyWorkers() (n int) {
-	for _, p := range d.pools {
-		n += p.ready()
-	}
-	return n
+	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(min(n+sacrifice, 1000))), 0)
 }

@@ -1,4 +1,4 @@
-package backend
+package workers
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func TestCgroupSweep(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		if err := g.enter("web", cmd.Process.Pid, limits{memory: 1 << 30}); err != nil {
+		if err := g.enter("web", cmd.Process.Pid, Limits{Memory: 1 << 30}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestGroupsOfDaemons(t *testing.T) {
 
 // The limits as written to the files of both versions of cgroups.
 func TestCgroupFiles(t *testing.T) {
-	all := []limits{{memory: 1 << 30, credits: 256}, {memory: 5, credits: 65535, cpu: 10}, {credits: 1, cpu: 250}}
+	all := []Limits{{Memory: 1 << 30, Credits: 256}, {Memory: 5, Credits: 65535, CPU: 10}, {Credits: 1, CPU: 250}}
 	for _, c := range []struct {
 		g    cgroup
 		want []map[string]string
