@@ -12,7 +12,7 @@ import (
 // totals, and from one account to the next.
 func TestTotalsTakeAccountsOnce(t *testing.T) {
 	first, second := &hardwaretest.Account{ID: 5}, &hardwaretest.Account{ID: 6}
-	dom := newDomain(configs.Domain{Name: "a"}, true)
+	dom := newDomain(nil, configs.Domain{Name: "a"}, true)
 	dom.account = first
 	want := func(compute int64) {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestTotalsTakeAccountsOnce(t *testing.T) {
 	first.Hold(hardware.EngineTime{Compute: 10})
 	want(110) // and the daemon is killed
 
-	dom = newDomain(configs.Domain{Name: "a"}, true)
+	dom = newDomain(nil, configs.Domain{Name: "a"}, true)
 	dom.past, dom.booked, dom.account = saved, booked, first
 	first.Hold(hardware.EngineTime{Compute: 1})
 	want(111)

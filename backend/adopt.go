@@ -32,7 +32,7 @@ func (d *Daemon) adopt(left []*workers.Survivor) {
 		s.Files.Close()
 	}
 	for _, dom := range d.domains {
-		d.vacate(dom)
+		dom.freeVacantSlots()
 	}
 	for _, a := range d.accelerators {
 		var here, accounts []string
@@ -53,7 +53,7 @@ func (d *Daemon) adopt(left []*workers.Survivor) {
 		a.Hardware.KeepAccounts(accounts)
 	}
 	if d.adopted > 0 {
-		d.note("adopt", "", "took over %d workers", d.adopted)
+		d.journal.Note("adopt", "", "took over %d workers", d.adopted)
 	}
 }
 
@@ -79,7 +79,7 @@ func (d *Daemon) adoptOne(s *workers.Survivor) error {
 		g.close()
 		return err
 	}
-	d.resume(g, s)
+	g.resume(s)
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (d *Daemon) adoptOne(s *workers.Survivor) error {
 // already, checks that both have the same page. d.mu is held.
 func (d *Daemon) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
 	if dom.on == nil {
-		if err := d.openAccount(dom, a); err != nil {
+		if err := dom.openAccount(a); err != nil {
 			return err
 		}
 		if err := sameHardware(a.Hardware.Files(dom.name), s.Files.Hardware); err != nil {
@@ -146,7 +146,8 @@ func survivingGuest(dom *domain, s *workers.Survivor) (*guest, error) {
 }
 
 // resume serves a guest of the previous daemon. d.mu is held.
-func (d *Daemon) resume(g *guest, s *workers.Survivor) {
+func (g *guest) resume(s *workers.Survivor) {
+	d := g.dom.reg
 	dom := g.dom
 	if s.UID != 0 {
 		dom.uid = s.UID
@@ -157,12 +158,13 @@ func (d *Daemon) resume(g *guest, s *workers.Survivor) {
 	d.nextGuest = max(d.nextGuest, g.id)
 	dom.guests[g] = struct{}{}
 	g.worker.Order(g.standing())
-	d.tasks.Go(func() { d.attend(g) })
+	d.tasks.Go(func() { g.attend() })
 }
 
-// vacate frees the slots of a domain's page that no guest of the domain has. Their workers ended while no daemon ran,
+// freeVacantSlots frees the slots of a domain's page that no guest of the domain has. Their workers ended while no daemon ran,
 // or never joined, and their resources would count until the domain's last process ends. d.mu is held.
-func (d *Daemon) vacate(dom *domain) {
+func (dom *domain) freeVacantSlots() {
+	d := dom.reg
 	if dom.on == nil {
 		return
 	}
@@ -180,7 +182,7 @@ func (d *Daemon) vacate(dom *domain) {
 		if err != nil || pidfd.HasExited(p) {
 			closeFile(p)
 			dom.on.Hardware.Reap(dom.name, pid)
-			d.reap(dom, slot)
+			dom.reap(slot)
 			freed = true
 			continue
 		}
@@ -191,25 +193,26 @@ func (d *Daemon) vacate(dom *domain) {
 			if pidfd.AwaitExit(d.ctx, p) != nil {
 				return
 			}
-			if d.reapLate(dom, m, slot, pid) {
-				d.clearSegments(dom, m)
+			if dom.reapLate(m, slot, pid) {
+				dom.clearSegments(m)
 			}
 		})
 	}
 	if m := dom.attachment; freed {
-		d.tasks.Go(func() { d.clearSegments(dom, m) })
+		d.tasks.Go(func() { dom.clearSegments(m) })
 	}
 }
 
 // reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
 // domain's last guest before.
-func (d *Daemon) reapLate(dom *domain, m *sched.Attachment, slot, pid int) bool {
+func (dom *domain) reapLate(m *sched.Attachment, slot, pid int) bool {
+	d := dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dom.attachment != m {
 		return false
 	}
 	dom.on.Hardware.Reap(dom.name, pid)
-	d.reap(dom, slot)
+	dom.reap(slot)
 	return true
 }

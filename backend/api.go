@@ -136,10 +136,10 @@ func (d *Daemon) showDomains(q control.DomainParams) ([]control.Domain, error) {
 		if dom == nil {
 			return nil, d.noDomain(q.Domain)
 		}
-		return append(all, d.show(dom)), nil
+		return append(all, dom.show()), nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
-		all = append(all, d.show(d.domains[name]))
+		all = append(all, d.domains[name].show())
 	}
 	return all, nil
 }
@@ -155,7 +155,7 @@ func (d *Daemon) showAccelerators() []control.Accelerator {
 }
 
 func (d *Daemon) tellEvents(ctx context.Context, emit func(v any) error) error {
-	latest, next, stop := d.journal.follow()
+	latest, next, stop := d.journal.Follow()
 	defer stop()
 	for _, e := range latest {
 		if err := emit(e); err != nil {
@@ -257,7 +257,7 @@ func (d *Daemon) shutdown(p control.Peer, q control.ShutdownParams) (struct{}, e
 		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(d.guests), d.holders)
 	}
 	d.ending = true
-	d.noteBy(&p, "shutdown", "", "told to end")
+	d.journal.NoteBy(&p, "shutdown", "", "told to end")
 	d.end()
 	return struct{}{}, nil
 }

@@ -21,12 +21,12 @@ func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
 // A process that waits when the daemon ends is not rejected: it connects to the next daemon.
 func TestNotRefusedAtTheEnd(t *testing.T) {
 	d := newTestDaemon(t, &doors{})
-	dom, a := newDomain(configs.Domain{Name: "x"}, true), &arrival{}
-	if d.receive(d.ctx, dom, a); a.refused != 1 {
+	dom, a := newDomain(d, configs.Domain{Name: "x"}, true), &arrival{}
+	if dom.receive(d.ctx, a); a.refused != 1 {
 		t.Fatalf("refused %d times, want once", a.refused)
 	}
 	d.end()
-	if d.receive(d.ctx, dom, a); a.refused != 1 {
+	if dom.receive(d.ctx, a); a.refused != 1 {
 		t.Error("refused by a daemon that ends")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"pegasus/backend/control"
 	"pegasus/configs"
 )
 
@@ -47,51 +46,5 @@ func TestOverride(t *testing.T) {
 		if got, err := override(c, base, bad); err == nil || !strings.Contains(err.Error(), want) || got != base {
 			t.Errorf("%v: %+v, %v", bad, got, err)
 		}
-	}
-}
-
-func TestJournal(t *testing.T) {
-	j := newJournal()
-	for range journalSize + 5 {
-		j.note("old", "", "x")
-	}
-	latest, next, stop := j.follow()
-	if len(latest) != journalSize {
-		t.Errorf("%d events kept", len(latest))
-	}
-	j.note("new", "web", "%d guests", 3)
-	if e := <-next; e.Kind != "new" || e.Domain != "web" || e.Text != "3 guests" {
-		t.Errorf("%+v", e)
-	}
-	stop()
-	j.note("later", "", "x")
-	select {
-	case e := <-next:
-		t.Errorf("after stop: %+v", e)
-	default:
-	}
-	var slow []control.Event
-	slow, next, stop = j.follow()
-	defer stop()
-	for range 3 * journalSize { // a follower that does not read blocks no writer
-		j.note("flood", "", "x")
-	}
-	if len(slow) != journalSize || len(next) == 0 {
-		t.Errorf("%d kept, %d to be read", len(slow), len(next))
-	}
-}
-
-// A domain whose guests connect and disconnect all day does not displace the events of other domains.
-func TestJournalIsFair(t *testing.T) {
-	j := newJournal()
-	j.note("policy", "", "rr")
-	j.note("guest", "calm", "came")
-	for range 3 * journalSize {
-		j.note("guest", "busy", "came")
-	}
-	latest, _, stop := j.follow()
-	defer stop()
-	if len(latest) != journalSize || latest[0].Kind != "policy" || latest[1].Domain != "calm" {
-		t.Errorf("%d events, beginning with %+v", len(latest), latest[:2])
 	}
 }

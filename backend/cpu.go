@@ -12,7 +12,8 @@ func (g *guest) cpuTime() int64 {
 }
 
 // lastTime reads the CPU time of an ended worker, which is final.
-func (d *Daemon) lastTime(g *guest) {
+func (g *guest) lastTime() {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g.cpuTime()

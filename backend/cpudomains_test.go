@@ -47,7 +47,7 @@ func attachedDaemon(t *testing.T, policy string, pids map[string]int) *Daemon {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dom := newDomain(configs.Domain{Name: name, Credits: 256}, true)
+		dom := newDomain(d, configs.Domain{Name: name, Credits: 256}, true)
 		dom.door = wall{}
 		dom.account = new(hardwaretest.Account)
 		dom.on, dom.attachment = d.accelerators[0], a.Attach(dom.settings, 0, page, nil, dom.account)
@@ -88,7 +88,7 @@ func TestGuestsByDomain(t *testing.T) {
 // rest, without counting any of it twice.
 func TestSpent(t *testing.T) {
 	const steal, began = 0.1, int64(5)
-	dom := newDomain(configs.Domain{Name: "vm"}, true)
+	dom := newDomain(nil, configs.Domain{Name: "vm"}, true)
 	dom.share.Sample(began, 0)
 	dom.share.Sample(began+100, 20)
 	dom.stood.Sample(began, 0)

@@ -27,6 +27,7 @@ import (
 	"pegasus/accel/placement"
 	"pegasus/backend/control"
 	"pegasus/backend/cpus"
+	"pegasus/backend/events"
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/backend/meter"
@@ -80,7 +81,7 @@ type Daemon struct {
 	opt     Options
 	log     *slog.Logger
 	started time.Time
-	journal *journal
+	journal *events.Journal
 	ctx     context.Context // ends when the daemon does
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
@@ -129,7 +130,7 @@ type accelerator struct {
 func New(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, log: opt.Log, config: opt.Config,
-		journal:   newJournal(),
+		journal:   events.NewJournal(opt.Log),
 		mostDoors: mostDoors(),
 		domains:   make(map[string]*domain),
 		machines:  make(map[string]hypervisor.Machine),
@@ -362,38 +363,15 @@ func (d *Daemon) close() {
 	d.log.Info("ended")
 }
 
-// noteOf is note for events that a domain's guests cause. It limits their rate, so that guests cannot fill the log.
-func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
-	ok, lost := dom.trickle.pass(time.Now())
-	if lost > 0 {
-		d.note("lost", dom.name, "%d events of its guests' doing are left out here", lost)
-	}
-	if ok {
-		d.note(kind, dom.name, format, args...)
-	}
+// note adds an event that a domain's guests caused. It limits their rate, so that guests cannot fill the log.
+func (dom *domain) note(kind, format string, args ...any) {
+	d := dom.reg
+	d.journal.NoteLimited(dom.limiter, kind, dom.name, format, args...)
 }
 
 // warn logs the warnings of a valid configuration.
 func (d *Daemon) warn(c *configs.Config) {
 	for _, w := range c.Warnings {
-		d.note("warning", "", "%s", w)
+		d.journal.Note("warning", "", "%s", w)
 	}
-}
-
-// note writes an event to the journal and the log.
-func (d *Daemon) note(kind, domain, format string, args ...any) {
-	d.journal.note(kind, domain, format, args...)
-	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
-}
-
-// noteBy writes an event caused by a request of the control socket; by is nil for a signal.
-func (d *Daemon) noteBy(by *control.Peer, kind, domain, format string, args ...any) {
-	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
-	said := []any{"kind", kind, "domain", domain}
-	if by != nil {
-		e.By = &control.Caller{UID: by.UID, PID: by.PID}
-		said = append(said, "uid", by.UID, "pid", by.PID)
-	}
-	d.journal.add(e)
-	d.log.Info(e.Text, said...)
 }

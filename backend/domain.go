@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
+	"pegasus/backend/events"
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/backend/meter"
@@ -31,8 +32,9 @@ func mostDoors() int {
 	return int(min(maxDomains, l.Cur/2))
 }
 
-// domain is a VM or a named group of processes. The daemon's mu guards every field except name and trickle.
+// domain is a VM or a named group of processes. The daemon's mu guards every field except name and limiter.
 type domain struct {
+	reg      *Daemon // its table
 	name     string
 	settings configs.Domain     // in force
 	set      map[string]setting // laid over the configuration by `pegasus set`
@@ -55,7 +57,7 @@ type domain struct {
 	share      meter.Meter      // of the accelerator time that it used
 	stood      meter.Meter      // of the time that its requests waited for admission
 	workers    meter.Meter      // of its workers' CPU time
-	trickle    *trickle
+	limiter    *events.RateLimiter
 	logSpent   int64 // time up to which its workers' log allowance was spent when the last of them left
 }
 
@@ -66,7 +68,8 @@ type booked struct {
 }
 
 // openAccount opens the domain's account on an accelerator, or continues the domain's open account there. d.mu is held.
-func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
+func (dom *domain) openAccount(a *accelerator) error {
+	d := dom.reg
 	next, err := a.Hardware.Account(dom.name)
 	if err != nil {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
@@ -151,8 +154,8 @@ func (dom *domain) hostMemory() (sum uint64) {
 	return sum
 }
 
-func newDomain(s configs.Domain, declared bool) *domain {
-	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle(),
+func newDomain(d *Daemon, s configs.Domain, declared bool) *domain {
+	return &domain{reg: d, name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, limiter: events.NewRateLimiter(),
 		starts: workers.NewStarts(), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
@@ -163,7 +166,7 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	if dom != nil && dom.door != nil {
 		return dom, nil
 	}
-	if dom != nil && !d.admits(dom) {
+	if dom != nil && !dom.admits() {
 		return nil, dom.closed()
 	}
 	settings, err := d.settingsOf(d.config, name)
@@ -171,9 +174,9 @@ func (d *Daemon) domain(name string) (*domain, error) {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
 	if dom == nil {
-		dom = newDomain(settings, declares(d.config, name))
+		dom = newDomain(d, settings, declares(d.config, name))
 	}
-	return dom, d.enter(dom)
+	return dom, dom.enter()
 }
 
 // declare adds the domains of the configuration. openDeclared opens their doors later: processes that `pegasus set`
@@ -187,7 +190,7 @@ func (d *Daemon) declare() error {
 		if len(d.domains) >= maxDomains {
 			return tooManyDomains(c.Name)
 		}
-		d.domains[c.Name] = newDomain(settings, true)
+		d.domains[c.Name] = newDomain(d, settings, true)
 	}
 	return nil
 }
@@ -203,7 +206,8 @@ func (d *Daemon) openDeclared() error {
 }
 
 // enter opens the door of a domain and adds a new domain to d.domains. d.mu is held.
-func (d *Daemon) enter(dom *domain) (err error) {
+func (dom *domain) enter() (err error) {
+	d := dom.reg
 	if d.ending {
 		return errEnding
 	}
@@ -213,7 +217,7 @@ func (d *Daemon) enter(dom *domain) (err error) {
 	if most := d.mostDoors; !dom.declared && d.domains[dom.name] == nil && len(d.domains) >= most {
 		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each uses a descriptor, while half of RLIMIT_NOFILE is reserved for processes; raise the limit (LimitNOFILE= of the unit), or remove domains", dom.name, most)
 	}
-	if dom.door, err = d.openDoor(dom, dom.settings); err != nil {
+	if dom.door, err = dom.openDoor(dom.settings); err != nil {
 		return err
 	}
 	d.domains[dom.name] = dom
@@ -226,7 +230,8 @@ func tooManyDomains(name string) error {
 }
 
 // admits reports whether the configuration allows processes in a domain and no removal prevents it. d.mu is held.
-func (d *Daemon) admits(dom *domain) bool {
+func (dom *domain) admits() bool {
+	d := dom.reg
 	_, err := d.settingsOf(d.config, dom.name)
 	return err == nil && !dom.removing
 }
@@ -240,9 +245,10 @@ func (dom *domain) closed() error {
 }
 
 // openDoor opens a door for guests; they are admitted once dom.door is set.
-func (d *Daemon) openDoor(dom *domain, s configs.Domain) (hypervisor.Door, error) {
-	door, err := d.opt.Adapter.Open(d.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
-		func(err error) { d.noteOf(dom, "refused", "%v", err) })
+func (dom *domain) openDoor(s configs.Domain) (hypervisor.Door, error) {
+	d := dom.reg
+	door, err := d.opt.Adapter.Open(d.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { dom.receive(ctx, n) },
+		func(err error) { dom.note("refused", "%v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
 	}
@@ -255,7 +261,7 @@ func guardOf(s configs.Domain) hypervisor.Domain {
 }
 
 // guard changes which users may enter a domain, if the settings differ from those in force. d.mu is held.
-func (d *Daemon) guard(dom *domain, s configs.Domain) error {
+func (dom *domain) guard(s configs.Domain) error {
 	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
 		return nil
 	}
@@ -269,39 +275,42 @@ func (d *Daemon) closeDoor(door hypervisor.Door) {
 }
 
 // shut closes a domain that the configuration no longer declares. d.mu is held.
-func (d *Daemon) shut(dom *domain) {
+func (dom *domain) shut() {
+	d := dom.reg
 	if dom.door != nil {
 		d.closeDoor(dom.door)
 		dom.door = nil
 		if n := len(dom.guests); n > 0 {
-			d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
+			d.journal.Note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
 		}
 	}
 }
 
-// retire ends a domain without an owner and reports whether the domain ended. d.mu is held.
-func (d *Daemon) retire(dom *domain) bool {
-	if d.owner(dom) != "" || d.domains[dom.name] != dom {
+// endIfUnowned ends a domain without an owner and reports whether the domain ended. d.mu is held.
+func (dom *domain) endIfUnowned() bool {
+	d := dom.reg
+	if dom.owner() != "" || d.domains[dom.name] != dom {
 		return false
 	}
-	d.drop(dom)
+	dom.drop()
 	return true
 }
 
 // drop ends a domain without guest processes. d.mu is held.
-func (d *Daemon) drop(dom *domain) {
+func (dom *domain) drop() {
+	d := dom.reg
 	if dom.door != nil {
 		d.closeDoor(dom.door)
 		dom.door = nil
 	}
-	d.dropLeases(dom)
-	d.dropPrograms(dom)
+	dom.dropLeases()
+	dom.dropPrograms()
 	dom.closeAccount()
 	delete(d.domains, dom.name)
 	d.workers.FreeUID(dom.uid)
 	d.changed = true
 	close(dom.gone)
-	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
+	d.journal.Note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
 }
 
 // socket returns the address to which the domain's guests connect; empty: the domain admits none.
@@ -313,7 +322,8 @@ func (dom *domain) socket() string {
 }
 
 // setLocked lays settings over a domain's configuration. d.mu is held.
-func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
+func (dom *domain) setLocked(settings map[string]string) error {
+	d := dom.reg
 	next, err := override(d.config, dom.settings, settings)
 	if err != nil {
 		return err
@@ -325,7 +335,7 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	if err := d.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
 		return err
 	}
-	if err := d.guard(dom, next); err != nil {
+	if err := dom.guard(next); err != nil {
 		return control.Errorf(control.CodeInvalid, "%v", err)
 	}
 	for k, v := range settings {
@@ -334,7 +344,7 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 			delete(p.Set, k)
 		}
 	}
-	d.apply(dom, next)
+	dom.apply(next)
 	return nil
 }
 
@@ -364,10 +374,11 @@ func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
 }
 
 // apply puts settings into force. d.mu is held.
-func (d *Daemon) apply(dom *domain, s configs.Domain) {
+func (dom *domain) apply(s configs.Domain) {
+	d := dom.reg
 	d.changed = true
-	if err := d.guard(dom, s); err != nil { // reload and set have called it before and returned the error
-		d.note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
+	if err := dom.guard(s); err != nil { // reload and set have called it before and returned the error
+		d.journal.Note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
 	}
 	dom.settings = s
 	if dom.on == nil {
@@ -375,7 +386,7 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 	}
 	setQuotas(dom.attachment.Page, s)
 	for _, err := range d.workers.Limit(dom.name, dom.limits()) {
-		d.noteOf(dom, "warning", "%v", err)
+		dom.note("warning", "%v", err)
 	}
 	dom.on.SetShares(dom.attachment, s, dom.cpu.Credits)
 }

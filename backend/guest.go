@@ -59,21 +59,22 @@ func (g *guest) workerPID() int {
 }
 
 // receive admits or rejects a guest process that connected.
-func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer) {
+func (dom *domain) receive(ctx context.Context, n hypervisor.Newcomer) {
+	d := dom.reg
 	d.count(&d.arriving, 1)
 	defer d.count(&d.arriving, -1)
 	if p := n.Process(); p != nil {
 		defer p.Close()
 	}
-	g, err := d.admit(ctx, dom, n)
+	g, err := dom.admit(ctx, n)
 	if err == nil {
-		d.noteOf(dom, "guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
+		dom.note("guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
 		return
 	}
 	if d.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
 		return
 	}
-	d.noteOf(dom, "refused", "%s: %v", processName(n.PID()), err)
+	dom.note("refused", "%s: %v", processName(n.PID()), err)
 	result := int32(resultSystemNotReady)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
 		result = resultDevicesUnavailable
@@ -99,27 +100,28 @@ func (d *Daemon) count(n *int, by int) {
 }
 
 // admit takes a seat, starts a worker for it and sends the guest its welcome.
-func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) (*guest, error) {
+func (dom *domain) admit(ctx context.Context, n hypervisor.Newcomer) (*guest, error) {
 	arena := uint64(math.MaxUint64)
 	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
 		arena = l.MostBytes()
 	}
-	g, err := d.settle(ctx, dom, arena)
+	g, err := dom.awaitSeat(ctx, arena)
 	if err != nil {
 		return nil, err
 	}
-	d.introduce(g, n.PID())
-	if err := d.startWorker(ctx, g, n); err != nil {
-		d.unseat(g)
+	g.introduce(n.PID())
+	if err := g.startInTurn(ctx, n); err != nil {
+		g.unseat()
 		return nil, err
 	}
 	return g, nil
 }
 
-// startWorker starts a seat's worker, after a wait while too many workers of its domain are starting.
-func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcomer) error {
+// startInTurn starts a seat's worker, after a wait while too many workers of its domain are starting.
+func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
+	d := g.dom.reg
 	if g.dom.on.Settings().Type != "soft" { // other types' kernels need no processor of the host
-		return d.employ(g, n)
+		return g.start(n)
 	}
 	took, err := g.dom.starts.Enter(ctx)
 	if err != nil {
@@ -131,26 +133,28 @@ func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcome
 	if p := n.Process(); p != nil && pidfd.HasExited(p) {
 		return errors.New("the process has ended")
 	}
-	return d.employ(g, n)
+	return g.start(n)
 }
 
 // introduce sets the pid of the seat's guest process, which identifies the domain's CPU side.
-func (d *Daemon) introduce(g *guest, pid int) {
+func (g *guest) introduce(pid int) {
+	d := g.dom.reg
 	d.mu.Lock()
 	g.pid = pid
 	d.mu.Unlock()
 	d.sampler.WeighSoon()
 }
 
-// employ starts a seat's worker. After an error only the seat is left.
-func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
+// start starts a seat's worker. After an error only the seat is left.
+func (g *guest) start(n hypervisor.Newcomer) error {
+	d := g.dom.reg
 	if p := n.Process(); p != nil {
 		var err error
 		if g.process, err = pidfd.Dup(p); err != nil {
 			return err
 		}
 	}
-	offer, err := d.hire(g, n)
+	offer, err := g.startWorker(n)
 	if err == nil {
 		err = n.Admit(offer.welcome, offer.segment, offer.socket)
 		offer.close()
@@ -163,9 +167,9 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 		return err
 	}
 	// From here on the end of the worker process frees the seat.
-	d.tasks.Go(func() { d.attend(g) })
+	d.tasks.Go(func() { g.attend() })
 	if err != nil {
-		d.noteOf(g.dom, "refused", "%s left before it was served: %v", processName(g.pid), err)
+		g.dom.note("refused", "%s left before it was served: %v", processName(g.pid), err)
 	}
 	return nil
 }
@@ -182,7 +186,8 @@ func (o *offer) close() {
 }
 
 // attend waits for the end of a worker and releases its resources. It ends a worker that outlives its guest process.
-func (d *Daemon) attend(g *guest) {
+func (g *guest) attend() {
+	d := g.dom.reg
 	ctx, done := context.WithCancel(d.ctx)
 	defer done()
 	if g.process != nil {
@@ -190,24 +195,24 @@ func (d *Daemon) attend(g *guest) {
 			if pidfd.AwaitExit(ctx, g.process) != nil {
 				return
 			}
-			if d.outlives(ctx, g) {
-				d.noteOf(g.dom, "outlived", "worker %d outlives process %d: ending it", g.worker.PID, g.pid)
+			if g.outlives(ctx) {
+				g.dom.note("outlived", "worker %d outlives process %d: ending it", g.worker.PID, g.pid)
 				g.worker.Kill()
 			}
 		})
 	}
 	reason, ended := make(chan string, 1), make(chan struct{})
-	d.tasks.Go(func() { reason <- d.logReports(g, ended) })
+	d.tasks.Go(func() { reason <- g.logReports(ended) })
 	if err := g.worker.Await(d.ctx); err != nil {
 		g.worker.StopReports(time.Now()) // the daemon ends; the worker continues
 		return
 	}
 	close(ended)
-	d.lastTime(g)
+	g.lastTime()
 	g.worker.StopReports(time.Now().Add(100 * time.Millisecond))
 	how := <-reason + g.worker.Reap()
-	d.unseat(g)
-	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
+	g.unseat()
+	g.dom.note("end", "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
 }
 
 // standing returns the order with the worker's settings that may change while it runs. d.mu is held.
@@ -222,10 +227,11 @@ func shareOf(s configs.Domain) worker.Share {
 
 // dismiss orders a worker to end. The worker first publishes the error for all later calls of its process, which may
 // live on if only the service for its machine has ended. d.mu is held.
-func (d *Daemon) dismiss(g *guest) {
+func (g *guest) dismiss() {
+	d := g.dom.reg
 	g.worker.Order(worker.Order{End: resultDeinitialized})
 	d.tasks.Go(func() {
-		if d.outlives(d.ctx, g) || d.storing(g) == 0 { // or the daemon ends, and could not kill it later
+		if g.outlives(d.ctx) || g.storing() == 0 { // or the daemon ends, and could not kill it later
 			g.worker.Kill()
 		}
 	})
@@ -233,14 +239,14 @@ func (d *Daemon) dismiss(g *guest) {
 
 // logReports logs the faults that a worker reports, until it ends. It returns the worker's reason for its end, if any.
 // ended is closed when the worker has ended.
-func (d *Daemon) logReports(g *guest, ended <-chan struct{}) (reason string) {
+func (g *guest) logReports(ended <-chan struct{}) (reason string) {
 	serves := sync.OnceFunc(func() { close(g.serving) })
 	g.worker.Reports(ended, func(r worker.Report) bool {
 		switch {
 		case r.State == worker.Serving:
 			serves()
 		case r.State == worker.Faulted:
-			d.noteOf(g.dom, "fault", "%s: %s", processName(g.pid), clip(r.Why))
+			g.dom.note("fault", "%s: %s", processName(g.pid), clip(r.Why))
 		case r.State == worker.Ended && r.Why != "":
 			reason = ": " + clip(r.Why)
 			return false
@@ -276,7 +282,8 @@ const leastArena = uint64(configs.MiB)
 
 // seat reserves the resources of one more guest process, with an arena of at most most bytes. d.mu is held, and the
 // domain is placed.
-func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
+func (dom *domain) seat(most uint64) (*guest, error) {
+	d := dom.reg
 	if len(dom.guests) >= dom.settings.Processes {
 		return nil, fmt.Errorf("domain %q: %w: %d, and processes = %d is its limit", dom.name, errTooMany, len(dom.guests), dom.settings.Processes)
 	}
@@ -325,7 +332,7 @@ func (d *Daemon) expel(m *sched.Attachment) {
 	if dom == nil || dom.attachment != m {
 		return
 	}
-	d.noteOf(dom, "forged", "a worker has written over the pages that the domain's workers share with the daemon: ending the domain's %d workers", len(dom.guests))
+	dom.note("forged", "a worker has written over the pages that the domain's workers share with the daemon: ending the domain's %d workers", len(dom.guests))
 	for g := range dom.guests {
 		g.doomed = true
 		if g.worker != nil {
@@ -336,33 +343,35 @@ func (d *Daemon) expel(m *sched.Attachment) {
 }
 
 // unseat releases all resources of a guest process after its worker's death.
-func (d *Daemon) unseat(g *guest) {
+func (g *guest) unseat() {
 	m := g.dom.attachment // which stays while g is in the domain
-	d.vacateSeat(g)
-	d.clearSegments(g.dom, m)
+	g.vacateSeat()
+	g.dom.clearSegments(m)
 	close(g.gone)
 }
 
-func (d *Daemon) vacateSeat(g *guest) {
+func (g *guest) vacateSeat() {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
 	dom.on.Hardware.Reap(dom.name, g.workerPID())
-	d.reap(dom, g.slot)
+	dom.reap(g.slot)
 	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)
 	delete(d.guests, g.id)
 	delete(d.slices, g.win)
 	d.workers.Strike(g.id)
 	g.close()
-	d.leave(dom)
+	dom.leave()
 	d.makeRoom()
 	d.restIfIdle()
 }
 
 // reap frees the slot of a dead worker in a domain's page. d.mu is held; the caller calls clearSegments afterwards,
 // without it.
-func (d *Daemon) reap(dom *domain, slot int) {
+func (dom *domain) reap(slot int) {
+	d := dom.reg
 	if st, ok := dom.attachment.Page.Statistics(slot); ok {
 		dom.past.add(&st)
 	}

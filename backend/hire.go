@@ -13,10 +13,11 @@ import (
 	"pegasus/hypervisor"
 )
 
-// hire starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await the
+// startWorker starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await the
 // worker's end, also after an error.
-func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
-	job, page := d.job(g)
+func (g *guest) startWorker(n hypervisor.Newcomer) (*offer, error) {
+	d := g.dom.reg
+	job, page := g.job()
 	layout, err := job.Geometry.Layout()
 	if err != nil {
 		return nil, err
@@ -34,11 +35,11 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	if all.err != nil {
 		return nil, all.err
 	}
-	p, err := d.workers.Start(&job, files, func(pid int) { d.confine(g, pid) })
+	p, err := d.workers.Start(&job, files, func(pid int) { g.confine(pid) })
 	if err != nil {
 		return nil, err
 	}
-	d.assign(g, p, &job)
+	g.assign(p, &job)
 	o := &offer{segment: all.keep(files.Segment), socket: all.keep(guestEnd)}
 	o.welcome = callbuf.Welcome{
 		Version: callbuf.Version, WorkerPID: uint32(g.worker.PID), Features: job.Features, Generation: job.Generation,
@@ -49,7 +50,8 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 }
 
 // job returns the job of a seat's worker, and the domain's gate page.
-func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
+func (g *guest) job() (worker.Job, *os.File) {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
@@ -67,16 +69,18 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 }
 
 // confine puts a worker into the cgroups of its guest's domain.
-func (d *Daemon) confine(g *guest, pid int) {
+func (g *guest) confine(pid int) {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, err := range d.workers.Enter(g.dom.name, pid, g.dom.limits()) {
-		d.noteOf(g.dom, "warning", "%v", err)
+		g.dom.note("warning", "%v", err)
 	}
 }
 
 // assign gives a seat its worker, and sends the worker the settings that have changed since its job was made.
-func (d *Daemon) assign(g *guest, p *workers.Process, job *worker.Job) {
+func (g *guest) assign(p *workers.Process, job *worker.Job) {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g.worker = p

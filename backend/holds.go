@@ -90,7 +90,7 @@ func (d *Daemon) holdDomain(id process, file *os.File, q control.HoldParams) (no
 	if err != nil {
 		return none, err
 	}
-	defer d.retire(dom) // a domain that this call made, after an error
+	defer dom.endIfUnowned() // a domain that this call made, after an error
 	var set map[string]string
 	if q.Credits != 0 {
 		set = map[string]string{"credits": strconv.Itoa(q.Credits)}
@@ -98,15 +98,16 @@ func (d *Daemon) holdDomain(id process, file *os.File, q control.HoldParams) (no
 		if err != nil {
 			return none, err
 		}
-		d.apply(dom, next)
+		dom.apply(next)
 	}
-	d.keep(dom, id, file, set)
+	dom.addProgram(id, file, set)
 	d.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-// keep makes a process hold a domain until the process ends, and takes ownership of its file. d.mu is held.
-func (d *Daemon) keep(dom *domain, id process, file *os.File, set map[string]string) {
+// addProgram makes a process hold a domain until the process ends, and takes ownership of its file. d.mu is held.
+func (dom *domain) addProgram(id process, file *os.File, set map[string]string) {
+	d := dom.reg
 	d.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
 		file.Close()
@@ -122,14 +123,15 @@ func (d *Daemon) keep(dom *domain, id process, file *os.File, set map[string]str
 		defer cancel()
 		defer file.Close()
 		if pidfd.AwaitExit(ctx, file) == nil {
-			d.unhold(dom, id)
+			dom.dropProgram(id)
 		}
 	})
 }
 
-// unhold drops a program that has ended, and its settings. If the domain has only guest processes left, which the
+// dropProgram drops a program that has ended, and its settings. If the domain has only guest processes left, which the
 // program may have started, the domain keeps the settings.
-func (d *Daemon) unhold(dom *domain, id process) {
+func (dom *domain) dropProgram(id process) {
+	d := dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id })
@@ -140,20 +142,21 @@ func (d *Daemon) unhold(dom *domain, id process) {
 	dom.programs = slices.Delete(dom.programs, i, i+1)
 	d.holders--
 	d.changed = true
-	gone := d.retire(dom)
+	gone := dom.endIfUnowned()
 	if file, err := d.settingsOf(d.config, dom.name); !gone && set != nil && err == nil {
-		if len(dom.programs) == 0 && d.owner(dom) == control.OwnerGuest {
+		if len(dom.programs) == 0 && dom.owner() == control.OwnerGuest {
 			for k, v := range set {
 				dom.set[k] = setting{Value: v, File: file.Get(k)}
 			}
 		}
-		d.apply(dom, d.planDomain(d.config, dom, file).settings)
+		dom.apply(dom.plan(d.config, file).settings)
 	}
 	d.restIfIdle()
 }
 
 // dropPrograms ends all holds of a domain, not the programs. d.mu is held.
-func (d *Daemon) dropPrograms(dom *domain) {
+func (dom *domain) dropPrograms() {
+	d := dom.reg
 	for _, p := range dom.programs {
 		p.cancel()
 	}

@@ -10,15 +10,15 @@ const keepSlice = 20 * time.Millisecond
 
 // outlives blocks for as long as a worker may take to end after its process has: deathGrace, and longer if it stores
 // device segments that no other worker holds. It returns false when ctx is done.
-func (d *Daemon) outlives(ctx context.Context, g *guest) bool {
+func (g *guest) outlives(ctx context.Context) bool {
 	if !pause(ctx, deathGrace) {
 		return false
 	}
-	patience := d.storing(g)
+	patience := g.storing()
 	if patience == 0 {
 		return true
 	}
-	for until := time.Now().Add(patience); d.storing(g) != 0 && time.Now().Before(until); {
+	for until := time.Now().Add(patience); g.storing() != 0 && time.Now().Before(until); {
 		if !pause(ctx, keepSlice) {
 			return false
 		}
@@ -37,7 +37,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // storing returns how long a worker may take to store the segments that it holds.
-func (d *Daemon) storing(g *guest) time.Duration {
+func (g *guest) storing() time.Duration {
+	d := g.dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.guests[g.id] != g { // its seat is free already, and possibly its domain's page

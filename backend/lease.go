@@ -40,7 +40,7 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 	}
 	dom := d.domains[q.Domain]
 	if dom != nil {
-		err = d.mayLease(dom, holder, q.Settings, settings)
+		err = dom.mayLease(holder, q.Settings, settings)
 	}
 	if err != nil {
 		return none, err
@@ -49,38 +49,38 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
 	}
 	if dom != nil && !dom.created() { // a domain of ended programs, on a private daemon
-		d.drop(dom)
+		dom.drop()
 		dom = nil
 	}
 	fresh := dom == nil
 	if fresh {
-		dom = newDomain(settings, false)
+		dom = newDomain(d, settings, false)
 		dom.asked = asked{}
 		maps.Copy(dom.asked, q.Settings)
 	}
 	if dom.door == nil {
-		if err := d.enter(dom); err != nil {
+		if err := dom.enter(); err != nil {
 			return none, err
 		}
 	}
 	before, had := dom.leases[holder]
-	d.lend(dom, holder, l)
+	dom.setLease(holder, l)
 	if err := d.save(); err != nil { // else the next daemon would not restore the domain
 		if had {
-			d.lend(dom, holder, before)
+			dom.setLease(holder, before)
 		} else {
-			d.unlend(dom, holder)
+			dom.dropLease(holder)
 		}
-		d.retire(dom)
+		dom.endIfUnowned()
 		return none, control.Errorf(control.CodeInternal, "create domain %q: write the state: %v", q.Domain, err)
 	}
 	switch {
 	case fresh:
-		d.noteBy(&p, "create", dom.name, "created for %s%s", holder, termText(q.Expires))
+		d.journal.NoteBy(&p, "create", dom.name, "created for %s%s", holder, termText(q.Expires))
 	case !had:
-		d.noteBy(&p, "lease", dom.name, "leased by %s, too%s", holder, termText(q.Expires))
+		d.journal.NoteBy(&p, "lease", dom.name, "leased by %s, too%s", holder, termText(q.Expires))
 	}
-	return d.show(dom), nil
+	return dom.show(), nil
 }
 
 // newLease returns the holder and the lease that a request describes.
@@ -136,7 +136,8 @@ func (d *Daemon) askFor(name string, settings map[string]string) (configs.Domain
 }
 
 // mayLease returns an error for a domain that has another owner or was created with other settings. d.mu is held.
-func (d *Daemon) mayLease(dom *domain, holder string, said map[string]string, settings configs.Domain) error {
+func (dom *domain) mayLease(holder string, said map[string]string, settings configs.Domain) error {
+	d := dom.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "create domain %q for %s: %s", dom.name, holder, fmt.Sprintf(format, args...))
 	}
@@ -150,7 +151,7 @@ func (d *Daemon) mayLease(dom *domain, holder string, said map[string]string, se
 			orNone(dom.holders()), orDefaults(dom.asked), orDefaults(said))
 	case dom.created():
 		return nil
-	case d.isMachine(dom):
+	case dom.isMachine():
 		return conflict("it is a virtual machine's; take another name")
 	}
 	if uses := dom.inUse(""); len(uses) > 0 {
@@ -177,8 +178,9 @@ func (d *Daemon) leaseOf(domain, holder string) (l lease, ok bool) {
 	return l, ok
 }
 
-// lend adds or replaces the lease of a holder. d.mu is held.
-func (d *Daemon) lend(dom *domain, holder string, l lease) {
+// setLease adds or replaces the lease of a holder. d.mu is held.
+func (dom *domain) setLease(holder string, l lease) {
+	d := dom.reg
 	if _, has := dom.leases[holder]; !has {
 		d.leases++
 	}
@@ -187,16 +189,17 @@ func (d *Daemon) lend(dom *domain, holder string, l lease) {
 	d.changed = true
 }
 
-// unlend deletes the lease of a holder. d.mu is held.
-func (d *Daemon) unlend(dom *domain, holder string) {
+// dropLease deletes the lease of a holder. d.mu is held.
+func (dom *domain) dropLease(holder string) {
+	d := dom.reg
 	delete(dom.leases, holder)
 	d.leases--
 	d.changed = true
 }
 
-func (d *Daemon) dropLeases(dom *domain) {
+func (dom *domain) dropLeases() {
 	for holder := range dom.leases {
-		d.unlend(dom, holder)
+		dom.dropLease(holder)
 	}
 }
 
@@ -226,11 +229,11 @@ func (d *Daemon) expire(now time.Time) {
 		}
 		for holder, l := range dom.leases {
 			if over(l.Expires) {
-				d.unlend(dom, holder)
-				d.note("expire", dom.name, "the lease of %s has expired", holder)
+				dom.dropLease(holder)
+				d.journal.Note("expire", dom.name, "the lease of %s has expired", holder)
 			}
 		}
-		d.retire(dom)
+		dom.endIfUnowned()
 	}
 }
 
@@ -246,9 +249,9 @@ func (d *Daemon) renew(p control.Peer, q control.LeaseParams) (none control.Doma
 	if err != nil {
 		return none, err
 	}
-	d.lend(dom, holder, l)
+	dom.setLease(holder, l)
 	d.saveOrWarn()
-	return d.show(dom), nil
+	return dom.show(), nil
 }
 
 // release deletes a lease. The domain ends when the last lease and the last process have gone.
@@ -263,9 +266,9 @@ func (d *Daemon) release(p control.Peer, q control.LeaseParams) error {
 	if err != nil {
 		return err
 	}
-	d.unlend(dom, holder)
-	d.noteBy(&p, "release", dom.name, "released by %s", holder)
-	d.retire(dom)
+	dom.dropLease(holder)
+	d.journal.NoteBy(&p, "release", dom.name, "released by %s", holder)
+	dom.endIfUnowned()
 	d.saveOrWarn()
 	return nil
 }
@@ -308,28 +311,29 @@ func (d *Daemon) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, 
 	if dom == nil {
 		return nil, nil, d.noDomain(q.Domain)
 	}
-	if err := d.mayRemove(dom, p, q.Mode); err != nil {
+	if err := dom.mayRemove(p, q.Mode); err != nil {
 		return nil, nil, err
 	}
-	d.noteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
+	d.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
 	dom.removing = true
 	d.changed = true
-	d.dropLeases(dom)
+	dom.dropLeases()
 	if dom.door != nil {
 		d.closeDoor(dom.door)
 		dom.door = nil
 	}
 	if q.Mode == control.RemoveEnd {
-		d.dropPrograms(dom)
-		d.dismissAll(dom)
+		dom.dropPrograms()
+		dom.dismissAll()
 	}
-	d.retire(dom)
+	dom.endIfUnowned()
 	d.saveOrWarn()
 	return dom, dom.gone, nil
 }
 
 // mayRemove returns an error for a domain that remove must not end in the mode. d.mu is held.
-func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
+func (dom *domain) mayRemove(p control.Peer, mode string) error {
+	d := dom.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "remove domain %q: %s", dom.name, fmt.Sprintf(format, args...))
 	}
@@ -341,7 +345,7 @@ func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
 	switch {
 	case dom.declared:
 		return conflict("%s declares it; take its [[domain]] out of the file, then `pegasus reload`", d.opt.ConfigPath)
-	case d.isMachine(dom):
+	case dom.isMachine():
 		return conflict("it is a virtual machine's; `pegasus detach %s` ends that", dom.name)
 	case mode == control.RemoveWait || mode == control.RemoveEnd:
 		return nil
@@ -354,11 +358,11 @@ func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
 }
 
 // dismissAll ends all workers of a domain. d.mu is held.
-func (d *Daemon) dismissAll(dom *domain) {
+func (dom *domain) dismissAll() {
 	for g := range dom.guests {
 		g.doomed = true
 		if g.worker != nil {
-			d.dismiss(g)
+			g.dismiss()
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (d *Daemon) describe() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
 		dom := d.domains[name]
-		all = append(all, strings.TrimSpace(fmt.Sprintf("%s: %s %s", name, d.owner(dom), strings.Join(dom.holders(), " "))))
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s: %s %s", name, dom.owner(), strings.Join(dom.holders(), " "))))
 	}
 	return strings.Join(all, ", ")
 }
@@ -389,7 +389,7 @@ func TestProgramsSettings(t *testing.T) {
 	}
 	d.mu.Lock()
 	delete(dom.guests, child)
-	d.retire(dom)
+	dom.endIfUnowned()
 	d.mu.Unlock()
 	d.expect(t, "without", "web: declared")
 }
@@ -517,7 +517,7 @@ func TestRemoveWaits(t *testing.T) {
 
 // removals returns how many removals have begun, by the journal.
 func (d *Daemon) removals() (n int) {
-	latest, _, stop := d.journal.follow()
+	latest, _, stop := d.journal.Follow()
 	defer stop()
 	for _, e := range latest {
 		if e.Kind == "remove" {
@@ -547,7 +547,7 @@ func TestCallersAreNamed(t *testing.T) {
 	if _, err := d.shutdown(operator, control.ShutdownParams{}); err != nil {
 		t.Fatal(err)
 	}
-	latest, _, stop := d.journal.follow()
+	latest, _, stop := d.journal.Follow()
 	defer stop()
 	named := map[string]bool{}
 	for _, e := range latest {

@@ -16,8 +16,8 @@ func (dom *domain) limits() workers.Limits {
 	return workers.Limits{Memory: dom.memoryLimit(), Credits: dom.settings.Credits, CPU: dom.settings.CPU}
 }
 
-// wants returns the memory that all workers of a domain may use by its configuration, in bytes.
-func (dom *domain) wants() uint64 {
+// memoryNeed returns the memory that all workers of a domain may use by its configuration, in bytes.
+func (dom *domain) memoryNeed() uint64 {
 	device := uint64(dom.settings.Memory)
 	if device == 0 && dom.on != nil {
 		p := dom.on.Hardware.Profile()
@@ -30,7 +30,7 @@ func (dom *domain) wants() uint64 {
 // others: the kernel ends workers of a domain that exceeds it.
 func (dom *domain) memoryLimit() uint64 {
 	total := hostMemory()
-	return min(dom.wants(), total-total/8)
+	return min(dom.memoryNeed(), total-total/8)
 }
 
 // hostMemory returns the host's memory in bytes.

@@ -25,7 +25,7 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 		if _, ok := next[name]; !ok {
 			d.machineChanged(name, before[name], hypervisor.Machine{Domain: name, State: hypervisor.MachineOff})
 			if dom := d.domains[name]; dom != nil {
-				d.retire(dom)
+				dom.endIfUnowned()
 			}
 		}
 	}
@@ -58,34 +58,36 @@ func (d *Daemon) machineChanged(name string, was, is hypervisor.Machine) {
 		return
 	}
 	if was.Credits != is.Credits {
-		d.lendCredits(dom)
+		dom.applyMachineCredits()
 	}
 	switch {
 	case is.State == hypervisor.MachineOff:
-		d.endMachine(dom, "is off")
+		dom.endMachine("is off")
 	case was.Boot != 0 && was.Boot != is.Boot:
-		d.endMachine(dom, "began anew")
+		dom.endMachine("began anew")
 	}
 	if was.State != is.State && !(was.State == "" && is.State == hypervisor.MachineOff) {
-		d.note("machine", name, "the machine is %s", is.State)
+		d.journal.Note("machine", name, "the machine is %s", is.State)
 	}
-	d.pauseIfMachine(dom)
+	dom.pauseIfMachine()
 }
 
-// lendCredits applies the credits of a machine's definition to its domain, unless the configuration declares the
+// applyMachineCredits applies the credits of a machine's definition to its domain, unless the configuration declares the
 // domain. d.mu is held.
-func (d *Daemon) lendCredits(dom *domain) {
+func (dom *domain) applyMachineCredits() {
+	d := dom.reg
 	file, err := d.settingsOf(d.config, dom.name)
 	if err != nil || dom.declared {
 		return
 	}
-	plan := d.planDomain(d.config, dom, file)
+	plan := dom.plan(d.config, file)
 	dom.set = plan.set
-	d.apply(dom, plan.settings)
+	dom.apply(plan.settings)
 }
 
 // endMachine ends the workers of a machine's processes, which have ended or are no longer served. d.mu is held.
-func (d *Daemon) endMachine(dom *domain, why string) {
+func (dom *domain) endMachine(why string) {
+	d := dom.reg
 	n := 0
 	for g := range dom.guests {
 		if g.pid != 0 { // a process of the host
@@ -94,16 +96,17 @@ func (d *Daemon) endMachine(dom *domain, why string) {
 		n++
 		g.doomed = true
 		if g.worker != nil {
-			d.dismiss(g)
+			g.dismiss()
 		}
 	}
 	if n > 0 {
-		d.note("machine", dom.name, "the machine %s: %d of its processes end", why, n)
+		d.journal.Note("machine", dom.name, "the machine %s: %d of its processes end", why, n)
 	}
 }
 
 // pauseIfMachine pauses a domain while its machine is paused. d.mu is held.
-func (d *Daemon) pauseIfMachine(dom *domain) {
+func (dom *domain) pauseIfMachine() {
+	d := dom.reg
 	if dom.on != nil {
 		dom.on.Pause(dom.attachment, d.machines[dom.name].State == hypervisor.MachinePaused)
 	}

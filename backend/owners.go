@@ -38,17 +38,18 @@ func (o *owners) created() bool { return o.asked != nil }
 const machineTime = time.Minute
 
 // owner returns the first owner of a domain, or "" for a domain that must end. d.mu is held.
-func (d *Daemon) owner(dom *domain) string {
+func (dom *domain) owner() string {
+	d := dom.reg
 	switch {
 	case dom.declared:
 		return control.OwnerDeclared
-	case d.isMachine(dom) && d.admits(dom):
+	case dom.isMachine() && dom.admits():
 		return control.OwnerMachine
 	case len(dom.leases) > 0:
 		return control.OwnerHeld
 	case len(dom.programs) > 0 || len(dom.guests) > 0 || dom.settling > 0:
 		return control.OwnerGuest
-	case d.opt.Private && d.admits(dom) && !dom.created(): // the daemon itself ends soon, and reports on ended programs until then
+	case d.opt.Private && dom.admits() && !dom.created(): // the daemon itself ends soon, and reports on ended programs until then
 		return control.OwnerGuest
 	default:
 		return ""
@@ -58,11 +59,12 @@ func (d *Daemon) owner(dom *domain) string {
 // passing reports whether a domain lasts only as long as its processes, or has ended. d.mu is held.
 func (d *Daemon) passing(name string) bool {
 	dom := d.domains[name]
-	return !declares(d.config, name) && (dom == nil || d.owner(dom) == control.OwnerGuest)
+	return !declares(d.config, name) && (dom == nil || dom.owner() == control.OwnerGuest)
 }
 
 // isMachine reports whether a domain belongs to a machine, or waits for one. d.mu is held.
-func (d *Daemon) isMachine(dom *domain) bool {
+func (dom *domain) isMachine() bool {
+	d := dom.reg
 	_, known := d.machines[dom.name]
 	return known || !dom.awaited.IsZero()
 }

@@ -21,16 +21,17 @@ const placeTime = 5 * time.Second
 // errNoRoom reports that no accelerator that may serve a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
-// settle blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at most
+// awaitSeat blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at most
 // most bytes.
-func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, error) {
+func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
+	d := dom.reg
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
 	d.count(&dom.settling, 1)
-	defer d.giveUp(dom)
-	d.awaitLeavers(ctx, dom)
+	defer dom.cancelAdmission()
+	dom.awaitExitingGuests(ctx)
 	for {
-		g, freed, err := d.tryToSettle(dom, most)
+		g, freed, err := dom.tryToAdmit(most)
 		if err == nil || !errors.Is(err, errNoRoom) {
 			return g, err
 		}
@@ -42,12 +43,12 @@ func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, 
 	}
 }
 
-// awaitLeavers blocks until the workers whose guest processes have ended are gone: the domain's workers, and other
+// awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and other
 // domains' workers with device memory. A program's seat and memory are then free for a program started after it. It
 // waits little more than deathGrace: it does not wait for processes that end later.
-func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
+func (dom *domain) awaitExitingGuests(ctx context.Context) {
 	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
-	for _, g := range d.leavers(dom) {
+	for _, g := range dom.exitingGuests() {
 		select {
 		case <-g.gone:
 		case <-over:
@@ -64,7 +65,8 @@ func (g *guest) holdsMemory() bool {
 	return ok && st.Memory > 0
 }
 
-func (d *Daemon) leavers(dom *domain) (all []*guest) {
+func (dom *domain) exitingGuests() (all []*guest) {
+	d := dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, g := range d.guests {
@@ -75,8 +77,9 @@ func (d *Daemon) leavers(dom *domain) (all []*guest) {
 	return all
 }
 
-// giveUp removes a domain from the queue after the last of its guests found no place.
-func (d *Daemon) giveUp(dom *domain) {
+// cancelAdmission removes a domain from the queue after the last of its guests found no place.
+func (dom *domain) cancelAdmission() {
+	d := dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom.settling--
@@ -84,10 +87,11 @@ func (d *Daemon) giveUp(dom *domain) {
 		d.queue.Release(dom.name)
 		d.makeRoom()
 	}
-	d.retire(dom)
+	dom.endIfUnowned()
 }
 
-func (d *Daemon) tryToSettle(dom *domain, most uint64) (g *guest, freed <-chan struct{}, err error) {
+func (dom *domain) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err error) {
+	d := dom.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending {
@@ -96,39 +100,40 @@ func (d *Daemon) tryToSettle(dom *domain, most uint64) (g *guest, freed <-chan s
 	if dom.door == nil {
 		return nil, nil, dom.closed()
 	}
-	if err := d.place(dom); err != nil {
+	if err := dom.place(); err != nil {
 		return nil, d.freed, err
 	}
-	g, err = d.seat(dom, most)
+	g, err = dom.seat(most)
 	if err != nil {
-		d.leave(dom)
+		dom.leave()
 		return nil, d.freed, err
 	}
 	return g, nil, nil
 }
 
 // place puts a domain on an accelerator if it is on none. d.mu is held.
-func (d *Daemon) place(dom *domain) error {
+func (dom *domain) place() error {
+	d := dom.reg
 	if dom.on != nil {
 		return nil
 	}
-	a := d.choose(dom)
+	a := dom.choose()
 	if a == nil {
-		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, d.refusals(dom))
+		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, dom.refusals())
 	}
-	if err := d.attach(dom, a); err != nil {
+	if err := dom.attach(a); err != nil {
 		d.queue.Release(dom.name)
 		return err
 	}
-	d.pauseIfMachine(dom)
-	d.noteOf(dom, "place", "placed on %s", a.Name)
+	dom.pauseIfMachine()
+	dom.note("place", "placed on %s", a.Name)
 	return nil
 }
 
 // attach opens an account, a gate page and a store for a domain on the accelerator, and adds it to the accelerator's
 // policy. d.mu is held.
-func (d *Daemon) attach(dom *domain, a *accelerator) error {
-	if err := d.openAccount(dom, a); err != nil {
+func (dom *domain) attach(a *accelerator) error {
+	if err := dom.openAccount(a); err != nil {
 		return err
 	}
 	page, err := gate.New()
@@ -147,7 +152,8 @@ func (d *Daemon) attach(dom *domain, a *accelerator) error {
 }
 
 // refusals returns the reasons why no accelerator takes a domain. d.mu is held.
-func (d *Daemon) refusals(dom *domain) error {
+func (dom *domain) refusals() error {
+	d := dom.reg
 	var all []error
 	for _, a := range d.accelerators {
 		if err := d.queue.Refusal(a.Name, request(dom.settings)); err != nil {
@@ -158,14 +164,15 @@ func (d *Daemon) refusals(dom *domain) error {
 }
 
 // leave removes a domain without guests from its accelerator. d.mu is held.
-func (d *Daemon) leave(dom *domain) {
+func (dom *domain) leave() {
+	d := dom.reg
 	if dom.on == nil || len(dom.guests) != 0 {
 		return
 	}
 	dom.on.Detach(dom.attachment)
 	dom.logSpent = dom.attachment.Page.LogSpent()
 	if lost := dom.attachment.Page.LogLost(); lost > 0 {
-		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
+		dom.note("lost", "%d bytes of its workers' log are left out here", lost)
 	}
 	name, m := dom.name, dom.attachment
 	d.tasks.Go(func() { // blocks until ClearSegments has returned
@@ -176,11 +183,11 @@ func (d *Daemon) leave(dom *domain) {
 	})
 	dom.on.Hardware.SetCommons(dom.name, 0)
 	d.changed = true // save closes its account
-	d.noteOf(dom, "leave", "left %s", dom.on.Name)
+	dom.note("leave", "left %s", dom.on.Name)
 	d.queue.Release(dom.name)
 	d.workers.Leave(dom.name)
 	dom.on, dom.attachment, dom.cpu = nil, nil, hypervisor.Weight{}
-	d.retire(dom)
+	dom.endIfUnowned()
 	d.makeRoom()
 }
 
@@ -191,7 +198,8 @@ func (d *Daemon) makeRoom() {
 }
 
 // choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. d.mu is held.
-func (d *Daemon) choose(dom *domain) *accelerator {
+func (dom *domain) choose() *accelerator {
+	d := dom.reg
 	d.gauge()
 	name, ok := d.queue.Place(request(dom.settings))
 	if !ok {

@@ -37,7 +37,7 @@ func (d *Daemon) reload(by *control.Peer) (control.ReloadResult, error) {
 		d.log.Error("configuration refused, the old settings stay", "err", err)
 		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
 	}
-	d.noteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
+	d.journal.NoteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
 	d.warn(next)
 	r.Warnings = next.Warnings
 	for _, c := range changes {
@@ -66,7 +66,7 @@ func (d *Daemon) follow(next *configs.Config) ([]configs.Change, error) {
 	}
 	changes := configs.Diff(d.config, next)
 	for _, c := range changes {
-		d.note("reload", "", "%s", c)
+		d.journal.Note("reload", "", "%s", c)
 	}
 	d.carryOut(p)
 	return changes, nil
@@ -123,7 +123,7 @@ func (d *Daemon) prepare(p *plan) error {
 		if dom.door == nil || guardOf(dom.settings) == guardOf(next.settings) {
 			continue
 		}
-		if err := d.guard(dom, next.settings); err != nil {
+		if err := dom.guard(next.settings); err != nil {
 			return err
 		}
 		p.guarded = append(p.guarded, dom)
@@ -159,7 +159,7 @@ func (d *Daemon) planDomains(p *plan) error {
 	var come []*domain
 	for _, s := range p.config.Domains {
 		if d.domains[s.Name] == nil {
-			come = append(come, newDomain(s, true))
+			come = append(come, newDomain(d, s, true))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
@@ -168,7 +168,7 @@ func (d *Daemon) planDomains(p *plan) error {
 		if err != nil {
 			continue
 		}
-		p.domains[dom] = d.planDomain(p.config, dom, file)
+		p.domains[dom] = dom.plan(p.config, file)
 		if dom.door == nil && (!dom.removing || declares(p.config, name)) {
 			come = append(come, dom)
 		}
@@ -187,7 +187,7 @@ func (d *Daemon) planDomains(p *plan) error {
 			}
 			p.domains[dom] = domainPlan{settings: dom.settings, set: dom.set}
 		}
-		door, err := d.openDoor(dom, p.domains[dom].settings)
+		door, err := dom.openDoor(p.domains[dom].settings)
 		if err != nil {
 			return err
 		}
@@ -196,9 +196,10 @@ func (d *Daemon) planDomains(p *plan) error {
 	return nil
 }
 
-// planDomain applies to the file's settings those of `pegasus set`, except where the file has changed the same key
+// plan applies to the file's settings those of `pegasus set`, except where the file has changed the same key
 // since, then those of the programs that hold the domain.
-func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain) domainPlan {
+func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
+	d := dom.reg
 	set := standing(dom.set, file.Get)
 	over := values(set)
 	for _, p := range dom.programs {
@@ -252,11 +253,11 @@ func (d *Daemon) carryOut(p *plan) {
 		dom.declared = declared[dom.name]
 		if next, ok := p.domains[dom]; ok {
 			dom.set = next.set
-			d.apply(dom, next.settings)
+			dom.apply(next.settings)
 		} else {
-			d.shut(dom)
+			dom.shut()
 		}
-		d.retire(dom)
+		dom.endIfUnowned()
 	}
 	d.makeRoom()
 }

@@ -36,9 +36,10 @@ const lockPatience = 2 * time.Second
 // clearSegments frees the removed device segments that only m's dead workers had attached. It waits for a lock word
 // that m's workers write, so the caller must hold no lock of the daemon. If a worker keeps the lock, the segments stay
 // the domain's until another of its workers ends or changes the table, or all have left.
-func (d *Daemon) clearSegments(dom *domain, m *sched.Attachment) {
+func (dom *domain) clearSegments(m *sched.Attachment) {
+	d := dom.reg
 	if err := m.Page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
-		d.noteOf(dom, "locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
+		dom.note("locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

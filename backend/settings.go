@@ -72,7 +72,7 @@ func (d *Daemon) set(p control.Peer, q control.SetParams) (control.Domain, error
 	if dom == nil {
 		return control.Domain{}, d.noDomain(q.Domain)
 	}
-	if !d.admits(dom) {
+	if !dom.admits() {
 		return control.Domain{}, dom.closed()
 	}
 	if any, all := cpus.Tunes(q.Settings); any {
@@ -82,9 +82,9 @@ func (d *Daemon) set(p control.Peer, q control.SetParams) (control.Domain, error
 		if err := d.tune(p, dom.name, q.Settings); err != nil {
 			return control.Domain{}, err
 		}
-		return d.show(dom), nil
+		return dom.show(), nil
 	}
-	if err := d.setLocked(dom, q.Settings); err != nil {
+	if err := dom.setLocked(q.Settings); err != nil {
 		for k := range q.Settings {
 			if d.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
 				return control.Domain{}, control.Errorf(control.CodeInvalid, "%v; and of a domU weight, cap and slice", err)
@@ -93,10 +93,10 @@ func (d *Daemon) set(p control.Peer, q control.SetParams) (control.Domain, error
 		return control.Domain{}, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(q.Settings)) {
-		d.noteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
+		d.journal.NoteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
 	}
 	d.saveOrWarn()
-	return d.show(dom), nil
+	return dom.show(), nil
 }
 
 func (d *Daemon) noDomain(name string) error {
@@ -130,7 +130,7 @@ func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) 
 		return err
 	}
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		d.noteBy(&by, "set", name, "%s = %s", k, settings[k])
+		d.journal.NoteBy(&by, "set", name, "%s = %s", k, settings[k])
 	}
 	d.sampler.WeighSoon()
 	return nil
@@ -183,7 +183,7 @@ func (d *Daemon) switchTo(by control.Peer, a *accelerator, q control.PolicyParam
 	a.Configure(next, p)
 	a.switched = switched
 	d.changed = true
-	d.noteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
+	d.journal.NoteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
 	return nil
 }
 

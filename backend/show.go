@@ -48,7 +48,8 @@ func (d *Daemon) sample(ctx context.Context) {
 }
 
 // show returns a domain's description. d.mu is held.
-func (d *Daemon) show(dom *domain) control.Domain {
+func (dom *domain) show() control.Domain {
+	d := dom.reg
 	t, memory := dom.totals()
 	spent, steal := d.sampler.Steal(dom.name)
 	out := control.Domain{
@@ -61,7 +62,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
-		Machine: d.showMachine(dom.name), Owner: d.owner(dom), Leases: dom.showLeases(), Removing: dom.removing,
+		Machine: d.showMachine(dom.name), Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing,
 		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate(),
 	}
 	for _, p := range dom.programs {
@@ -78,7 +79,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		return out
 	}
 	out.Accelerator = dom.on.Name
-	out.Share = d.measured(dom)
+	out.Share = dom.measured()
 	out.Spent = dom.spent(steal)
 	out.State, out.Entitled = dom.on.Standing(dom.attachment)
 	return out
@@ -107,7 +108,8 @@ func (dom *domain) spent(steal float64) control.Spent {
 }
 
 // measured returns a domain's part of the recent time used by all domains of its accelerator.
-func (d *Daemon) measured(dom *domain) float64 {
+func (dom *domain) measured() float64 {
+	d := dom.reg
 	mine, _ := dom.share.Growth()
 	var all int64
 	for _, other := range d.domains {

@@ -74,7 +74,7 @@ func (d *Daemon) writeState() error {
 		if dom.account != nil {
 			dom.book(dom.account)
 		}
-		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, d.isMachine(dom), dom.removing}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, dom.isMachine(), dom.removing}
 	}
 	for _, a := range d.accelerators {
 		s.Accelerators[a.Name] = a.switched
@@ -154,20 +154,20 @@ func (d *Daemon) restoreDomain(name string, was domainState) {
 	}
 	dom.past, dom.booked, dom.asked = was.Past, was.Booked, was.Asked
 	for holder, l := range was.Leases {
-		d.lend(dom, holder, l)
+		dom.setLease(holder, l)
 	}
 	for _, p := range was.Programs {
 		if is, file, err := identify(p.PID); err == nil && is == p.process {
-			d.keep(dom, is, file, p.Set)
+			dom.addProgram(is, file, p.Set)
 		} else if err == nil {
 			file.Close()
 		}
 	}
 	if file, err := d.settingsOf(d.config, name); err == nil {
 		dom.set = was.Set
-		next := d.planDomain(d.config, dom, file)
+		next := dom.plan(d.config, file)
 		dom.set = next.set
-		d.apply(dom, next.settings)
+		dom.apply(next.settings)
 	}
 }
 
@@ -177,10 +177,10 @@ func (d *Daemon) openRestored() {
 	d.soonest = d.started // leases may have expired meanwhile
 	d.expire(time.Now())
 	for _, dom := range d.domains {
-		if d.retire(dom) || dom.door != nil || !d.admits(dom) {
+		if dom.endIfUnowned() || dom.door != nil || !dom.admits() {
 			continue
 		}
-		if err := d.enter(dom); err != nil {
+		if err := dom.enter(); err != nil {
 			d.log.Error("a domain can't be entered", "domain", dom.name, "err", err)
 		}
 	}
@@ -192,7 +192,7 @@ func (d *Daemon) stranger(name string, s configs.Domain) *domain {
 		s = d.config.Template
 		s.Name = name
 	}
-	dom := newDomain(s, false)
+	dom := newDomain(d, s, false)
 	d.domains[name] = dom
 	return dom
 }

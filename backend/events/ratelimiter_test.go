@@ -1,15 +1,15 @@
-package backend
+package events
 
 import (
 	"testing"
 	"time"
 )
 
-func TestTrickle(t *testing.T) {
-	w := newTrickle()
+func TestRateLimiter(t *testing.T) {
+	w := NewRateLimiter()
 	now, passed, left := w.at, 0, 0
 	event := func() {
-		ok, lost := w.pass(now)
+		ok, lost := w.allow(now)
 		if left += lost; ok {
 			passed++
 		}
@@ -17,17 +17,17 @@ func TestTrickle(t *testing.T) {
 	for range 1000 {
 		event()
 	}
-	if passed != trickleBurst || left != 0 {
+	if passed != burst || left != 0 {
 		t.Errorf("at once: %d passed, %d left out", passed, left)
 	}
 	now = now.Add(time.Second - 1)
 	event()
-	if passed != trickleBurst || left != 0 {
+	if passed != burst || left != 0 {
 		t.Errorf("a little later: %d passed, %d left out", passed, left)
 	}
 	now = now.Add(1)
 	event()
-	if passed != trickleBurst+1 || left != 1001-trickleBurst {
+	if passed != burst+1 || left != 1001-burst {
 		t.Errorf("after a second: %d passed, %d left out", passed, left)
 	}
 	passed = 0
@@ -35,14 +35,14 @@ func TestTrickle(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		event()
 	}
-	if passed < 9*trickleRate || passed > 11*trickleRate {
+	if passed < 9*rate || passed > 11*rate {
 		t.Errorf("in 10 s: %d passed", passed)
 	}
 	now, passed = now.Add(24*365*time.Hour), 0
 	for range 1000 {
 		event()
 	}
-	if passed != trickleBurst {
+	if passed != burst {
 		t.Errorf("after a year: %d passed", passed)
 	}
 }
