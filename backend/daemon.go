@@ -1,14 +1,16 @@
-// Package backend is the daemon: it admits guests, starts a worker process for each guest process, places domains on
-// accelerators, opens and closes their gates as the policy decides, and answers the control socket.
+// Package backend is the daemon: it opens the accelerators, and wires the packages that own its state: scheduler loops
+// (backend/sched), guests (backend/guests), worker processes (backend/workers), the CPU side (backend/cpus) and the
+// control socket (backend/api).
 //
 // Callers: cmd/pegasusd, which passes to New the adapters that admit guests and the implementations of accelerators.
 //
 // Trust boundary: the daemon trusts the host's kernel, and its own workers within their domain's gate page. It trusts
 // nothing that a guest wrote, and never maps it.
 //
-// Locks, in this order: Daemon.reloading, a gate page's own lock and cpus.Sampler's lock of the CPU side; Daemon.mu;
-// sched.Accelerator's lock; the locks of cpus.Sampler's figures, cpus.Follower and workers.Workers. Daemon.mu and the later ones are
-// not held across a wait, nor while waiting for a value that workers write.
+// Locks, in this order: guests.Registry's of reloads, a gate page's own lock, and cpus.Sampler's of the CPU side;
+// guests.Registry's of domains; sched.Accelerator's; those of cpus.Sampler's figures, cpus.Follower, workers.Workers and
+// events.Journal. The lock of domains and the later ones are not held across a wait, nor while waiting for a value that
+// workers write. A Daemon has no lock.
 package backend
 
 import (
@@ -24,18 +26,17 @@ import (
 	"sync"
 	"time"
 
-	"pegasus/accel/placement"
+	"pegasus/backend/api"
 	"pegasus/backend/control"
 	"pegasus/backend/cpus"
 	"pegasus/backend/events"
 	"pegasus/backend/gate"
+	"pegasus/backend/guests"
 	"pegasus/backend/hardware"
-	"pegasus/backend/meter"
 	"pegasus/backend/sched"
 	"pegasus/backend/workers"
 	"pegasus/configs"
 	"pegasus/hypervisor"
-	"pegasus/policies"
 )
 
 // Options configures a Daemon.
@@ -78,79 +79,42 @@ type Options struct {
 
 // Daemon is the running daemon.
 type Daemon struct {
-	opt     Options
-	log     *slog.Logger
-	started time.Time
-	journal *events.Journal
-	ctx     context.Context // ends when the daemon does
-	end     context.CancelFunc
-	tasks   sync.WaitGroup
-	rest    *time.Timer // private daemon: fires after a period without use
+	opt          Options
+	log          *slog.Logger
+	ctx          context.Context // ends when the daemon does
+	end          context.CancelFunc
+	tasks        sync.WaitGroup
+	accelerators []*sched.Accelerator
 
-	reloading sync.Mutex // held for a whole reload; before mu
-
-	mu           sync.Mutex
-	config       *configs.Config
-	configError  string // why the last reload was rejected
-	accelerators []*accelerator
-	queue        *placement.Queue
-	domains      map[string]*domain
-	machines     map[string]hypervisor.Machine // by domain, as last reported
-	guests       map[uint64]*guest             // by worker id
-	nextGuest    uint64
-	slices       map[int]bool  // device windows in use
-	freed        chan struct{} // closed and replaced when room becomes free
-	arriving     int           // guests that wait for an answer
-	holders      int           // programs that hold domains
-	leases       int           // of all domains
-	mostDoors    int           // bound on domains for creating undeclared ones
-	soonest      time.Time     // lower bound on the next expiry; zero: no lease has a term
-	watched      bool          // a client reads the timeline
-	adopted      int
-	ending       bool
-	changed      bool                                    // since the state was last saved
-	unsaved      string                                  // why the state could not be saved
-	saved        map[string]map[string]policies.Balances // the accounts as last saved
-	checks       []control.Check
-
+	guests   *guests.Registry
 	workers  *workers.Workers
 	sampler  *cpus.Sampler
 	follower *cpus.Follower
-}
-
-// accelerator is an accelerator and what the daemon's control socket changed and measured of it. The daemon's mu guards
-// the fields.
-type accelerator struct {
-	*sched.Accelerator
-	load     meter.Meter        // share of time in which its engines were held
-	switched map[string]setting // settings that `pegasus policy` laid over the configuration
+	api      *api.Server
 }
 
 // New returns a daemon that Run starts.
 func New(opt Options) (*Daemon, error) {
-	d := &Daemon{
-		opt: opt, log: opt.Log, config: opt.Config,
-		journal:   events.NewJournal(opt.Log),
-		mostDoors: mostDoors(),
-		domains:   make(map[string]*domain),
-		machines:  make(map[string]hypervisor.Machine),
-		guests:    make(map[uint64]*guest),
-		slices:    make(map[int]bool),
-		freed:     make(chan struct{}),
-	}
-	w := workers.Options{RuntimeDir: opt.RuntimeDir, Private: opt.Private, Command: opt.Worker, Commands: opt.Workers, Log: opt.Log}
-	for _, c := range opt.Config.Accelerators {
-		w.Types = append(w.Types, c.Type)
-	}
-	d.workers = workers.New(w)
-	domains := cpuDomains{d}
-	d.sampler = cpus.NewSampler(opt.CPUs, domains, gate.Now)
-	d.follower = cpus.NewFollower(opt.Raiser, domains.followers, gate.Now)
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("runtime directory: %w", err)
 		}
 	}
+	w := workers.Options{RuntimeDir: opt.RuntimeDir, Private: opt.Private, Command: opt.Worker, Commands: opt.Workers, Log: opt.Log}
+	for _, c := range opt.Config.Accelerators {
+		w.Types = append(w.Types, c.Type)
+	}
+	d := &Daemon{opt: opt, log: opt.Log, workers: workers.New(w)}
+	journal := events.NewJournal(opt.Log)
+	d.guests = guests.New(guests.Options{
+		Config: opt.Config, ConfigPath: opt.ConfigPath, Accept: opt.Accept, RuntimeDir: opt.RuntimeDir, Private: opt.Private, Linger: opt.Linger,
+		Adapter: opt.Adapter, Machines: opt.Machines, DomUs: opt.DomUs, Tuner: opt.Tuner, Agent: opt.Agent, SetLogLevel: opt.SetLogLevel,
+		Journal: journal, Workers: d.workers, Log: opt.Log,
+	})
+	d.sampler = cpus.NewSampler(opt.CPUs, d.guests.CPUDomains(), gate.Now)
+	d.follower = cpus.NewFollower(opt.Raiser, d.guests.Followers, gate.Now)
+	d.guests.SetCPUs(d.sampler)
+	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests, Journal: journal})
 	return d, nil
 }
 
@@ -158,30 +122,22 @@ func New(opt Options) (*Daemon, error) {
 func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.ctx, d.end = context.WithCancel(ctx)
 	defer d.end()
-	d.started = time.Now()
-	d.rest = time.AfterFunc(time.Hour, d.endIfIdle)
-	d.rest.Stop()
-	defer d.rest.Stop()
-	control, err := d.open()
+	d.guests.Start(d.ctx, d.end)
+	socket, err := d.open()
 	if err != nil {
 		d.end()
 		d.close()
 		return err
 	}
-	d.serve(control)
-	d.warn(d.opt.Config)
+	d.serve(socket)
+	d.guests.Warn(d.opt.Config)
 	ready()
-	said := []any{"dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.adopted}
+	attrs := []any{"dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.guests.Adopted()}
 	if d.opt.Absent != "" {
-		said = append(said, "absent", d.opt.Absent)
+		attrs = append(attrs, "absent", d.opt.Absent)
 	}
-	d.log.Info("ready", said...)
-	d.mu.Lock()
-	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take all that the user has
-		d.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
-	}
-	d.restIfIdle()
-	d.mu.Unlock()
+	d.log.Info("ready", attrs...)
+	d.guests.Ready()
 	runtime.GC() // after the first collection the runtime collects every two minutes, though one an hour would do
 	<-d.ctx.Done()
 	d.close()
@@ -198,44 +154,21 @@ func (d *Daemon) open() (*control.Listener, error) {
 	if err := d.openAccelerators(left); err != nil {
 		return nil, err
 	}
-	d.checks = d.workers.Confine()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.declare(); err != nil {
+	if err := d.guests.Open(d.accelerators, left, d.workers.Confine()); err != nil {
 		return nil, err
 	}
-	d.restore()
-	d.adopt(left)
-	for _, a := range d.accelerators {
-		a.SetPassing(d.passing) // from now on: survivors have their own accounts
-	}
-	if err := d.openDeclared(); err != nil {
-		return nil, err
-	}
-	d.openRestored()
-	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
-		d.log.Warn("remove old sockets", "err", err)
-	}
-	settings := make([]configs.Accelerator, len(d.accelerators))
-	for i, a := range d.accelerators {
-		settings[i] = a.Settings()
-	}
-	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
-		return nil, err
-	}
-	d.workers.Resize(d.config.Daemon.WorkerPool)
-	return d.openControl()
+	return d.api.Listen()
 }
 
 func (d *Daemon) openAccelerators(left []*workers.Survivor) error {
 	dir := filepath.Join(d.opt.RuntimeDir, "engines")
 	there, _ := os.ReadDir(dir)
 	for _, f := range there {
-		if !slices.ContainsFunc(d.config.Accelerators, func(c configs.Accelerator) bool { return c.Name == f.Name() }) {
+		if !slices.ContainsFunc(d.opt.Config.Accelerators, func(c configs.Accelerator) bool { return c.Name == f.Name() }) {
 			os.RemoveAll(filepath.Join(dir, f.Name()))
 		}
 	}
-	for _, c := range d.config.Accelerators {
+	for _, c := range d.opt.Config.Accelerators {
 		hw, bell, err := d.openHardware(c, left)
 		if err != nil {
 			return fmt.Errorf("accelerator %q: %w", c.Name, err)
@@ -245,7 +178,7 @@ func (d *Daemon) openAccelerators(left []*workers.Survivor) error {
 			d.log.Info("measured what processes' contexts cost", "accelerator", c.Name, "change", c.Change, "bytes", profile.Context)
 		}
 		o := sched.Options{Settings: c, Hardware: hw, Bell: bell, Follow: d.follower.Window,
-			Expel: func(m *sched.Attachment) { d.tasks.Go(func() { d.expel(m) }) }}
+			Expel: d.guests.Expel}
 		if d.opt.CPUs != nil {
 			o.Sample = d.sampler.Sample
 		}
@@ -253,7 +186,7 @@ func (d *Daemon) openAccelerators(left []*workers.Survivor) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
-		d.accelerators = append(d.accelerators, &accelerator{Accelerator: a, switched: map[string]setting{}})
+		d.accelerators = append(d.accelerators, a)
 	}
 	return nil
 }
@@ -299,7 +232,7 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*workers.Survivor) (
 }
 
 // Reload reads the configuration again. If it is invalid the old one stays in force, and the log has the cause.
-func (d *Daemon) Reload() { d.reload(nil) }
+func (d *Daemon) Reload() { d.guests.Reload(nil) }
 
 // serve starts the goroutines beside Run.
 func (d *Daemon) serve(l *control.Listener) {
@@ -308,16 +241,13 @@ func (d *Daemon) serve(l *control.Listener) {
 		d.tasks.Go(func() { a.Mend(d.ctx) })
 		d.tasks.Go(func() { a.Hardware.Serve(d.ctx) })
 	}
-	d.tasks.Go(func() { d.sample(d.ctx) })
+	d.tasks.Go(d.guests.Run)
 	d.tasks.Go(func() { d.sampler.Run(d.ctx) })
 	d.tasks.Go(func() { d.follower.Run(d.ctx) })
-	if d.opt.Machines != nil {
-		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
-	}
 	d.tasks.Go(func() { d.workers.Run(d.ctx) })
 	d.tasks.Go(func() {
-		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
-			d.log.Error("control socket", "err", err)
+		if err := control.Serve(d.ctx, l, d.api, d.log); err != nil {
+			d.log.Error("serve control socket", "err", err)
 			d.end()
 		}
 	})
@@ -326,52 +256,15 @@ func (d *Daemon) serve(l *control.Listener) {
 // close releases all resources. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
 // workers end with it.
 func (d *Daemon) close() {
-	d.mu.Lock()
-	d.ending = true
-	var doors []hypervisor.Door
-	for _, dom := range d.domains {
-		if dom.door == nil {
-			continue
-		}
-		if d.opt.Private {
-			dom.door.Close()
-		} else {
-			dom.door.Leave()
-		}
-		doors = append(doors, dom.door)
-	}
-	d.mu.Unlock()
-	for _, door := range doors {
-		door.Wait()
-	}
-	if d.opt.Private {
-		d.endGuests()
-	}
-	d.tasks.Wait()
-	if d.opt.Private {
-		d.reapGuests()
-	}
-	d.workers.Close(deathGrace)
-	d.mu.Lock()
-	d.saveOrWarn()
-	d.mu.Unlock()
+	d.guests.Leave()
+	d.tasks.Wait() // first: scheduler loops may expel domains
+	d.guests.Wait()
+	d.workers.Close(guests.CloseTime)
+	d.guests.Save()
 	for _, a := range d.accelerators {
 		if err := errors.Join(a.Hardware.Close(), a.Bell.Free()); err != nil {
 			d.log.Warn("close accelerator", "accelerator", a.Name, "err", err)
 		}
 	}
 	d.log.Info("ended")
-}
-
-// note adds an event that a domain's guests caused. It limits their rate, so that guests cannot fill the log.
-func (dom *domain) note(kind, format string, args ...any) {
-	d := dom.reg
-	d.journal.NoteLimited(dom.limiter, kind, dom.name, format, args...)
-}
-
-// warn logs the warnings of a valid configuration.
-func (d *Daemon) warn(c *configs.Config) {
-	for _, w := range c.Warnings {
-		d.journal.Note("warning", "", "%s", w)
-	}
 }

@@ -1,0 +1,267 @@
+package guests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"pegasus/accel/placement"
+	"pegasus/backend/gate"
+	"pegasus/backend/pidfd"
+	"pegasus/configs"
+	"pegasus/hypervisor"
+)
+
+// placeTime bounds a guest's wait for room on an accelerator.
+const placeTime = 5 * time.Second
+
+// errNoRoom reports that no accelerator that may serve a domain has room for it.
+var errNoRoom = errors.New("no accelerator has room")
+
+// awaitSeat blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at most
+// most bytes.
+func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
+	d := dom.reg
+	ctx, cancel := context.WithTimeout(ctx, placeTime)
+	defer cancel()
+	d.count(&dom.settling, 1)
+	defer dom.cancelAdmission()
+	dom.awaitExitingGuests(ctx)
+	for {
+		g, freed, err := dom.tryToAdmit(most)
+		if err == nil || !errors.Is(err, errNoRoom) {
+			return g, err
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and other
+// domains' workers with device memory. A program's seat and memory are then free for a program started after it. It
+// waits little more than deathGrace: it does not wait for processes that end later.
+func (dom *domain) awaitExitingGuests(ctx context.Context) {
+	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
+	for _, g := range dom.exitingGuests() {
+		select {
+		case <-g.gone:
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// holdsMemory reports whether the guest has device memory. d.mu is held.
+func (g *guest) holdsMemory() bool {
+	st, ok := g.dom.attachment.Page.Statistics(g.slot)
+	return ok && st.Memory > 0
+}
+
+func (dom *domain) exitingGuests() (all []*guest) {
+	d := dom.reg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.guests {
+		if g.worker != nil && g.process != nil && (g.dom == dom || g.holdsMemory()) && pidfd.HasExited(g.process) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// cancelAdmission removes a domain from the queue after the last of its guests found no place.
+func (dom *domain) cancelAdmission() {
+	d := dom.reg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom.settling--
+	if dom.settling == 0 && dom.on == nil && d.domains[dom.name] == dom {
+		d.queue.Release(dom.name)
+		d.makeRoom()
+	}
+	dom.endIfUnowned()
+}
+
+func (dom *domain) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err error) {
+	d := dom.reg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return nil, nil, errEnding
+	}
+	if dom.door == nil {
+		return nil, nil, dom.closed()
+	}
+	if err := dom.place(); err != nil {
+		return nil, d.freed, err
+	}
+	g, err = dom.seat(most)
+	if err != nil {
+		dom.leave()
+		return nil, d.freed, err
+	}
+	return g, nil, nil
+}
+
+// place puts a domain on an accelerator if it is on none. d.mu is held.
+func (dom *domain) place() error {
+	d := dom.reg
+	if dom.on != nil {
+		return nil
+	}
+	a := dom.choose()
+	if a == nil {
+		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, dom.refusals())
+	}
+	if err := dom.attach(a); err != nil {
+		d.queue.Release(dom.name)
+		return err
+	}
+	dom.pauseIfMachine()
+	dom.note("place", "placed on %s", a.Name)
+	return nil
+}
+
+// attach opens an account, a gate page and a store for a domain on the accelerator, and adds it to the accelerator's
+// policy. d.mu is held.
+func (dom *domain) attach(a *accelerator) error {
+	if err := dom.openAccount(a); err != nil {
+		return err
+	}
+	page, err := gate.New()
+	if err != nil {
+		return err
+	}
+	store, err := newStore()
+	if err != nil {
+		page.Free()
+		return err
+	}
+	setQuotas(page, dom.settings)
+	page.SetLogSpent(dom.logSpent)
+	dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
+	return nil
+}
+
+// refusals returns the reasons why no accelerator takes a domain. d.mu is held.
+func (dom *domain) refusals() error {
+	d := dom.reg
+	var all []error
+	for _, a := range d.accelerators {
+		if err := d.queue.Refusal(a.Name, request(dom.settings)); err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// leave removes a domain without guests from its accelerator. d.mu is held.
+func (dom *domain) leave() {
+	d := dom.reg
+	if dom.on == nil || len(dom.guests) != 0 {
+		return
+	}
+	dom.on.Detach(dom.attachment)
+	dom.logSpent = dom.attachment.Page.LogSpent()
+	if lost := dom.attachment.Page.LogLost(); lost > 0 {
+		dom.note("lost", "%d bytes of its workers' log are left out here", lost)
+	}
+	name, m := dom.name, dom.attachment
+	d.tasks.Go(func() { // blocks until ClearSegments has returned
+		if err := m.Page.Free(); err != nil {
+			d.log.Warn("free gate page", "domain", name, "err", err)
+		}
+		m.Store.Close()
+	})
+	dom.on.Hardware.SetCommons(dom.name, 0)
+	d.changed = true // save closes its account
+	dom.note("leave", "left %s", dom.on.Name)
+	d.queue.Release(dom.name)
+	d.workers.Leave(dom.name)
+	dom.on, dom.attachment, dom.cpu = nil, nil, hypervisor.Weight{}
+	dom.endIfUnowned()
+	d.makeRoom()
+}
+
+// makeRoom wakes the waiting guests after resources became free. d.mu is held.
+func (d *Registry) makeRoom() {
+	close(d.freed)
+	d.freed = make(chan struct{})
+}
+
+// choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. d.mu is held.
+func (dom *domain) choose() *accelerator {
+	d := dom.reg
+	d.gauge()
+	name, ok := d.queue.Place(request(dom.settings))
+	if !ok {
+		return nil
+	}
+	return d.accelerator(name)
+}
+
+// gauge updates the queue's view of the accelerators' use. d.mu is held.
+func (d *Registry) gauge() {
+	for _, a := range d.accelerators {
+		d.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
+		d.queue.SetOverloaded(a.Name, a.Overloaded())
+	}
+}
+
+// request returns the placement request for a domain.
+func request(s configs.Domain) placement.Domain {
+	return placement.Domain{Name: s.Name, Weight: s.Credits, Memory: uint64(max(s.Memory, s.Guarantee)), Only: s.Accelerator,
+		Guarantee: uint64(s.Guarantee)}
+}
+
+func (d *Registry) accelerator(name string) *accelerator {
+	for _, a := range d.accelerators {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// lineUp returns a placement queue of the accelerators, under the given settings for them and for the domains, with
+// each placed domain where it is. d.mu is held.
+func (d *Registry) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
+	q := placement.NewQueue(placementOrder(settings))
+	for i, a := range d.accelerators {
+		p := a.Hardware.Profile()
+		_, err := q.Add(placement.Accelerator{
+			Name: a.Name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
+			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory + p.Swap, In: p.Bandwidth, Out: p.Bandwidth},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("accelerator %q: %w", a.Name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
+		if dom := d.domains[name]; dom.on != nil {
+			if err := q.Restore(request(of(dom)), dom.on.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return q, nil
+}
+
+// placementOrder returns the order for the policies: round robin if no accelerator has a scheduling policy, else by
+// weight.
+func placementOrder(settings []configs.Accelerator) placement.Order {
+	for _, s := range settings {
+		if s.Policy != "none" {
+			return placement.ByWeight
+		}
+	}
+	return placement.RoundRobin
+}

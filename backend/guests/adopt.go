@@ -1,0 +1,218 @@
+package guests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/gate"
+	"pegasus/backend/pidfd"
+	"pegasus/backend/sched"
+	"pegasus/backend/workers"
+	"pegasus/configs"
+)
+
+// adopt takes over the survivors: their domains keep their accelerator, memory and accounts. d.mu is held.
+func (d *Registry) adopt(left []*workers.Survivor) {
+	for _, s := range left {
+		if err := d.adoptOne(s); err != nil {
+			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
+			s.End()
+			if a := d.accelerator(s.Accelerator); a != nil {
+				a.Hardware.Reap(s.Domain, s.PID)
+			}
+			s.Conn.Close()
+			d.workers.Strike(s.ID)
+		} else {
+			d.adopted++
+		}
+		s.Files.Close()
+	}
+	for _, dom := range d.domains {
+		dom.freeVacantSlots()
+	}
+	for _, a := range d.accelerators {
+		var here, accounts []string
+		for _, dom := range d.domains {
+			if dom.on == a {
+				here, accounts = append(here, dom.name), append(accounts, dom.name)
+			} else if left := a.Hardware.OpenAccount(dom.name); left != nil { // the previous daemon ended before it closed it
+				a.ChargeAbsent(dom.settings, left)
+				if dom.account != nil && dom.account != left { // the domain has one on another accelerator
+					left.Close()
+					continue
+				}
+				dom.account, d.changed = left, true // save closes it
+				accounts = append(accounts, dom.name)
+			}
+		}
+		a.Hardware.KeepCommons(here) // other domains may have left while no daemon ran
+		a.Hardware.KeepAccounts(accounts)
+	}
+	if d.adopted > 0 {
+		d.journal.Note("adopt", "", "took over %d workers", d.adopted)
+	}
+}
+
+func (d *Registry) adoptOne(s *workers.Survivor) error {
+	dom, err := d.homeOf(s.Domain)
+	if err != nil {
+		return err
+	}
+	a := d.accelerator(s.Accelerator)
+	switch {
+	case a == nil:
+		return fmt.Errorf("accelerator %q is no longer configured", s.Accelerator)
+	case dom.on != nil && dom.on != a:
+		return fmt.Errorf("its domain is on %s and on %s", a.Name, dom.on.Name)
+	case s.Slot < 0 || s.Slot >= gate.Slots || d.slices[s.Slice]:
+		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
+	}
+	g, err := survivingGuest(dom, s)
+	if err != nil {
+		return err
+	}
+	if err := d.takeOver(a, dom, s); err != nil {
+		g.close()
+		return err
+	}
+	g.resume(s)
+	return nil
+}
+
+// takeOver attaches a survivor's domain to its accelerator with the survivor's gate page, or, if the domain is attached
+// already, checks that both have the same page. d.mu is held.
+func (d *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
+	if dom.on == nil {
+		if err := dom.openAccount(a); err != nil {
+			return err
+		}
+		if err := sameHardware(a.Hardware.Files(dom.name), s.Files.Hardware); err != nil {
+			return err
+		}
+		page, err := gate.Adopt(s.Files.Gate)
+		if err != nil {
+			return err
+		}
+		store := s.Files.Store
+		s.Files.Gate, s.Files.Store = nil, nil
+		setQuotas(page, dom.settings)
+		dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
+		return nil
+	}
+	if !pidfd.SameFile(s.Files.Gate, dom.attachment.Page.File()) {
+		return errors.New("its gate page isn't that of its domain")
+	}
+	return sameHardware(a.Hardware.Files(dom.name), s.Files.Hardware)
+}
+
+// sameHardware returns an error unless a worker's accelerator files are those of its domain.
+func sameHardware(want, has []*os.File) error {
+	if !slices.EqualFunc(want, has, pidfd.SameFile) {
+		return errors.New("what it has of the accelerator isn't what one of its domain has")
+	}
+	return nil
+}
+
+// homeOf returns a survivor's domain, whether or not the configuration declares it. d.mu is held.
+func (d *Registry) homeOf(name string) (*domain, error) {
+	if dom := d.domains[name]; dom != nil {
+		return dom, nil
+	}
+	if _, err := d.config.Domain(name); err != nil && configs.CheckName(name) == nil {
+		return d.stranger(name, configs.Domain{}), nil
+	}
+	return d.domain(name)
+}
+
+// survivingGuest returns a guest for a survivor, or an error if that has ended meanwhile.
+func survivingGuest(dom *domain, s *workers.Survivor) (*guest, error) {
+	p, err := pidfd.Open(s.PID)
+	if err != nil {
+		return nil, err
+	}
+	g := &guest{id: s.ID, dom: dom, slot: s.Slot, win: s.Slice, pid: s.Guest, arena: s.Arena,
+		worker: workers.Adopted(s, p), serving: make(chan struct{}), gone: make(chan struct{})}
+	if s.Files.GuestProcess != nil {
+		if g.process, err = pidfd.Dup(s.Files.GuestProcess); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// resume serves a guest of the previous daemon. d.mu is held.
+func (g *guest) resume(s *workers.Survivor) {
+	d := g.dom.reg
+	dom := g.dom
+	if s.UID != 0 {
+		dom.uid = s.UID
+		d.workers.KeepUID(s.UID)
+	}
+	d.slices[g.win] = true
+	d.guests[g.id] = g
+	d.nextGuest = max(d.nextGuest, g.id)
+	dom.guests[g] = struct{}{}
+	g.worker.Order(g.standing())
+	d.tasks.Go(func() { g.attend() })
+}
+
+// freeVacantSlots frees the slots of a domain's page that no guest of the domain has. Their workers ended while no daemon ran,
+// or never joined, and their resources would count until the domain's last process ends. d.mu is held.
+func (dom *domain) freeVacantSlots() {
+	d := dom.reg
+	if dom.on == nil {
+		return
+	}
+	slots := dom.attachment.Page.Occupants()
+	for g := range dom.guests {
+		delete(slots, g.slot)
+	}
+	freed := false
+	for slot, pid := range slots {
+		p, err := pidfd.Open(pid)
+		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
+			d.log.Warn("a worker's slot stays taken", "domain", dom.name, "worker", pid, "err", err)
+			continue
+		}
+		if err != nil || pidfd.HasExited(p) {
+			closeFile(p)
+			dom.on.Hardware.Reap(dom.name, pid)
+			dom.reap(slot)
+			freed = true
+			continue
+		}
+		// It was ended just now and may still write to the page, or could not be identified.
+		m := dom.attachment
+		d.tasks.Go(func() {
+			defer p.Close()
+			if pidfd.AwaitExit(d.ctx, p) != nil {
+				return
+			}
+			if dom.reapLate(m, slot, pid) {
+				dom.clearSegments(m)
+			}
+		})
+	}
+	if m := dom.attachment; freed {
+		d.tasks.Go(func() { dom.clearSegments(m) })
+	}
+}
+
+// reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
+// domain's last guest before.
+func (dom *domain) reapLate(m *sched.Attachment, slot, pid int) bool {
+	d := dom.reg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dom.attachment != m {
+		return false
+	}
+	dom.on.Hardware.Reap(dom.name, pid)
+	dom.reap(slot)
+	return true
+}

@@ -1,0 +1,21 @@
+package guests
+
+// cpuTime returns a worker's time on the host's CPUs in nanoseconds, as last readable. d.mu is held.
+func (g *guest) cpuTime() int64 {
+	if g.worker == nil || g.ended {
+		return g.cpu
+	}
+	if ns, ok := g.worker.CPUTime(); ok {
+		g.cpu = max(g.cpu, ns)
+	}
+	return g.cpu
+}
+
+// lastTime reads the CPU time of an ended worker, which is final.
+func (g *guest) lastTime() {
+	d := g.dom.reg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g.cpuTime()
+	g.ended = true
+}
