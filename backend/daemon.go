@@ -114,7 +114,7 @@ func New(opt Options) (*Daemon, error) {
 	d.sampler = cpus.NewSampler(opt.CPUs, d.guests.CPUDomains(), gate.Now)
 	d.follower = cpus.NewFollower(opt.Raiser, d.guests.Followers, gate.Now)
 	d.guests.SetCPUs(d.sampler)
-	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests, Journal: journal})
+	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal})
 	return d, nil
 }
 

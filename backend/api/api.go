@@ -32,14 +32,16 @@ type Options struct {
 	// Runs returns a sampler of the CPUs for a timeline; nil: timelines have no CPU lines.
 	Runs func() hypervisor.Runs
 
-	Guests  *guests.Registry
+	Guests guests.Requests
+	// Reload reads the configuration again.
+	Reload  func(by *control.Peer) (control.ReloadResult, error)
 	Journal *events.Journal
 }
 
 // Server implements control.Handler.
 type Server struct {
 	opt    Options
-	guests *guests.Registry
+	guests guests.Requests
 
 	mu      sync.Mutex
 	watched bool // a client reads the timeline
@@ -113,7 +115,7 @@ func (s *Server) Handle(ctx context.Context, p control.Peer, q *control.Request,
 	case control.MethodSet:
 		return withParams(q, func(q control.SetParams) (control.Domain, error) { return s.guests.Set(p, q) })
 	case control.MethodReload:
-		return s.guests.Reload(&p)
+		return s.opt.Reload(&p)
 	case control.MethodEvents:
 		return struct{}{}, s.sendEvents(ctx, emit)
 	case control.MethodTrace:

@@ -53,7 +53,7 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 	r := guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
 		Accept: configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
 	r.Start(context.WithCancel(t.Context()))
-	d := New(Options{Config: config, RuntimeDir: dir, Guests: r, Journal: journal})
+	d := New(Options{Config: config, RuntimeDir: dir, Guests: r.Requests(), Reload: r.Reload, Journal: journal})
 	if result, err := r.Reload(nil); err != nil || len(result.Changes) == 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}

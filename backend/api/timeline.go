@@ -26,7 +26,7 @@ const (
 
 // timeline collects spans for one client. One goroutine uses it, except for put, which the scheduler loops call.
 type timeline struct {
-	guests  *guests.Registry
+	guests  guests.Requests
 	spans   chan control.Span
 	readers map[*gate.Page]*gate.Reader
 	runs    hypervisor.Runs

@@ -13,7 +13,8 @@ import (
 const accountDrift = 100 * time.Millisecond
 
 // restoreAccounts restores the accounts that the previous daemon saved. d.mu is held.
-func (d *Registry) restoreAccounts(s *state) {
+func (st *store) restoreAccounts(s *state) {
+	d := st.reg
 	for _, a := range d.accelerators {
 		for name, b := range s.Accounts[a.Name] {
 			c, err := d.settingsOf(d.config, name)
@@ -24,11 +25,12 @@ func (d *Registry) restoreAccounts(s *state) {
 			a.RestoreAccount(c, b)
 		}
 	}
-	d.changed = true
+	d.store.changed = true
 }
 
 // accounts returns the accounts of all accelerators. d.mu is held.
-func (d *Registry) accounts() map[string]map[string]policies.Balances {
+func (st *store) accounts() map[string]map[string]policies.Balances {
+	d := st.reg
 	all := map[string]map[string]policies.Balances{}
 	for _, a := range d.accelerators {
 		all[a.Name] = a.Balances()
@@ -37,12 +39,13 @@ func (d *Registry) accounts() map[string]map[string]policies.Balances {
 }
 
 // drifted reports whether accounts have changed by accountDrift since they were saved. d.mu is held.
-func (d *Registry) drifted() bool {
+func (st *store) drifted() bool {
+	d := st.reg
 	if d.opt.Private {
 		return false
 	}
-	for name, now := range d.accounts() {
-		then := d.saved[name]
+	for name, now := range st.accounts() {
+		then := d.store.saved[name]
 		for domain, b := range now {
 			if apart(b, then[domain]) {
 				return true

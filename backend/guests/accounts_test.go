@@ -45,15 +45,15 @@ func TestAccountsOutliveTheDaemon(t *testing.T) {
 	uses(d, "victim", time.Hour)
 	a.Detach(d.domains["thief"].attachment)
 	d.domains["thief"].on, d.domains["thief"].attachment = nil, nil
-	d.save()
+	d.store.save()
 
 	next := attachedDaemon(t, "lag", map[string]int{"other": 3})
 	next.opt.RuntimeDir = d.opt.RuntimeDir
-	s, err := next.readState()
+	s, err := next.store.readState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.restoreAccounts(&s)
+	next.store.restoreAccounts(&s)
 	b := next.accelerators[0]
 	b.Hardware = idleHardware{}
 	again, err := gate.New()
@@ -66,12 +66,12 @@ func TestAccountsOutliveTheDaemon(t *testing.T) {
 			t.Errorf("%s owes %v, not %v", name, owed, want)
 		}
 	}
-	next.save()
-	if next.drifted() {
+	next.store.save()
+	if next.store.drifted() {
 		t.Error("nothing has happened since the state was saved")
 	}
 	uses(next, "other", accountDrift+time.Millisecond)
-	if !next.drifted() {
+	if !next.store.drifted() {
 		t.Error("a change is not noticed")
 	}
 }

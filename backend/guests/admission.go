@@ -182,7 +182,7 @@ func (dom *domain) leave() {
 		m.Store.Close()
 	})
 	dom.on.Hardware.SetCommons(dom.name, 0)
-	d.changed = true // save closes its account
+	d.store.changed = true // save closes its account
 	dom.note("leave", "left %s", dom.on.Name)
 	d.queue.Release(dom.name)
 	d.workers.Leave(dom.name)
@@ -192,9 +192,9 @@ func (dom *domain) leave() {
 }
 
 // makeRoom wakes the waiting guests after resources became free. d.mu is held.
-func (d *Registry) makeRoom() {
-	close(d.freed)
-	d.freed = make(chan struct{})
+func (r *room) makeRoom() {
+	close(r.freed)
+	r.freed = make(chan struct{})
 }
 
 // choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. d.mu is held.
@@ -209,10 +209,10 @@ func (dom *domain) choose() *accelerator {
 }
 
 // gauge updates the queue's view of the accelerators' use. d.mu is held.
-func (d *Registry) gauge() {
-	for _, a := range d.accelerators {
-		d.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
-		d.queue.SetOverloaded(a.Name, a.Overloaded())
+func (r *room) gauge() {
+	for _, a := range r.accelerators {
+		r.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
+		r.queue.SetOverloaded(a.Name, a.Overloaded())
 	}
 }
 
@@ -222,8 +222,8 @@ func request(s configs.Domain) placement.Domain {
 		Guarantee: uint64(s.Guarantee)}
 }
 
-func (d *Registry) accelerator(name string) *accelerator {
-	for _, a := range d.accelerators {
+func (r *room) accelerator(name string) *accelerator {
+	for _, a := range r.accelerators {
 		if a.Name == name {
 			return a
 		}

@@ -45,7 +45,7 @@ func (d *Registry) adopt(left []*workers.Survivor) {
 					left.Close()
 					continue
 				}
-				dom.account, d.changed = left, true // save closes it
+				dom.account, d.store.changed = left, true // save closes it
 				accounts = append(accounts, dom.name)
 			}
 		}

@@ -75,8 +75,8 @@ func (dom *domain) openAccount(a *accelerator) error {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
 	}
 	if dom.account != nil && dom.account.Opened() != next.Opened() {
-		d.changed = true
-		d.saveOrWarn() // saves the totals, then closes the account on the other accelerator
+		d.store.changed = true
+		d.store.saveOrWarn() // saves the totals, then closes the account on the other accelerator
 		dom.closeAccount()
 	}
 	dom.account = next
@@ -221,7 +221,7 @@ func (dom *domain) enter() (err error) {
 		return err
 	}
 	d.domains[dom.name] = dom
-	d.changed = true
+	d.store.changed = true
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (dom *domain) drop() {
 	dom.closeAccount()
 	delete(d.domains, dom.name)
 	d.workers.FreeUID(dom.uid)
-	d.changed = true
+	d.store.changed = true
 	close(dom.gone)
 	d.journal.Note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
 }
@@ -376,7 +376,7 @@ func (d *Registry) canPromise(next map[*domain]configs.Domain) error {
 // apply puts settings into force. d.mu is held.
 func (dom *domain) apply(s configs.Domain) {
 	d := dom.reg
-	d.changed = true
+	d.store.changed = true
 	if err := dom.guard(s); err != nil { // reload and set have called it before and returned the error
 		d.journal.Note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
 	}

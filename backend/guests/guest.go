@@ -314,9 +314,9 @@ func (dom *domain) seat(most uint64) (*guest, error) {
 	return g, nil
 }
 
-func (d *Registry) freeSlice() (int, bool) {
+func (s *seats) freeSlice() (int, bool) {
 	for i := range callbuf.MaxDeviceSlices {
-		if !d.slices[i] {
+		if !s.slices[i] {
 			return i, true
 		}
 	}
@@ -376,7 +376,7 @@ func (dom *domain) reap(slot int) {
 		dom.past.add(&st)
 	}
 	dom.on.Reap(dom.attachment, slot)
-	d.changed = true
+	d.store.changed = true
 }
 
 func (g *guest) close() {

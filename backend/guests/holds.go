@@ -63,18 +63,20 @@ func startOf(pid int) (uint64, error) {
 }
 
 // Hold keeps a domain, and a private daemon, for as long as the caller's process lives, whatever it executes meanwhile.
-func (d *Registry) Hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
+func (r Requests) Hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
+	d := r.reg
 	id, file, err := identify(p.PID)
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holdDomain(id, file, q)
+	return r.holdDomain(id, file, q)
 }
 
 // holdDomain takes ownership of file, also after an error. d.mu is held.
-func (d *Registry) holdDomain(id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+func (r Requests) holdDomain(id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+	d := r.reg
 	defer func() {
 		if err != nil {
 			file.Close()
@@ -101,14 +103,14 @@ func (d *Registry) holdDomain(id process, file *os.File, q control.HoldParams) (
 		dom.apply(next)
 	}
 	dom.addProgram(id, file, set)
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
 // addProgram makes a process hold a domain until the process ends, and takes ownership of its file. d.mu is held.
 func (dom *domain) addProgram(id process, file *os.File, set map[string]string) {
 	d := dom.reg
-	d.changed = true
+	d.store.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
 		file.Close()
 		if set != nil {
@@ -141,7 +143,7 @@ func (dom *domain) dropProgram(id process) {
 	set := dom.programs[i].Set
 	dom.programs = slices.Delete(dom.programs, i, i+1)
 	d.holders--
-	d.changed = true
+	d.store.changed = true
 	gone := dom.endIfUnowned()
 	if file, err := d.settingsOf(d.config, dom.name); !gone && set != nil && err == nil {
 		if len(dom.programs) == 0 && dom.owner() == control.OwnerGuest {

@@ -27,14 +27,15 @@ const (
 )
 
 // Create makes a domain with a lease, or adds a lease to a created domain, or renews the lease.
-func (d *Registry) Create(p control.Peer, q control.CreateParams) (none control.Domain, err error) {
+func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.Domain, err error) {
+	d := r.reg
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
 		return none, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	settings, err := d.askFor(q.Domain, q.Settings)
+	settings, err := r.askFor(q.Domain, q.Settings)
 	if err != nil {
 		return none, err
 	}
@@ -45,7 +46,7 @@ func (d *Registry) Create(p control.Peer, q control.CreateParams) (none control.
 	if err != nil {
 		return none, err
 	}
-	if _, has := d.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
+	if _, has := r.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
 		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
 	}
 	if dom != nil && !dom.created() { // a domain of ended programs, on a private daemon
@@ -65,7 +66,7 @@ func (d *Registry) Create(p control.Peer, q control.CreateParams) (none control.
 	}
 	before, had := dom.leases[holder]
 	dom.setLease(holder, l)
-	if err := d.save(); err != nil { // else the next daemon would not restore the domain
+	if err := d.store.save(); err != nil { // else the next daemon would not restore the domain
 		if had {
 			dom.setLease(holder, before)
 		} else {
@@ -118,7 +119,8 @@ func termText(ns int64) string {
 }
 
 // askFor returns the settings of a domain that create would make. d.mu is held.
-func (d *Registry) askFor(name string, settings map[string]string) (configs.Domain, error) {
+func (r Requests) askFor(name string, settings map[string]string) (configs.Domain, error) {
+	d := r.reg
 	s := d.config.Undeclared(name)
 	err := configs.CheckName(name)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
@@ -171,7 +173,8 @@ func orDefaults(settings map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-func (d *Registry) leaseOf(domain, holder string) (l lease, ok bool) {
+func (r Requests) leaseOf(domain, holder string) (l lease, ok bool) {
+	d := r.reg
 	if dom := d.domains[domain]; dom != nil {
 		l, ok = dom.leases[holder]
 	}
@@ -186,7 +189,7 @@ func (dom *domain) setLease(holder string, l lease) {
 	}
 	dom.leases[holder] = l
 	d.awaitTerm(l.Expires)
-	d.changed = true
+	d.store.changed = true
 }
 
 // dropLease deletes the lease of a holder. d.mu is held.
@@ -194,7 +197,7 @@ func (dom *domain) dropLease(holder string) {
 	d := dom.reg
 	delete(dom.leases, holder)
 	d.leases--
-	d.changed = true
+	d.store.changed = true
 }
 
 func (dom *domain) dropLeases() {
@@ -204,9 +207,9 @@ func (dom *domain) dropLeases() {
 }
 
 // awaitTerm has expire run at t; zero: no term. d.mu is held.
-func (d *Registry) awaitTerm(t time.Time) {
-	if !t.IsZero() && (d.soonest.IsZero() || t.Before(d.soonest)) {
-		d.soonest = t
+func (o *owned) awaitTerm(t time.Time) {
+	if !t.IsZero() && (o.soonest.IsZero() || t.Before(o.soonest)) {
+		o.soonest = t
 	}
 }
 
@@ -238,45 +241,48 @@ func (d *Registry) expire(now time.Time) {
 }
 
 // Renew replaces the term of a lease.
-func (d *Registry) Renew(p control.Peer, q control.LeaseParams) (none control.Domain, err error) {
+func (r Requests) Renew(p control.Peer, q control.LeaseParams) (none control.Domain, err error) {
+	d := r.reg
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
 		return none, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dom, err := d.leased(q.Domain, holder)
+	dom, err := r.leased(q.Domain, holder)
 	if err != nil {
 		return none, err
 	}
 	dom.setLease(holder, l)
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 	return dom.show(), nil
 }
 
 // Release deletes a lease. The domain ends when the last lease and the last process have gone.
-func (d *Registry) Release(p control.Peer, q control.LeaseParams) error {
+func (r Requests) Release(p control.Peer, q control.LeaseParams) error {
+	d := r.reg
 	holder, err := holderOf(p, q.Holder)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dom, err := d.leased(q.Domain, holder)
+	dom, err := r.leased(q.Domain, holder)
 	if err != nil {
 		return err
 	}
 	dom.dropLease(holder)
 	d.journal.NoteBy(&p, "release", dom.name, "released by %s", holder)
 	dom.endIfUnowned()
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 	return nil
 }
 
-func (d *Registry) leased(name, holder string) (*domain, error) {
+func (r Requests) leased(name, holder string) (*domain, error) {
+	d := r.reg
 	dom := d.domains[name]
 	if dom == nil {
-		return nil, d.noDomain(name)
+		return nil, r.noDomain(name)
 	}
 	if _, has := dom.leases[holder]; !has {
 		return nil, control.Errorf(control.CodeNotFound, "domain %q: %s has no lease of it; the holders are: %s", name, holder, orNone(dom.holders()))
@@ -286,8 +292,9 @@ func (d *Registry) leased(name, holder string) (*domain, error) {
 
 // Remove ends an undeclared domain. It blocks until the domain has ended or ctx is done; the end of ctx does not
 // cancel the removal.
-func (d *Registry) Remove(ctx context.Context, p control.Peer, q control.RemoveParams) error {
-	dom, gone, err := d.beginRemoval(p, q)
+func (r Requests) Remove(ctx context.Context, p control.Peer, q control.RemoveParams) error {
+	d := r.reg
+	dom, gone, err := r.beginRemoval(p, q)
 	if err != nil {
 		return err
 	}
@@ -304,19 +311,20 @@ func (d *Registry) Remove(ctx context.Context, p control.Peer, q control.RemoveP
 	return nil
 }
 
-func (d *Registry) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, <-chan struct{}, error) {
+func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, <-chan struct{}, error) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := d.domains[q.Domain]
 	if dom == nil {
-		return nil, nil, d.noDomain(q.Domain)
+		return nil, nil, r.noDomain(q.Domain)
 	}
 	if err := dom.mayRemove(p, q.Mode); err != nil {
 		return nil, nil, err
 	}
 	d.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
 	dom.removing = true
-	d.changed = true
+	d.store.changed = true
 	dom.dropLeases()
 	if dom.door != nil {
 		d.closeDoor(dom.door)
@@ -327,7 +335,7 @@ func (d *Registry) beginRemoval(p control.Peer, q control.RemoveParams) (*domain
 		dom.dismissAll()
 	}
 	dom.endIfUnowned()
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 	return dom, dom.gone, nil
 }
 

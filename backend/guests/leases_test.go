@@ -51,11 +51,11 @@ func (d *Registry) next(t *testing.T, c *configs.Config) *Registry {
 	if err := n.declare(); err != nil {
 		t.Fatal(err)
 	}
-	n.restore()
+	n.store.restore()
 	if err := n.openDeclared(); err != nil {
 		t.Fatal(err)
 	}
-	n.openRestored()
+	n.store.openRestored()
 	return n
 }
 
@@ -70,7 +70,7 @@ func settingsFrom(pairs ...string) map[string]string {
 
 func (d *Registry) mustCreate(t *testing.T, q control.CreateParams) control.Domain {
 	t.Helper()
-	made, err := d.Create(operator, q)
+	made, err := d.Requests().Create(operator, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestCreate(t *testing.T) {
 	d.mustCreate(t, q)
 	q.Holder = "two"
 	d.mustCreate(t, q)
-	if _, err := d.Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=600")}); err != nil {
+	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=600")}); err != nil {
 		t.Fatal(err)
 	}
 	d.mustCreate(t, q)                                                                 // an operator's settings do not count
@@ -124,7 +124,7 @@ func TestCreate(t *testing.T) {
 		"expires in -1ns":                     {Domain: "new", Expires: -1},
 		"expires in 2562047h47m16.854775807s": {Domain: "new", Expires: 1<<63 - 1},
 	} {
-		if _, err := d.Create(operator, q); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := d.Requests().Create(operator, q); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want …%s…", q, err, want)
 		}
 	}
@@ -134,22 +134,22 @@ func TestCreate(t *testing.T) {
 	}
 	d.leases = maxLeases
 	q.Holder = "three"
-	if _, err := d.Create(operator, q); code(err) != control.CodeConflict {
+	if _, err := d.Requests().Create(operator, q); code(err) != control.CodeConflict {
 		t.Errorf("a lease too many: %v", err)
 	}
 	q.Holder = "two"
 	d.mustCreate(t, q)
 	d.leases = 2
 	d.mostDoors = 2
-	if _, err := d.Create(operator, control.CreateParams{Domain: "new"}); err == nil || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
+	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err == nil || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
 		t.Errorf("a domain too many: %v", err)
 	}
 	a.broken, d.mostDoors = "new", 100
-	if _, err := d.Create(operator, control.CreateParams{Domain: "new"}); err == nil {
+	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err == nil {
 		t.Error("a door that doesn't open is no error")
 	}
 	a.broken, d.ending = "", true
-	if _, err := d.Create(operator, control.CreateParams{Domain: "new"}); err != errEnding {
+	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err != errEnding {
 		t.Errorf("at the end: %v", err)
 	}
 	d.expect(t, "at the end", "declared: declared, pod: held one two")
@@ -159,11 +159,11 @@ func TestCreate(t *testing.T) {
 func TestCreateThatCantBeWrittenDown(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestRegistry(t, a)
-	inTheWay := filepath.Join(d.statePath()+".new", "x")
+	inTheWay := filepath.Join(d.store.statePath()+".new", "x")
 	if err := os.MkdirAll(inTheWay, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeInternal {
+	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeInternal {
 		t.Errorf("%v", err)
 	}
 	if len(d.domains) != 0 || len(a.open) != 0 || d.leases != 0 {
@@ -190,16 +190,16 @@ func TestLeases(t *testing.T) {
 	d.expect(t, "before the first expires", "pod: held one three two")
 	at(61 * time.Minute)
 	d.expect(t, "when it has", "pod: held three two")
-	if _, err := d.Renew(operator, control.LeaseParams{Domain: "pod", Holder: "one", Expires: 1}); code(err) != control.CodeNotFound {
+	if _, err := d.Requests().Renew(operator, control.LeaseParams{Domain: "pod", Holder: "one", Expires: 1}); code(err) != control.CodeNotFound {
 		t.Errorf("a lease that has expired was renewed: %v", err)
 	}
-	if _, err := d.Renew(operator, control.LeaseParams{Domain: "pod", Holder: "two", Expires: int64(4 * time.Hour)}); err != nil {
+	if _, err := d.Requests().Renew(operator, control.LeaseParams{Domain: "pod", Holder: "two", Expires: int64(4 * time.Hour)}); err != nil {
 		t.Error(err)
 	}
 	at(3 * time.Hour)
 	d.expect(t, "when one was renewed", "pod: held three two")
 	for _, want := range []string{"", control.CodeNotFound} {
-		if err := d.Release(operator, control.LeaseParams{Domain: "pod", Holder: "three"}); err == nil != (want == "") || err != nil && code(err) != want {
+		if err := d.Requests().Release(operator, control.LeaseParams{Domain: "pod", Holder: "three"}); err == nil != (want == "") || err != nil && code(err) != want {
 			t.Errorf("release: %v, want %q", err, want)
 		}
 	}
@@ -211,7 +211,7 @@ func TestLeases(t *testing.T) {
 	if d.leases != 0 || !d.soonest.IsZero() {
 		t.Errorf("%d leases are counted, the next to expire at %v", d.leases, d.soonest)
 	}
-	if err := d.Release(operator, control.LeaseParams{Domain: "pod", Holder: "two"}); code(err) != control.CodeNotFound {
+	if err := d.Requests().Release(operator, control.LeaseParams{Domain: "pod", Holder: "two"}); code(err) != control.CodeNotFound {
 		t.Errorf("of no domain: %v", err)
 	}
 }
@@ -224,7 +224,7 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 	d.mustCreate(t, control.CreateParams{Domain: "expired", Holder: "pod", Expires: 1})
 	d.mustCreate(t, control.CreateParams{Domain: "released"})
 	d.mustCreate(t, control.CreateParams{Domain: "set"})
-	if _, err := d.Set(operator, control.SetParams{Domain: "set", Settings: settingsFrom("credits=777")}); err != nil {
+	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "set", Settings: settingsFrom("credits=777")}); err != nil {
 		t.Fatal(err)
 	}
 	program := exec.Command("sleep", "600")
@@ -233,11 +233,11 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 	}
 	t.Cleanup(func() { program.Process.Kill(); program.Wait() })
 	for name, pid := range map[string]int{"ours": os.Getpid(), "theirs": program.Process.Pid} {
-		if _, err := d.Hold(control.Peer{PID: pid}, control.HoldParams{Domain: name, Credits: 99}); err != nil {
+		if _, err := d.Requests().Hold(control.Peer{PID: pid}, control.HoldParams{Domain: name, Credits: 99}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := d.Release(operator, control.LeaseParams{Domain: "released"}); err != nil {
+	if err := d.Requests().Release(operator, control.LeaseParams{Domain: "released"}); err != nil {
 		t.Fatal(err)
 	}
 	d.expect(t, "before", "expired: held pod, kept: held pod, ours: guest, set: held uid-7, theirs: guest")
@@ -267,13 +267,13 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 // A process with the reused pid of an ended program doesn't hold the program's domain.
 func TestReusedPID(t *testing.T) {
 	d := newTestRegistry(t, &doors{open: map[string]bool{}})
-	if _, err := d.Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "ours"}); err != nil {
+	if _, err := d.Requests().Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "ours"}); err != nil {
 		t.Fatal(err)
 	}
 	d.mu.Lock()
 	d.domains["ours"].programs[0].Start--
-	d.changed = true
-	err := d.save()
+	d.store.changed = true
+	err := d.store.save()
 	d.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -291,18 +291,18 @@ func TestDamagedState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestRegistry(t, &doors{open: map[string]bool{}})
-			if err := os.WriteFile(d.statePath(), []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(d.store.statePath(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			n := d.next(t, declaring("declared"))
 			n.expect(t, "after", "declared: declared")
-			if kept, err := os.ReadFile(d.statePath() + ".unread"); err != nil || string(kept) != text {
+			if kept, err := os.ReadFile(d.store.statePath() + ".unread"); err != nil || string(kept) != text {
 				t.Errorf("kept is %q, %v", kept, err)
 			}
 		})
 	}
 	d := newTestRegistry(t, &doors{open: map[string]bool{}}) // a state of an earlier release, without a version
-	if err := os.WriteFile(d.statePath(), []byte(`{"domains":{"declared":{"settings":{"credits":{"value":"7","file":"256"}},"past":{}}}}`), 0o600); err != nil {
+	if err := os.WriteFile(d.store.statePath(), []byte(`{"domains":{"declared":{"settings":{"credits":{"value":"7","file":"256"}},"past":{}}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.next(t, declaring("declared")).domains["declared"].settings.Credits; got != 7 {
@@ -323,7 +323,7 @@ func TestProgramsSettings(t *testing.T) {
 		}
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		for range 2 { // a second request changes nothing
-			if _, err := d.Hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "web", Credits: credits}); err != nil {
+			if _, err := d.Requests().Hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "web", Credits: credits}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -358,7 +358,7 @@ func TestProgramsSettings(t *testing.T) {
 	credits(700)
 	end(three, 2)
 	credits(512)
-	if _, err := d.Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=100")}); err != nil {
+	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=100")}); err != nil {
 		t.Fatal(err)
 	}
 	credits(100)
@@ -374,7 +374,7 @@ func TestProgramsSettings(t *testing.T) {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	d.config.Daemon.UndeclaredDomains = true
-	if _, err := d.Hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "guests", Credits: 42}); err != nil {
+	if _, err := d.Requests().Hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "guests", Credits: 42}); err != nil {
 		t.Fatal(err)
 	}
 	d.mu.Lock()
@@ -406,7 +406,7 @@ func TestRemove(t *testing.T) {
 	d.learn([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)})
 	d.mustCreate(t, control.CreateParams{Domain: "own"})
 	d.mustCreate(t, control.CreateParams{Domain: "leased", Holder: "pod"})
-	if _, err := d.Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "run"}); err != nil {
+	if _, err := d.Requests().Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "run"}); err != nil {
 		t.Fatal(err)
 	}
 	for want, q := range map[string]control.RemoveParams{
@@ -417,13 +417,13 @@ func TestRemove(t *testing.T) {
 		"there is none of that name":                          {Domain: "none"},
 		"must be refuse, wait or end":                         {Domain: "own", Mode: "gently"},
 	} {
-		if err := d.Remove(t.Context(), operator, q); err == nil || !strings.Contains(err.Error(), want) {
+		if err := d.Requests().Remove(t.Context(), operator, q); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want …%s…", q, err, want)
 		}
 	}
 	d.expect(t, "refused", "declared: declared, leased: held pod, machine: machine, own: held uid-7, run: guest")
 	for _, q := range []control.RemoveParams{{Domain: "own"}, {Domain: "leased", Mode: control.RemoveWait}, {Domain: "run", Mode: control.RemoveEnd}} {
-		if err := d.Remove(t.Context(), operator, q); err != nil {
+		if err := d.Requests().Remove(t.Context(), operator, q); err != nil {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -444,7 +444,7 @@ func TestRemoveWaits(t *testing.T) {
 	t.Cleanup(func() { program.Process.Kill(); program.Wait() })
 	d.mustCreate(t, control.CreateParams{Domain: "pod"})
 	hold := func(d *Registry) error {
-		_, err := d.Hold(control.Peer{PID: program.Process.Pid}, control.HoldParams{Domain: "pod"})
+		_, err := d.Requests().Hold(control.Peer{PID: program.Process.Pid}, control.HoldParams{Domain: "pod"})
 		return err
 	}
 	if err := hold(d); err != nil {
@@ -452,7 +452,7 @@ func TestRemoveWaits(t *testing.T) {
 	}
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	if err := d.Remove(ctx, operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait}); err != errEnding {
+	if err := d.Requests().Remove(ctx, operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait}); err != errEnding {
 		t.Errorf("a caller that hung up: %v", err)
 	}
 	closed := func(what string, d *Registry) {
@@ -460,7 +460,7 @@ func TestRemoveWaits(t *testing.T) {
 		if err := hold(d); err == nil || !strings.Contains(err.Error(), "is being removed") {
 			t.Errorf("%s, hold: %v", what, err)
 		}
-		if _, err := d.Create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeConflict {
+		if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeConflict {
 			t.Errorf("%s, create: %v", what, err)
 		}
 		d.mu.Lock()
@@ -477,12 +477,12 @@ func TestRemoveWaits(t *testing.T) {
 	n := d.next(t, d.config)
 	closed("after a restart", n)
 	overtaken := make(chan error)
-	_, gone, err := n.beginRemoval(operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
+	_, gone, err := n.Requests().beginRemoval(operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		overtaken <- n.Remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
+		overtaken <- n.Requests().Remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
 	}()
 	for start := time.Now(); n.removals() < 2; time.Sleep(time.Millisecond) {
 		if time.Since(start) > time.Minute {
@@ -505,7 +505,7 @@ func TestRemoveWaits(t *testing.T) {
 	}
 	waits := make(chan error)
 	go func() {
-		waits <- d.Remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
+		waits <- d.Requests().Remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
 	}()
 	program.Process.Kill()
 	program.Wait()
@@ -531,7 +531,7 @@ func (d *Registry) removals() (n int) {
 func TestCallersAreNamed(t *testing.T) {
 	d := newTestRegistry(t, &doors{open: map[string]bool{}})
 	d.mustCreate(t, control.CreateParams{Domain: "pod"})
-	if _, err := d.Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=5")}); err != nil {
+	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=5")}); err != nil {
 		t.Fatal(err)
 	}
 	d.opt.ConfigPath = filepath.Join(t.TempDir(), "empty.toml")
@@ -541,10 +541,10 @@ func TestCallersAreNamed(t *testing.T) {
 	if _, err := d.Reload(&operator); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Remove(t.Context(), operator, control.RemoveParams{Domain: "pod"}); err != nil {
+	if err := d.Requests().Remove(t.Context(), operator, control.RemoveParams{Domain: "pod"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Shutdown(operator, control.ShutdownParams{}); err != nil {
+	if _, err := d.Requests().Shutdown(operator, control.ShutdownParams{}); err != nil {
 		t.Fatal(err)
 	}
 	latest, _, stop := d.journal.Follow()
@@ -565,14 +565,14 @@ func TestMachineAfterRestart(t *testing.T) {
 	d := newTestRegistry(t, &doors{open: map[string]bool{}})
 	d.opt.Machines = silent{}
 	d.learn([]hypervisor.Machine{machine("web", hypervisor.MachineOff, 0, 0), machine("other", hypervisor.MachineOff, 0, 0)})
-	if _, err := d.Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=77")}); err != nil {
+	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=77")}); err != nil {
 		t.Fatal(err)
 	}
 	n := newTestRegistry(t, &doors{open: map[string]bool{}})
 	n.opt.RuntimeDir, n.opt.Machines, n.started = d.opt.RuntimeDir, silent{}, time.Now()
 	n.mu.Lock()
-	n.restore()
-	n.openRestored()
+	n.store.restore()
+	n.store.openRestored()
 	n.mu.Unlock()
 	n.learn(nil) // one of several libvirts
 	n.expect(t, "at first", "other: machine, web: machine")
@@ -600,17 +600,17 @@ func TestConcurrentLives(t *testing.T) {
 			me := control.Peer{UID: i, PID: os.Getpid()}
 			for n := range 50 {
 				q := control.CreateParams{Domain: fmt.Sprint("d", (i+n)%3), Holder: fmt.Sprint("h", n%2), Expires: int64(time.Duration(n%2) * time.Millisecond)}
-				d.Create(me, q)
-				d.Set(me, control.SetParams{Domain: q.Domain, Settings: settingsFrom(fmt.Sprint("credits=", n+1))})
-				d.Domains(control.DomainParams{})
+				d.Requests().Create(me, q)
+				d.Requests().Set(me, control.SetParams{Domain: q.Domain, Settings: settingsFrom(fmt.Sprint("credits=", n+1))})
+				d.Requests().Domains(control.DomainParams{})
 				if n%5 == 0 {
-					d.Hold(me, control.HoldParams{Domain: q.Domain, Credits: n + 1})
+					d.Requests().Hold(me, control.HoldParams{Domain: q.Domain, Credits: n + 1})
 				}
 				d.mu.Lock()
 				d.expire(time.Now())
 				d.mu.Unlock()
-				d.Release(me, control.LeaseParams{Domain: q.Domain, Holder: q.Holder})
-				if err := d.Remove(t.Context(), me, control.RemoveParams{Domain: q.Domain, Mode: control.RemoveEnd}); err != nil && code(err) != control.CodeNotFound {
+				d.Requests().Release(me, control.LeaseParams{Domain: q.Domain, Holder: q.Holder})
+				if err := d.Requests().Remove(t.Context(), me, control.RemoveParams{Domain: q.Domain, Mode: control.RemoveEnd}); err != nil && code(err) != control.CodeNotFound {
 					t.Error(err)
 				}
 			}
@@ -618,7 +618,7 @@ func TestConcurrentLives(t *testing.T) {
 	}
 	all.Wait()
 	for i := range 3 {
-		d.Remove(t.Context(), operator, control.RemoveParams{Domain: fmt.Sprint("d", i), Mode: control.RemoveEnd})
+		d.Requests().Remove(t.Context(), operator, control.RemoveParams{Domain: fmt.Sprint("d", i), Mode: control.RemoveEnd})
 	}
 	d.end()
 	d.tasks.Wait()
@@ -638,7 +638,7 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"version":1,"domains":{"../x":{"created":{}},"web":{"removing":true,"leases":{"":{"expires":"2200-01-01T00:00:00Z"}}}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := newTestRegistry(t, &doors{open: map[string]bool{}})
-		if err := os.WriteFile(d.statePath(), text, 0o600); err != nil {
+		if err := os.WriteFile(d.store.statePath(), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		n := d.next(t, declaring("declared"))

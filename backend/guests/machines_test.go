@@ -31,7 +31,7 @@ func TestMachineCredits(t *testing.T) {
 	d.config.Domains[0].Name, d.config.Domains[0].Credits = "named", 77
 	credits := func(name string) int {
 		t.Helper()
-		all, err := d.Domains(control.DomainParams{Domain: name})
+		all, err := d.Requests().Domains(control.DomainParams{Domain: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,10 +44,10 @@ func TestMachineCredits(t *testing.T) {
 	if named, web := credits("named"), credits("web"); named != 77 || web != 512 {
 		t.Errorf("credits %d and %d", named, web)
 	}
-	if all, _ := d.Domains(control.DomainParams{Domain: "web"}); all[0].Machine == nil || all[0].Machine.State != "running" {
+	if all, _ := d.Requests().Domains(control.DomainParams{Domain: "web"}); all[0].Machine == nil || all[0].Machine.State != "running" {
 		t.Errorf("%+v", all[0].Machine)
 	}
-	if _, err := d.Set(control.Peer{}, control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
+	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
 		t.Fatal(err)
 	}
 	tell(512)

@@ -26,7 +26,6 @@ import (
 	"pegasus/backend/workers"
 	"pegasus/configs"
 	"pegasus/hypervisor"
-	"pegasus/policies"
 )
 
 // CPUs is the CPU side of the domains; cpus.Sampler implements it.
@@ -83,7 +82,7 @@ type Registry struct {
 	room
 	seats
 	owned
-	saving
+	store store
 }
 
 // configuration is the configuration in force.
@@ -116,13 +115,6 @@ type owned struct {
 	mostDoors int       // bound on domains for creating undeclared ones
 }
 
-// saving tracks what the state file has.
-type saving struct {
-	changed bool                                    // since the state was last saved
-	unsaved string                                  // why the state could not be saved
-	saved   map[string]map[string]policies.Balances // the accounts as last saved
-}
-
 // accelerator is an accelerator and what the control socket changed and measured of it. Registry.mu guards the fields.
 type accelerator struct {
 	*sched.Accelerator
@@ -132,7 +124,7 @@ type accelerator struct {
 
 // New returns a registry without domains. SetCPUs, Start and Open must be called before any other method.
 func New(opt Options) *Registry {
-	return &Registry{
+	d := &Registry{
 		opt: opt, log: opt.Log, journal: opt.Journal, workers: opt.Workers,
 		domains:       make(map[string]*domain),
 		machines:      make(map[string]hypervisor.Machine),
@@ -141,6 +133,8 @@ func New(opt Options) *Registry {
 		seats:         seats{guests: make(map[uint64]*guest), slices: make(map[int]bool)},
 		owned:         owned{mostDoors: mostDoors()},
 	}
+	d.store.reg = d
+	return d
 }
 
 // SetCPUs sets the CPU side, which needs the registry's domains itself.
@@ -166,7 +160,7 @@ func (d *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Survi
 	if err := d.declare(); err != nil {
 		return err
 	}
-	d.restore()
+	d.store.restore()
 	d.adopt(left)
 	for _, a := range d.accelerators {
 		a.SetPassing(d.passing) // from now on: survivors have their own accounts
@@ -174,7 +168,7 @@ func (d *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Survi
 	if err := d.openDeclared(); err != nil {
 		return err
 	}
-	d.openRestored()
+	d.store.openRestored()
 	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
 		d.log.Warn("remove old sockets", "err", err)
 	}
@@ -260,7 +254,7 @@ func (d *Registry) Wait() {
 func (d *Registry) Save() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 }
 
 // CloseTime bounds the time that the kernel takes to release killed workers.

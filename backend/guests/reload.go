@@ -52,8 +52,8 @@ func (d *Registry) Reload(by *control.Peer) (control.ReloadResult, error) {
 func (d *Registry) follow(next *configs.Config) ([]configs.Change, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := &plan{config: next}
-	if err := d.prepare(p); err != nil {
+	p := &plan{reg: d, config: next}
+	if err := p.prepare(); err != nil {
 		for _, e := range p.entries {
 			if e.door != nil {
 				d.closeDoor(e.door)
@@ -68,13 +68,14 @@ func (d *Registry) follow(next *configs.Config) ([]configs.Change, error) {
 	for _, c := range changes {
 		d.journal.Note("reload", "", "%s", c)
 	}
-	d.carryOut(p)
+	p.carryOut()
 	return changes, nil
 }
 
 // A plan is the complete effect of a configuration, computed before any of it is put into force: every step that can
 // fail has succeeded.
 type plan struct {
+	reg          *Registry
 	config       *configs.Config
 	accelerators []acceleratorPlan // one for each of the daemon's
 	queue        *placement.Queue
@@ -103,7 +104,8 @@ type entry struct {
 }
 
 // prepare fills in a plan. After an error the caller must close its doors. d.mu is held.
-func (d *Registry) prepare(p *plan) error {
+func (p *plan) prepare() error {
+	d := p.reg
 	if d.ending {
 		return errEnding
 	}
@@ -116,7 +118,7 @@ func (d *Registry) prepare(p *plan) error {
 		p.accelerators = append(p.accelerators, next)
 		settings = append(settings, next.settings)
 	}
-	if err := d.planDomains(p); err != nil {
+	if err := p.planDomains(); err != nil {
 		return err
 	}
 	for dom, next := range p.domains {
@@ -154,7 +156,8 @@ func (d *Registry) planAccelerator(c *configs.Config, a *accelerator) (accelerat
 }
 
 // planDomains plans all domains and opens the doors of new ones. d.mu is held.
-func (d *Registry) planDomains(p *plan) error {
+func (p *plan) planDomains() error {
+	d := p.reg
 	p.domains = map[*domain]domainPlan{}
 	var come []*domain
 	for _, s := range p.config.Domains {
@@ -225,7 +228,8 @@ func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
 }
 
 // carryOut puts a plan into force. d.mu is held.
-func (d *Registry) carryOut(p *plan) {
+func (p *plan) carryOut() {
+	d := p.reg
 	d.config, d.queue = p.config, p.queue
 	if d.opt.SetLogLevel != nil {
 		d.opt.SetLogLevel(p.config.Daemon.LogLevel)

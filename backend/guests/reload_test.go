@@ -180,13 +180,13 @@ func TestGuards(t *testing.T) {
 		t.Error("a door that can't be guarded is no error")
 	}
 	expect("after a reload that failed", 0o606)
-	if _, err := d.Set(control.Peer{}, control.SetParams{Domain: "y", Settings: map[string]string{"socket_mode": "0600", "credits": "7"}}); err == nil {
+	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "y", Settings: map[string]string{"socket_mode": "0600", "credits": "7"}}); err == nil {
 		t.Error("a door that can't be guarded is no error of set")
 	}
 	expect("after a set that failed", 0o606)
 	a.firm = ""
 	for _, name := range []string{"x", "y", "z"} {
-		if _, err := d.Set(control.Peer{}, control.SetParams{Domain: name, Settings: map[string]string{"socket_mode": "0666"}}); err != nil {
+		if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: name, Settings: map[string]string{"socket_mode": "0666"}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestGuardsAfterRestart(t *testing.T) {
 	if _, err := d.follow(c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Set(control.Peer{}, control.SetParams{Domain: "x", Settings: map[string]string{"socket_mode": "0600"}}); err != nil {
+	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "x", Settings: map[string]string{"socket_mode": "0600"}}); err != nil {
 		t.Fatal(err)
 	}
 	n := d.next(t, c)
@@ -220,14 +220,14 @@ func TestSettingThatFitsNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := settingsFrom("socket_mode=0600", "socket_owner=root", "memory=512MiB", "memory_guarantee=256MiB")
-	if _, err := d.Set(control.Peer{}, control.SetParams{Domain: "x", Settings: settings}); err != nil {
+	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "x", Settings: settings}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(d.statePath())
+	text, err := os.ReadFile(d.store.statePath())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(d.statePath(), bytes.ReplaceAll(text, []byte(`"root"`), []byte(`"no-such-user"`)), 0o600); err != nil {
+	if err := os.WriteFile(d.store.statePath(), bytes.ReplaceAll(text, []byte(`"root"`), []byte(`"no-such-user"`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	dom := d.next(t, c).domains["x"]

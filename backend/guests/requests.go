@@ -14,8 +14,15 @@ import (
 	"pegasus/policies"
 )
 
+// Requests answers the requests of the control socket about domains and accelerators.
+type Requests struct{ reg *Registry }
+
+// Requests returns the requests that the registry answers.
+func (d *Registry) Requests() Requests { return Requests{d} }
+
 // Status describes the daemon.
-func (d *Registry) Status() control.Status {
+func (r Requests) Status() control.Status {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return control.Status{
@@ -27,14 +34,15 @@ func (d *Registry) Status() control.Status {
 }
 
 // Domains describes one domain, or all.
-func (d *Registry) Domains(q control.DomainParams) ([]control.Domain, error) {
+func (r Requests) Domains(q control.DomainParams) ([]control.Domain, error) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := []control.Domain{}
 	if q.Domain != "" {
 		dom := d.domains[q.Domain]
 		if dom == nil {
-			return nil, d.noDomain(q.Domain)
+			return nil, r.noDomain(q.Domain)
 		}
 		return append(all, dom.show()), nil
 	}
@@ -45,18 +53,20 @@ func (d *Registry) Domains(q control.DomainParams) ([]control.Domain, error) {
 }
 
 // Accelerators describes all accelerators.
-func (d *Registry) Accelerators() []control.Accelerator {
+func (r Requests) Accelerators() []control.Accelerator {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := []control.Accelerator{}
 	for _, a := range d.accelerators {
-		all = append(all, d.showAccelerator(a))
+		all = append(all, r.showAccelerator(a))
 	}
 	return all
 }
 
 // Accelerator returns the accelerator of that name, or the only one if name is empty.
-func (d *Registry) Accelerator(name string) (*sched.Accelerator, error) {
+func (r Requests) Accelerator(name string) (*sched.Accelerator, error) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names []string
@@ -70,7 +80,8 @@ func (d *Registry) Accelerator(name string) (*sched.Accelerator, error) {
 }
 
 // Shutdown ends the daemon.
-func (d *Registry) Shutdown(p control.Peer, q control.ShutdownParams) (struct{}, error) {
+func (r Requests) Shutdown(p control.Peer, q control.ShutdownParams) (struct{}, error) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q.IfIdle && !d.idle() {
@@ -83,7 +94,8 @@ func (d *Registry) Shutdown(p control.Peer, q control.ShutdownParams) (struct{},
 }
 
 // ExplainPolicy returns the policy's explanation for a domain; none for a domain on no accelerator.
-func (d *Registry) ExplainPolicy(domain string) []string {
+func (r Requests) ExplainPolicy(domain string) []string {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if dom := d.domains[domain]; dom != nil && dom.on != nil {
@@ -93,7 +105,8 @@ func (d *Registry) ExplainPolicy(domain string) []string {
 }
 
 // Loops returns the scheduler loops of all accelerators.
-func (d *Registry) Loops() []*sched.Accelerator {
+func (r Requests) Loops() []*sched.Accelerator {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make([]*sched.Accelerator, len(d.accelerators))
@@ -104,7 +117,8 @@ func (d *Registry) Loops() []*sched.Accelerator {
 }
 
 // EachPage calls do with the gate page of each attached domain. The pages stay mapped until EachPage returns.
-func (d *Registry) EachPage(do func(accelerator, domain string, page *gate.Page)) {
+func (r Requests) EachPage(do func(accelerator, domain string, page *gate.Page)) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, dom := range d.domains {
@@ -115,7 +129,10 @@ func (d *Registry) EachPage(do func(accelerator, domain string, page *gate.Page)
 }
 
 // Drawn returns the processes of all domains and machines whose use of the CPUs a timeline shows.
-func (d *Registry) Drawn() []hypervisor.Guests { return cpuDomains{d}.drawn() }
+func (r Requests) Drawn() []hypervisor.Guests {
+	d := r.reg
+	return cpuDomains{d}.drawn()
+}
 
 // CPUDomains returns the domains for cpus.Sampler.
 func (d *Registry) CPUDomains() cpus.Domains { return cpuDomains{d} }

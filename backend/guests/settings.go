@@ -61,7 +61,8 @@ func acceleratorNames(c *configs.Config) (names []string) {
 }
 
 // Set changes a domain's settings while it runs.
-func (d *Registry) Set(p control.Peer, q control.SetParams) (control.Domain, error) {
+func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, error) {
+	d := r.reg
 	defer d.tellWorkers() // once d.mu is free
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +71,7 @@ func (d *Registry) Set(p control.Peer, q control.SetParams) (control.Domain, err
 	}
 	dom := d.domains[q.Domain]
 	if dom == nil {
-		return control.Domain{}, d.noDomain(q.Domain)
+		return control.Domain{}, r.noDomain(q.Domain)
 	}
 	if !dom.admits() {
 		return control.Domain{}, dom.closed()
@@ -79,7 +80,7 @@ func (d *Registry) Set(p control.Peer, q control.SetParams) (control.Domain, err
 		if !all {
 			return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: weight and cap are set by themselves: they are the hypervisor's", dom.name)
 		}
-		if err := d.tune(p, dom.name, q.Settings); err != nil {
+		if err := r.tune(p, dom.name, q.Settings); err != nil {
 			return control.Domain{}, err
 		}
 		return dom.show(), nil
@@ -95,11 +96,12 @@ func (d *Registry) Set(p control.Peer, q control.SetParams) (control.Domain, err
 	for _, k := range slices.Sorted(maps.Keys(q.Settings)) {
 		d.journal.NoteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
 	}
-	d.saveOrWarn()
+	d.store.saveOrWarn()
 	return dom.show(), nil
 }
 
-func (d *Registry) noDomain(name string) error {
+func (r Requests) noDomain(name string) error {
+	d := r.reg
 	names, more := slices.Sorted(maps.Keys(d.domains)), ""
 	if d.opt.DomUs {
 		more = "; a domU is one once its name is attached (pegasus attach)"
@@ -121,7 +123,8 @@ func orNone(names []string) string {
 const mostNames = 32
 
 // tune changes a machine's share of the CPUs in the hypervisor. d.mu is held.
-func (d *Registry) tune(by control.Peer, name string, settings map[string]string) error {
+func (r Requests) tune(by control.Peer, name string, settings map[string]string) error {
+	d := r.reg
 	var m *hypervisor.Machine
 	if known, ok := d.machines[name]; ok {
 		m = &known
@@ -137,7 +140,8 @@ func (d *Registry) tune(by control.Peer, name string, settings map[string]string
 }
 
 // SwitchPolicy switches policy or mode of one accelerator or all, and returns the descriptions of these.
-func (d *Registry) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
+func (r Requests) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
+	d := r.reg
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var meant []*accelerator
@@ -152,16 +156,17 @@ func (d *Registry) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]contr
 	}
 	all := []control.Accelerator{}
 	for _, a := range meant {
-		if err := d.switchTo(p, a, q); err != nil {
+		if err := r.switchTo(p, a, q); err != nil {
 			return nil, err
 		}
-		all = append(all, d.showAccelerator(a))
+		all = append(all, r.showAccelerator(a))
 	}
 	return all, nil
 }
 
 // switchTo switches one accelerator. d.mu is held.
-func (d *Registry) switchTo(by control.Peer, a *accelerator, q control.PolicyParams) error {
+func (r Requests) switchTo(by control.Peer, a *accelerator, q control.PolicyParams) error {
+	d := r.reg
 	next, switched := a.Settings(), maps.Clone(a.switched)
 	file := tableOf(d.config, a)
 	for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
@@ -182,7 +187,7 @@ func (d *Registry) switchTo(by control.Peer, a *accelerator, q control.PolicyPar
 	}
 	a.Configure(next, p)
 	a.switched = switched
-	d.changed = true
+	d.store.changed = true
 	d.journal.NoteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
 	return nil
 }

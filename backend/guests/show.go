@@ -36,7 +36,7 @@ func (d *Registry) sample(ctx context.Context) {
 			a.load.Sample(now, a.Hardware.BusyTime())
 		}
 		d.expire(time.Now())
-		d.saveOrWarn()
+		d.store.saveOrWarn()
 		d.mu.Unlock()
 		select {
 		case <-t.C:
@@ -124,7 +124,8 @@ func (dom *domain) measured() float64 {
 }
 
 // showAccelerator returns an accelerator's description. d.mu is held.
-func (d *Registry) showAccelerator(a *accelerator) control.Accelerator {
+func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
+	d := r.reg
 	p := a.Hardware.Profile()
 	busy, ns := a.load.Growth()
 	d.queue.SetOverloaded(a.Name, a.Overloaded())

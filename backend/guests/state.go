@@ -46,19 +46,31 @@ type domainState struct {
 	Removing bool             `json:"removing,omitempty"`
 }
 
-func (d *Registry) statePath() string { return filepath.Join(d.opt.RuntimeDir, "state.json") }
+// store saves the state for the next daemon and restores that of the previous one. Registry.mu guards its fields.
+type store struct {
+	reg     *Registry
+	changed bool                                    // since the state was last saved
+	unsaved string                                  // why the state could not be saved
+	saved   map[string]map[string]policies.Balances // the accounts as last saved
+}
+
+func (st *store) statePath() string {
+	d := st.reg
+	return filepath.Join(d.opt.RuntimeDir, "state.json")
+}
 
 // save writes the state if it changed, and closes the accounts of detached domains. d.mu is held.
-func (d *Registry) save() error {
-	if !d.changed && (d.opt.Private || !d.drifted()) {
+func (st *store) save() error {
+	d := st.reg
+	if !d.store.changed && (d.opt.Private || !st.drifted()) {
 		return nil
 	}
 	if !d.opt.Private {
-		if err := d.writeState(); err != nil {
+		if err := st.writeState(); err != nil {
 			return err
 		}
 	}
-	d.changed = false
+	d.store.changed = false
 	for _, dom := range d.domains {
 		if dom.on == nil {
 			dom.closeAccount()
@@ -67,9 +79,10 @@ func (d *Registry) save() error {
 	return nil
 }
 
-func (d *Registry) writeState() error {
-	d.saved = d.accounts()
-	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, d.saved}
+func (st *store) writeState() error {
+	d := st.reg
+	d.store.saved = st.accounts()
+	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, d.store.saved}
 	for name, dom := range d.domains {
 		if dom.account != nil {
 			dom.book(dom.account)
@@ -79,28 +92,30 @@ func (d *Registry) writeState() error {
 	for _, a := range d.accelerators {
 		s.Accelerators[a.Name] = a.switched
 	}
-	return statefile.Write(d.statePath(), s)
+	return statefile.Write(st.statePath(), s)
 }
 
 // saveOrWarn is save with errors in the log. The next sample retries after an error. d.mu is held.
-func (d *Registry) saveOrWarn() {
-	err := d.save()
-	if text := fmt.Sprint(err); err != nil && text != d.unsaved {
+func (st *store) saveOrWarn() {
+	d := st.reg
+	err := st.save()
+	if text := fmt.Sprint(err); err != nil && text != d.store.unsaved {
 		d.log.Warn("write down the state", "err", err)
-		d.unsaved = text
+		d.store.unsaved = text
 	} else if err == nil {
-		d.unsaved = ""
+		d.store.unsaved = ""
 	}
 }
 
 // restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored.
 // d.mu is held.
-func (d *Registry) restore() {
-	s, err := d.readState()
+func (st *store) restore() {
+	d := st.reg
+	s, err := st.readState()
 	if err != nil {
-		aside := d.statePath() + ".unread"
+		aside := st.statePath() + ".unread"
 		d.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
-		if err := os.Rename(d.statePath(), aside); err != nil {
+		if err := os.Rename(st.statePath(), aside); err != nil {
 			d.log.Warn("keep the unread state aside", "err", err)
 		}
 		return
@@ -116,16 +131,16 @@ func (d *Registry) restore() {
 		a.Configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
-	d.restoreAccounts(&s)
+	st.restoreAccounts(&s)
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
-		d.restoreDomain(name, s.Domains[name])
+		st.restoreDomain(name, s.Domains[name])
 	}
-	d.changed = true
+	d.store.changed = true
 }
 
 // readState returns the content of the file; a missing file is an empty state.
-func (d *Registry) readState() (s state, err error) {
-	data, err := os.ReadFile(d.statePath())
+func (st *store) readState() (s state, err error) {
+	data, err := os.ReadFile(st.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -133,13 +148,14 @@ func (d *Registry) readState() (s state, err error) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err == nil && s.Version > stateVersion {
-		err = fmt.Errorf("%s is of version %d, this daemon reads up to %d", d.statePath(), s.Version, stateVersion)
+		err = fmt.Errorf("%s is of version %d, this daemon reads up to %d", st.statePath(), s.Version, stateVersion)
 	}
 	return s, err
 }
 
 // restoreDomain restores a domain and its owners, or adds them to a declared domain. d.mu is held.
-func (d *Registry) restoreDomain(name string, was domainState) {
+func (st *store) restoreDomain(name string, was domainState) {
+	d := st.reg
 	dom := d.domains[name]
 	if dom == nil {
 		if configs.CheckName(name) != nil {
@@ -173,7 +189,8 @@ func (d *Registry) restoreDomain(name string, was domainState) {
 
 // openRestored opens the doors of restored domains, and ends domains whose owners ended while no daemon ran.
 // d.mu is held.
-func (d *Registry) openRestored() {
+func (st *store) openRestored() {
+	d := st.reg
 	d.soonest = d.started // leases may have expired meanwhile
 	d.expire(time.Now())
 	for _, dom := range d.domains {

@@ -52,7 +52,7 @@ func TestTune(t *testing.T) {
 			k, v, _ := strings.Cut(p, "=")
 			settings[k] = v
 		}
-		return d.Set(control.Peer{}, control.SetParams{Domain: name, Settings: settings})
+		return d.Requests().Set(control.Peer{}, control.SetParams{Domain: name, Settings: settings})
 	}
 	if _, err := set("kvm", "weight=512"); err == nil || !strings.Contains(err.Error(), "virsh schedinfo kvm --set cpu_shares") {
 		t.Error(err)
