@@ -8,9 +8,9 @@
 // nothing that a guest wrote, and never maps it.
 //
 // Locks, in this order: guests.Registry's of reloads, a gate page's own lock, and cpus.Sampler's of the CPU side;
-// guests.Registry's of domains; sched.Accelerator's; those of cpus.Sampler's figures, cpus.Follower, workers.Workers and
-// events.Journal. The lock of domains and the later ones are not held across a wait, nor while waiting for a value that
-// workers write. A Daemon has no lock.
+// guests.Registry's of domains; sched.Accelerator's; those of cpus.Sampler's figures, cpus.Follower, workers.Workers
+// and events.Journal. The lock of domains and the later ones are not held across a wait, nor while waiting for a value
+// that workers write. A Daemon has no lock.
 package backend
 
 import (

@@ -12,8 +12,8 @@ const (
 	rate = 16
 )
 
-// RateLimiter is a rate limiter for events: guests that connect and disconnect repeatedly cannot fill the host's log. It
-// counts the dropped events.
+// RateLimiter is a rate limiter for events: guests that connect and disconnect repeatedly cannot fill the host's log.
+// It counts the dropped events.
 type RateLimiter struct {
 	mu      sync.Mutex
 	left    int       // events that may pass

@@ -12,40 +12,40 @@ import (
 // accountDrift is the change of an account after which the state is saved again.
 const accountDrift = 100 * time.Millisecond
 
-// restoreAccounts restores the accounts that the previous daemon saved. d.mu is held.
+// restoreAccounts restores the accounts that the previous daemon saved. Registry.mu is held.
 func (st *store) restoreAccounts(s *state) {
-	d := st.reg
-	for _, a := range d.accelerators {
+	reg := st.reg
+	for _, a := range reg.accelerators {
 		for name, b := range s.Accounts[a.Name] {
-			c, err := d.settingsOf(d.config, name)
+			c, err := reg.settingsOf(reg.config, name)
 			if err != nil { // it admits no process, but its debt stays
-				c = d.config.Template
+				c = reg.config.Template
 				c.Name = name
 			}
 			a.RestoreAccount(c, b)
 		}
 	}
-	d.store.changed = true
+	reg.store.changed = true
 }
 
-// accounts returns the accounts of all accelerators. d.mu is held.
+// accounts returns the accounts of all accelerators. Registry.mu is held.
 func (st *store) accounts() map[string]map[string]policies.Balances {
-	d := st.reg
+	reg := st.reg
 	all := map[string]map[string]policies.Balances{}
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		all[a.Name] = a.Balances()
 	}
 	return all
 }
 
-// drifted reports whether accounts have changed by accountDrift since they were saved. d.mu is held.
+// drifted reports whether accounts have changed by accountDrift since they were saved. Registry.mu is held.
 func (st *store) drifted() bool {
-	d := st.reg
-	if d.opt.Private {
+	reg := st.reg
+	if reg.opt.Private {
 		return false
 	}
 	for name, now := range st.accounts() {
-		then := d.store.saved[name]
+		then := reg.store.saved[name]
 		for domain, b := range now {
 			if apart(b, then[domain]) {
 				return true

@@ -21,13 +21,13 @@ const placeTime = 5 * time.Second
 // errNoRoom reports that no accelerator that may serve a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
-// awaitSeat blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at most
-// most bytes.
+// awaitSeat blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at
+// most most bytes.
 func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
-	d := dom.reg
+	reg := dom.reg
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
-	d.count(&dom.settling, 1)
+	reg.count(&dom.settling, 1)
 	defer dom.cancelAdmission()
 	dom.awaitExitingGuests(ctx)
 	for {
@@ -43,9 +43,9 @@ func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
 	}
 }
 
-// awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and other
-// domains' workers with device memory. A program's seat and memory are then free for a program started after it. It
-// waits little more than deathGrace: it does not wait for processes that end later.
+// awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and
+// other domains' workers with device memory. A program's seat and memory are then free for a program started after it.
+// It waits little more than deathGrace: it does not wait for processes that end later.
 func (dom *domain) awaitExitingGuests(ctx context.Context) {
 	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
 	for _, g := range dom.exitingGuests() {
@@ -59,17 +59,17 @@ func (dom *domain) awaitExitingGuests(ctx context.Context) {
 	}
 }
 
-// holdsMemory reports whether the guest has device memory. d.mu is held.
+// holdsMemory reports whether the guest has device memory. Registry.mu is held.
 func (g *guest) holdsMemory() bool {
 	st, ok := g.dom.attachment.Page.Statistics(g.slot)
 	return ok && st.Memory > 0
 }
 
 func (dom *domain) exitingGuests() (all []*guest) {
-	d := dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, g := range d.guests {
+	reg := dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, g := range reg.guests {
 		if g.worker != nil && g.process != nil && (g.dom == dom || g.holdsMemory()) && pidfd.HasExited(g.process) {
 			all = append(all, g)
 		}
@@ -79,41 +79,41 @@ func (dom *domain) exitingGuests() (all []*guest) {
 
 // cancelAdmission removes a domain from the queue after the last of its guests found no place.
 func (dom *domain) cancelAdmission() {
-	d := dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	dom.settling--
-	if dom.settling == 0 && dom.on == nil && d.domains[dom.name] == dom {
-		d.queue.Release(dom.name)
-		d.makeRoom()
+	if dom.settling == 0 && dom.on == nil && reg.domains[dom.name] == dom {
+		reg.queue.Release(dom.name)
+		reg.makeRoom()
 	}
 	dom.endIfUnowned()
 }
 
 func (dom *domain) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err error) {
-	d := dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ending {
+	reg := dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.ending {
 		return nil, nil, errEnding
 	}
 	if dom.door == nil {
 		return nil, nil, dom.closed()
 	}
 	if err := dom.place(); err != nil {
-		return nil, d.freed, err
+		return nil, reg.freed, err
 	}
 	g, err = dom.seat(most)
 	if err != nil {
 		dom.leave()
-		return nil, d.freed, err
+		return nil, reg.freed, err
 	}
 	return g, nil, nil
 }
 
-// place puts a domain on an accelerator if it is on none. d.mu is held.
+// place puts a domain on an accelerator if it is on none. Registry.mu is held.
 func (dom *domain) place() error {
-	d := dom.reg
+	reg := dom.reg
 	if dom.on != nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (dom *domain) place() error {
 		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, dom.refusals())
 	}
 	if err := dom.attach(a); err != nil {
-		d.queue.Release(dom.name)
+		reg.queue.Release(dom.name)
 		return err
 	}
 	dom.pauseIfMachine()
@@ -131,7 +131,7 @@ func (dom *domain) place() error {
 }
 
 // attach opens an account, a gate page and a store for a domain on the accelerator, and adds it to the accelerator's
-// policy. d.mu is held.
+// policy. Registry.mu is held.
 func (dom *domain) attach(a *accelerator) error {
 	if err := dom.openAccount(a); err != nil {
 		return err
@@ -151,21 +151,21 @@ func (dom *domain) attach(a *accelerator) error {
 	return nil
 }
 
-// refusals returns the reasons why no accelerator takes a domain. d.mu is held.
+// refusals returns the reasons why no accelerator takes a domain. Registry.mu is held.
 func (dom *domain) refusals() error {
-	d := dom.reg
+	reg := dom.reg
 	var all []error
-	for _, a := range d.accelerators {
-		if err := d.queue.Refusal(a.Name, request(dom.settings)); err != nil {
+	for _, a := range reg.accelerators {
+		if err := reg.queue.Refusal(a.Name, request(dom.settings)); err != nil {
 			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)
 }
 
-// leave removes a domain without guests from its accelerator. d.mu is held.
+// leave removes a domain without guests from its accelerator. Registry.mu is held.
 func (dom *domain) leave() {
-	d := dom.reg
+	reg := dom.reg
 	if dom.on == nil || len(dom.guests) != 0 {
 		return
 	}
@@ -175,40 +175,41 @@ func (dom *domain) leave() {
 		dom.note("lost", "%d bytes of its workers' log are left out here", lost)
 	}
 	name, m := dom.name, dom.attachment
-	d.tasks.Go(func() { // blocks until ClearSegments has returned
+	reg.tasks.Go(func() { // blocks until ClearSegments has returned
 		if err := m.Page.Free(); err != nil {
-			d.log.Warn("free gate page", "domain", name, "err", err)
+			reg.log.Warn("free gate page", "domain", name, "err", err)
 		}
 		m.Store.Close()
 	})
 	dom.on.Hardware.SetCommons(dom.name, 0)
-	d.store.changed = true // save closes its account
+	reg.store.changed = true // save closes its account
 	dom.note("leave", "left %s", dom.on.Name)
-	d.queue.Release(dom.name)
-	d.workers.Leave(dom.name)
+	reg.queue.Release(dom.name)
+	reg.workers.Leave(dom.name)
 	dom.on, dom.attachment, dom.cpu = nil, nil, hypervisor.Weight{}
 	dom.endIfUnowned()
-	d.makeRoom()
+	reg.makeRoom()
 }
 
-// makeRoom wakes the waiting guests after resources became free. d.mu is held.
+// makeRoom wakes the waiting guests after resources became free. Registry.mu is held.
 func (r *room) makeRoom() {
 	close(r.freed)
 	r.freed = make(chan struct{})
 }
 
-// choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. d.mu is held.
+// choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. Registry.mu is
+// held.
 func (dom *domain) choose() *accelerator {
-	d := dom.reg
-	d.gauge()
-	name, ok := d.queue.Place(request(dom.settings))
+	reg := dom.reg
+	reg.gauge()
+	name, ok := reg.queue.Place(request(dom.settings))
 	if !ok {
 		return nil
 	}
-	return d.accelerator(name)
+	return reg.accelerator(name)
 }
 
-// gauge updates the queue's view of the accelerators' use. d.mu is held.
+// gauge updates the queue's view of the accelerators' use. Registry.mu is held.
 func (r *room) gauge() {
 	for _, a := range r.accelerators {
 		r.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
@@ -232,10 +233,10 @@ func (r *room) accelerator(name string) *accelerator {
 }
 
 // lineUp returns a placement queue of the accelerators, under the given settings for them and for the domains, with
-// each placed domain where it is. d.mu is held.
-func (d *Registry) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
+// each placed domain where it is. Registry.mu is held.
+func (reg *Registry) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
 	q := placement.NewQueue(placementOrder(settings))
-	for i, a := range d.accelerators {
+	for i, a := range reg.accelerators {
 		p := a.Hardware.Profile()
 		_, err := q.Add(placement.Accelerator{
 			Name: a.Name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
@@ -245,8 +246,8 @@ func (d *Registry) lineUp(settings []configs.Accelerator, of func(*domain) confi
 			return nil, fmt.Errorf("accelerator %q: %w", a.Name, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
-		if dom := d.domains[name]; dom.on != nil {
+	for _, name := range slices.Sorted(maps.Keys(reg.domains)) {
+		if dom := reg.domains[name]; dom.on != nil {
 			if err := q.Restore(request(of(dom)), dom.on.Name); err != nil {
 				return nil, err
 			}

@@ -15,28 +15,28 @@ import (
 	"pegasus/configs"
 )
 
-// adopt takes over the survivors: their domains keep their accelerator, memory and accounts. d.mu is held.
-func (d *Registry) adopt(left []*workers.Survivor) {
+// adopt takes over the survivors: their domains keep their accelerator, memory and accounts. Registry.mu is held.
+func (reg *Registry) adopt(left []*workers.Survivor) {
 	for _, s := range left {
-		if err := d.adoptOne(s); err != nil {
-			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
+		if err := reg.adoptOne(s); err != nil {
+			reg.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.End()
-			if a := d.accelerator(s.Accelerator); a != nil {
+			if a := reg.accelerator(s.Accelerator); a != nil {
 				a.Hardware.Reap(s.Domain, s.PID)
 			}
 			s.Conn.Close()
-			d.workers.Strike(s.ID)
+			reg.workers.Strike(s.ID)
 		} else {
-			d.adopted++
+			reg.adopted++
 		}
 		s.Files.Close()
 	}
-	for _, dom := range d.domains {
+	for _, dom := range reg.domains {
 		dom.freeVacantSlots()
 	}
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		var here, accounts []string
-		for _, dom := range d.domains {
+		for _, dom := range reg.domains {
 			if dom.on == a {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
 			} else if left := a.Hardware.OpenAccount(dom.name); left != nil { // the previous daemon ended before it closed it
@@ -45,37 +45,37 @@ func (d *Registry) adopt(left []*workers.Survivor) {
 					left.Close()
 					continue
 				}
-				dom.account, d.store.changed = left, true // save closes it
+				dom.account, reg.store.changed = left, true // save closes it
 				accounts = append(accounts, dom.name)
 			}
 		}
 		a.Hardware.KeepCommons(here) // other domains may have left while no daemon ran
 		a.Hardware.KeepAccounts(accounts)
 	}
-	if d.adopted > 0 {
-		d.journal.Note("adopt", "", "took over %d workers", d.adopted)
+	if reg.adopted > 0 {
+		reg.journal.Note("adopt", "", "took over %d workers", reg.adopted)
 	}
 }
 
-func (d *Registry) adoptOne(s *workers.Survivor) error {
-	dom, err := d.homeOf(s.Domain)
+func (reg *Registry) adoptOne(s *workers.Survivor) error {
+	dom, err := reg.homeOf(s.Domain)
 	if err != nil {
 		return err
 	}
-	a := d.accelerator(s.Accelerator)
+	a := reg.accelerator(s.Accelerator)
 	switch {
 	case a == nil:
 		return fmt.Errorf("accelerator %q is no longer configured", s.Accelerator)
 	case dom.on != nil && dom.on != a:
 		return fmt.Errorf("its domain is on %s and on %s", a.Name, dom.on.Name)
-	case s.Slot < 0 || s.Slot >= gate.Slots || d.slices[s.Slice]:
+	case s.Slot < 0 || s.Slot >= gate.Slots || reg.slices[s.Slice]:
 		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
 	}
 	g, err := survivingGuest(dom, s)
 	if err != nil {
 		return err
 	}
-	if err := d.takeOver(a, dom, s); err != nil {
+	if err := reg.takeOver(a, dom, s); err != nil {
 		g.close()
 		return err
 	}
@@ -84,8 +84,8 @@ func (d *Registry) adoptOne(s *workers.Survivor) error {
 }
 
 // takeOver attaches a survivor's domain to its accelerator with the survivor's gate page, or, if the domain is attached
-// already, checks that both have the same page. d.mu is held.
-func (d *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
+// already, checks that both have the same page. Registry.mu is held.
+func (reg *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
 	if dom.on == nil {
 		if err := dom.openAccount(a); err != nil {
 			return err
@@ -117,15 +117,15 @@ func sameHardware(want, has []*os.File) error {
 	return nil
 }
 
-// homeOf returns a survivor's domain, whether or not the configuration declares it. d.mu is held.
-func (d *Registry) homeOf(name string) (*domain, error) {
-	if dom := d.domains[name]; dom != nil {
+// homeOf returns a survivor's domain, whether or not the configuration declares it. Registry.mu is held.
+func (reg *Registry) homeOf(name string) (*domain, error) {
+	if dom := reg.domains[name]; dom != nil {
 		return dom, nil
 	}
-	if _, err := d.config.Domain(name); err != nil && configs.CheckName(name) == nil {
-		return d.stranger(name, configs.Domain{}), nil
+	if _, err := reg.config.Domain(name); err != nil && configs.CheckName(name) == nil {
+		return reg.stranger(name, configs.Domain{}), nil
 	}
-	return d.domain(name)
+	return reg.domain(name)
 }
 
 // survivingGuest returns a guest for a survivor, or an error if that has ended meanwhile.
@@ -145,26 +145,27 @@ func survivingGuest(dom *domain, s *workers.Survivor) (*guest, error) {
 	return g, nil
 }
 
-// resume serves a guest of the previous daemon. d.mu is held.
+// resume serves a guest of the previous daemon. Registry.mu is held.
 func (g *guest) resume(s *workers.Survivor) {
-	d := g.dom.reg
+	reg := g.dom.reg
 	dom := g.dom
 	if s.UID != 0 {
 		dom.uid = s.UID
-		d.workers.KeepUID(s.UID)
+		reg.workers.KeepUID(s.UID)
 	}
-	d.slices[g.win] = true
-	d.guests[g.id] = g
-	d.nextGuest = max(d.nextGuest, g.id)
+	reg.slices[g.win] = true
+	reg.guests[g.id] = g
+	reg.nextGuest = max(reg.nextGuest, g.id)
 	dom.guests[g] = struct{}{}
 	g.worker.Order(g.standing())
-	d.tasks.Go(func() { g.attend() })
+	reg.tasks.Go(func() { g.attend() })
 }
 
-// freeVacantSlots frees the slots of a domain's page that no guest of the domain has. Their workers ended while no daemon ran,
-// or never joined, and their resources would count until the domain's last process ends. d.mu is held.
+// freeVacantSlots frees the slots of a domain's page that no guest of the domain has. Their workers ended while no
+// daemon ran, or never joined, and their resources would count until the domain's last process ends. Registry.mu is
+// held.
 func (dom *domain) freeVacantSlots() {
-	d := dom.reg
+	reg := dom.reg
 	if dom.on == nil {
 		return
 	}
@@ -176,7 +177,7 @@ func (dom *domain) freeVacantSlots() {
 	for slot, pid := range slots {
 		p, err := pidfd.Open(pid)
 		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
-			d.log.Warn("a worker's slot stays taken", "domain", dom.name, "worker", pid, "err", err)
+			reg.log.Warn("a worker's slot stays taken", "domain", dom.name, "worker", pid, "err", err)
 			continue
 		}
 		if err != nil || pidfd.HasExited(p) {
@@ -188,9 +189,9 @@ func (dom *domain) freeVacantSlots() {
 		}
 		// It was ended just now and may still write to the page, or could not be identified.
 		m := dom.attachment
-		d.tasks.Go(func() {
+		reg.tasks.Go(func() {
 			defer p.Close()
-			if pidfd.AwaitExit(d.ctx, p) != nil {
+			if pidfd.AwaitExit(reg.ctx, p) != nil {
 				return
 			}
 			if dom.reapLate(m, slot, pid) {
@@ -199,16 +200,16 @@ func (dom *domain) freeVacantSlots() {
 		})
 	}
 	if m := dom.attachment; freed {
-		d.tasks.Go(func() { dom.clearSegments(m) })
+		reg.tasks.Go(func() { dom.clearSegments(m) })
 	}
 }
 
 // reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
 // domain's last guest before.
 func (dom *domain) reapLate(m *sched.Attachment, slot, pid int) bool {
-	d := dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	if dom.attachment != m {
 		return false
 	}

@@ -26,12 +26,12 @@ func (c claim) sum() uint64 {
 }
 
 // claims returns each domain's claim, the largest first. A GPU's memory is not the host's, but memory swapped out of it
-// is. d.mu is held.
-func (d *Registry) claims() (all []claim) {
-	limited := d.workers.LimitsMemory()
-	for _, dom := range d.domains {
+// is. Registry.mu is held.
+func (reg *Registry) claims() (all []claim) {
+	limited := reg.workers.LimitsMemory()
+	for _, dom := range reg.domains {
 		c := claim{domain: dom.name, host: uint64(dom.settings.HostMemory), processes: uint64(dom.settings.Processes) * workerOverhead}
-		for _, a := range d.accelerators {
+		for _, a := range reg.accelerators {
 			if dom.on == nil && (dom.settings.Accelerator == "" || dom.settings.Accelerator == a.Name) || dom.on == a {
 				c.device = max(c.device, a.hostMemory(dom.settings.Memory))
 			}
@@ -90,11 +90,11 @@ func admission(all []claim, devices, total uint64) control.Check {
 
 func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/float64(configs.GiB)) }
 
-// admission checks the claims of the existing domains. d.mu is held.
-func (d *Registry) admission() control.Check {
+// admission checks the claims of the existing domains. Registry.mu is held.
+func (reg *Registry) admission() control.Check {
 	var devices uint64
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		devices += a.hostMemory(0)
 	}
-	return admission(d.claims(), devices, hostMemory())
+	return admission(reg.claims(), devices, hostMemory())
 }

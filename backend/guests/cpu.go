@@ -1,6 +1,6 @@
 package guests
 
-// cpuTime returns a worker's time on the host's CPUs in nanoseconds, as last readable. d.mu is held.
+// cpuTime returns a worker's time on the host's CPUs in nanoseconds, as last readable. Registry.mu is held.
 func (g *guest) cpuTime() int64 {
 	if g.worker == nil || g.ended {
 		return g.cpu
@@ -13,9 +13,9 @@ func (g *guest) cpuTime() int64 {
 
 // lastTime reads the CPU time of an ended worker, which is final.
 func (g *guest) lastTime() {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	g.cpuTime()
 	g.ended = true
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // cpuDomains implements cpus.Domains.
-type cpuDomains struct{ d *Registry }
+type cpuDomains struct{ reg *Registry }
 
 // Accelerators implements cpus.Domains.
 func (c cpuDomains) Accelerators() []cpus.Accelerator {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	all := make([]cpus.Accelerator, len(c.d.accelerators))
-	for i, a := range c.d.accelerators {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	all := make([]cpus.Accelerator, len(c.reg.accelerators))
+	for i, a := range c.reg.accelerators {
 		all[i] = a
 	}
 	return all
@@ -27,10 +27,10 @@ func (c cpuDomains) Accelerators() []cpus.Accelerator {
 // Guests implements cpus.Domains. The processes of a virtual machine are its emulator's, if it has one; processes
 // inside it are not this host's.
 func (c cpuDomains) Guests() []hypervisor.Guests {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
 	found := make(map[string]hypervisor.Guests)
-	for _, g := range c.d.guests { // there are fewer guests than possible domains
+	for _, g := range c.reg.guests { // there are fewer guests than possible domains
 		name := g.dom.name
 		if g.dom.on == nil {
 			continue
@@ -51,17 +51,17 @@ func (c cpuDomains) Guests() []hypervisor.Guests {
 	return all
 }
 
-// machine returns the observable processes of a domain's machine, if it has one that is not off. d.mu is held.
+// machine returns the observable processes of a domain's machine, if it has one that is not off. Registry.mu is held.
 func (c cpuDomains) machine(domain string) (hypervisor.Guests, bool) {
-	m := c.d.machines[domain]
+	m := c.reg.machines[domain]
 	return m.Guests()
 }
 
 // Machines implements cpus.Domains.
 func (c cpuDomains) Machines() (all []hypervisor.Guests) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	for name := range c.d.domains {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	for name := range c.reg.domains {
 		if of, ok := c.machine(name); ok {
 			all = append(all, of)
 		}
@@ -71,10 +71,10 @@ func (c cpuDomains) Machines() (all []hypervisor.Guests) {
 
 // Attached implements cpus.Domains.
 func (c cpuDomains) Attached(use func(find func(domain string) (cpus.Accelerator, vcpu.ID))) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
 	use(func(domain string) (cpus.Accelerator, vcpu.ID) {
-		dom := c.d.domains[domain]
+		dom := c.reg.domains[domain]
 		if dom == nil || dom.on == nil {
 			return nil, 0
 		}
@@ -84,9 +84,9 @@ func (c cpuDomains) Attached(use func(find func(domain string) (cpus.Accelerator
 
 // SetWeight implements cpus.Domains.
 func (c cpuDomains) SetWeight(name string, w hypervisor.Weight) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	if dom := c.d.domains[name]; dom != nil && dom.on != nil && w.Credits != 0 && dom.cpu != w {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	if dom := c.reg.domains[name]; dom != nil && dom.on != nil && w.Credits != 0 && dom.cpu != w {
 		dom.cpu = w
 		dom.on.SetShares(dom.attachment, dom.settings, w.Credits)
 	}
@@ -94,10 +94,10 @@ func (c cpuDomains) SetWeight(name string, w hypervisor.Weight) {
 
 // followers returns the machines on accelerators that enable following, by name.
 func (c cpuDomains) followers() []hypervisor.Guests {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
 	var all []hypervisor.Guests
-	for name, dom := range c.d.domains {
+	for name, dom := range c.reg.domains {
 		if of, ok := c.machine(name); ok && dom.on != nil && dom.on.Settings().CPUFollows {
 			all = append(all, of)
 		}
@@ -110,9 +110,9 @@ func (c cpuDomains) followers() []hypervisor.Guests {
 // machines had the CPUs.
 func (c cpuDomains) drawn() []hypervisor.Guests {
 	all := c.Guests()
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	for name := range c.d.machines {
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	for name := range c.reg.machines {
 		of, ok := c.machine(name)
 		if ok && !slices.ContainsFunc(all, func(g hypervisor.Guests) bool { return g.Domain == name }) {
 			all = append(all, of)

@@ -32,7 +32,7 @@ func mostDoors() int {
 	return int(min(maxDomains, l.Cur/2))
 }
 
-// domain is a VM or a named group of processes. The daemon's mu guards every field except name and limiter.
+// domain is a VM or a named group of processes. Registry.mu guards every field except name and limiter.
 type domain struct {
 	reg      *Registry // its table
 	name     string
@@ -67,23 +67,24 @@ type booked struct {
 	Total  hardware.EngineTime `json:"total"`
 }
 
-// openAccount opens the domain's account on an accelerator, or continues the domain's open account there. d.mu is held.
+// openAccount opens the domain's account on an accelerator, or continues the domain's open account there. Registry.mu
+// is held.
 func (dom *domain) openAccount(a *accelerator) error {
-	d := dom.reg
+	reg := dom.reg
 	next, err := a.Hardware.Account(dom.name)
 	if err != nil {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
 	}
 	if dom.account != nil && dom.account.Opened() != next.Opened() {
-		d.store.changed = true
-		d.store.saveOrWarn() // saves the totals, then closes the account on the other accelerator
+		reg.store.changed = true
+		reg.store.saveOrWarn() // saves the totals, then closes the account on the other accelerator
 		dom.closeAccount()
 	}
 	dom.account = next
 	return nil
 }
 
-// closeAccount closes the domain's account, if it has one, after its totals were saved. d.mu is held.
+// closeAccount closes the domain's account, if it has one, after its totals were saved. Registry.mu is held.
 func (dom *domain) closeAccount() {
 	if dom.account != nil {
 		dom.book(dom.account)
@@ -93,7 +94,7 @@ func (dom *domain) closeAccount() {
 }
 
 // book adds an account's engine time to the domain's totals, except the part booked already. Totals and booked part are
-// saved together, so that a daemon killed at any time loses nothing and counts nothing twice. d.mu is held.
+// saved together, so that a daemon killed at any time loses nothing and counts nothing twice. Registry.mu is held.
 func (dom *domain) book(a hardware.Account) {
 	if dom.booked.Opened != a.Opened() {
 		dom.booked = booked{Opened: a.Opened()}
@@ -154,74 +155,74 @@ func (dom *domain) hostMemory() (sum uint64) {
 	return sum
 }
 
-func newDomain(d *Registry, s configs.Domain, declared bool) *domain {
-	return &domain{reg: d, name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, limiter: events.NewRateLimiter(),
+func newDomain(reg *Registry, s configs.Domain, declared bool) *domain {
+	return &domain{reg: reg, name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, limiter: events.NewRateLimiter(),
 		starts: workers.NewStarts(), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
 // domain returns the domain of that name, with an open door; it creates the domain from the configuration if there is
-// none. d.mu is held.
-func (d *Registry) domain(name string) (*domain, error) {
-	dom := d.domains[name]
+// none. Registry.mu is held.
+func (reg *Registry) domain(name string) (*domain, error) {
+	dom := reg.domains[name]
 	if dom != nil && dom.door != nil {
 		return dom, nil
 	}
 	if dom != nil && !dom.admits() {
 		return nil, dom.closed()
 	}
-	settings, err := d.settingsOf(d.config, name)
+	settings, err := reg.settingsOf(reg.config, name)
 	if err != nil {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
 	if dom == nil {
-		dom = newDomain(d, settings, declares(d.config, name))
+		dom = newDomain(reg, settings, declares(reg.config, name))
 	}
 	return dom, dom.enter()
 }
 
 // declare adds the domains of the configuration. openDeclared opens their doors later: processes that `pegasus set`
-// excludes must not enter before restore. d.mu is held.
-func (d *Registry) declare() error {
-	for _, c := range d.config.Domains {
-		settings, err := d.settingsOf(d.config, c.Name)
+// excludes must not enter before restore. Registry.mu is held.
+func (reg *Registry) declare() error {
+	for _, c := range reg.config.Domains {
+		settings, err := reg.settingsOf(reg.config, c.Name)
 		if err != nil {
 			return err
 		}
-		if len(d.domains) >= maxDomains {
+		if len(reg.domains) >= maxDomains {
 			return tooManyDomains(c.Name)
 		}
-		d.domains[c.Name] = newDomain(d, settings, true)
+		reg.domains[c.Name] = newDomain(reg, settings, true)
 	}
 	return nil
 }
 
-// openDeclared opens the doors of the configuration's domains. d.mu is held.
-func (d *Registry) openDeclared() error {
-	for _, c := range d.config.Domains {
-		if _, err := d.domain(c.Name); err != nil {
+// openDeclared opens the doors of the configuration's domains. Registry.mu is held.
+func (reg *Registry) openDeclared() error {
+	for _, c := range reg.config.Domains {
+		if _, err := reg.domain(c.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter opens the door of a domain and adds a new domain to d.domains. d.mu is held.
+// enter opens the door of a domain and adds a new domain to d.domains. Registry.mu is held.
 func (dom *domain) enter() (err error) {
-	d := dom.reg
-	if d.ending {
+	reg := dom.reg
+	if reg.ending {
 		return errEnding
 	}
-	if d.domains[dom.name] == nil && len(d.domains) >= maxDomains {
+	if reg.domains[dom.name] == nil && len(reg.domains) >= maxDomains {
 		return tooManyDomains(dom.name)
 	}
-	if most := d.mostDoors; !dom.declared && d.domains[dom.name] == nil && len(d.domains) >= most {
+	if most := reg.mostDoors; !dom.declared && reg.domains[dom.name] == nil && len(reg.domains) >= most {
 		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each uses a descriptor, while half of RLIMIT_NOFILE is reserved for processes; raise the limit (LimitNOFILE= of the unit), or remove domains", dom.name, most)
 	}
 	if dom.door, err = dom.openDoor(dom.settings); err != nil {
 		return err
 	}
-	d.domains[dom.name] = dom
-	d.store.changed = true
+	reg.domains[dom.name] = dom
+	reg.store.changed = true
 	return nil
 }
 
@@ -229,10 +230,11 @@ func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
 }
 
-// admits reports whether the configuration allows processes in a domain and no removal prevents it. d.mu is held.
+// admits reports whether the configuration allows processes in a domain and no removal prevents it. Registry.mu is
+// held.
 func (dom *domain) admits() bool {
-	d := dom.reg
-	_, err := d.settingsOf(d.config, dom.name)
+	reg := dom.reg
+	_, err := reg.settingsOf(reg.config, dom.name)
 	return err == nil && !dom.removing
 }
 
@@ -246,8 +248,8 @@ func (dom *domain) closed() error {
 
 // openDoor opens a door for guests; they are admitted once dom.door is set.
 func (dom *domain) openDoor(s configs.Domain) (hypervisor.Door, error) {
-	d := dom.reg
-	door, err := d.opt.Adapter.Open(d.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { dom.receive(ctx, n) },
+	reg := dom.reg
+	door, err := reg.opt.Adapter.Open(reg.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { dom.receive(ctx, n) },
 		func(err error) { dom.note("refused", "%v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
@@ -260,7 +262,7 @@ func guardOf(s configs.Domain) hypervisor.Domain {
 	return hypervisor.Domain{Name: s.Name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode}
 }
 
-// guard changes which users may enter a domain, if the settings differ from those in force. d.mu is held.
+// guard changes which users may enter a domain, if the settings differ from those in force. Registry.mu is held.
 func (dom *domain) guard(s configs.Domain) error {
 	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
 		return nil
@@ -268,49 +270,49 @@ func (dom *domain) guard(s configs.Domain) error {
 	return dom.door.Guard(guardOf(s))
 }
 
-// closeDoor closes a door to new processes. d.mu is held.
-func (d *Registry) closeDoor(door hypervisor.Door) {
+// closeDoor closes a door to new processes. Registry.mu is held.
+func (reg *Registry) closeDoor(door hypervisor.Door) {
 	door.Close()
-	d.tasks.Go(door.Wait)
+	reg.tasks.Go(door.Wait)
 }
 
-// shut closes a domain that the configuration no longer declares. d.mu is held.
+// shut closes a domain that the configuration no longer declares. Registry.mu is held.
 func (dom *domain) shut() {
-	d := dom.reg
+	reg := dom.reg
 	if dom.door != nil {
-		d.closeDoor(dom.door)
+		reg.closeDoor(dom.door)
 		dom.door = nil
 		if n := len(dom.guests); n > 0 {
-			d.journal.Note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
+			reg.journal.Note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
 		}
 	}
 }
 
-// endIfUnowned ends a domain without an owner and reports whether the domain ended. d.mu is held.
+// endIfUnowned ends a domain without an owner and reports whether the domain ended. Registry.mu is held.
 func (dom *domain) endIfUnowned() bool {
-	d := dom.reg
-	if dom.owner() != "" || d.domains[dom.name] != dom {
+	reg := dom.reg
+	if dom.owner() != "" || reg.domains[dom.name] != dom {
 		return false
 	}
 	dom.drop()
 	return true
 }
 
-// drop ends a domain without guest processes. d.mu is held.
+// drop ends a domain without guest processes. Registry.mu is held.
 func (dom *domain) drop() {
-	d := dom.reg
+	reg := dom.reg
 	if dom.door != nil {
-		d.closeDoor(dom.door)
+		reg.closeDoor(dom.door)
 		dom.door = nil
 	}
 	dom.dropLeases()
 	dom.dropPrograms()
 	dom.closeAccount()
-	delete(d.domains, dom.name)
-	d.workers.FreeUID(dom.uid)
-	d.store.changed = true
+	delete(reg.domains, dom.name)
+	reg.workers.FreeUID(dom.uid)
+	reg.store.changed = true
 	close(dom.gone)
-	d.journal.Note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
+	reg.journal.Note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.Sum()), dom.past.Calls)
 }
 
 // socket returns the address to which the domain's guests connect; empty: the domain admits none.
@@ -321,18 +323,18 @@ func (dom *domain) socket() string {
 	return dom.door.Address()
 }
 
-// setLocked lays settings over a domain's configuration. d.mu is held.
+// setLocked lays settings over a domain's configuration. Registry.mu is held.
 func (dom *domain) setLocked(settings map[string]string) error {
-	d := dom.reg
-	next, err := override(d.config, dom.settings, settings)
+	reg := dom.reg
+	next, err := override(reg.config, dom.settings, settings)
 	if err != nil {
 		return err
 	}
-	file, err := d.settingsOf(d.config, dom.name)
+	file, err := reg.settingsOf(reg.config, dom.name)
 	if err != nil {
 		return err
 	}
-	if err := d.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
+	if err := reg.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
 		return err
 	}
 	if err := dom.guard(next); err != nil {
@@ -349,12 +351,12 @@ func (dom *domain) setLocked(settings map[string]string) error {
 }
 
 // canPromise returns an error for settings that guarantee more of an accelerator's memory to its domains than it has,
-// unless they raise no domain's guarantee. d.mu is held.
-func (d *Registry) canPromise(next map[*domain]configs.Domain) error {
-	for _, a := range d.accelerators {
+// unless they raise no domain's guarantee. Registry.mu is held.
+func (reg *Registry) canPromise(next map[*domain]configs.Domain) error {
+	for _, a := range reg.accelerators {
 		var sum uint64
 		more := false
-		for _, dom := range d.domains {
+		for _, dom := range reg.domains {
 			if dom.on != a {
 				continue
 			}
@@ -373,19 +375,19 @@ func (d *Registry) canPromise(next map[*domain]configs.Domain) error {
 	return nil
 }
 
-// apply puts settings into force. d.mu is held.
+// apply puts settings into force. Registry.mu is held.
 func (dom *domain) apply(s configs.Domain) {
-	d := dom.reg
-	d.store.changed = true
+	reg := dom.reg
+	reg.store.changed = true
 	if err := dom.guard(s); err != nil { // reload and set have called it before and returned the error
-		d.journal.Note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
+		reg.journal.Note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
 	}
 	dom.settings = s
 	if dom.on == nil {
 		return
 	}
 	setQuotas(dom.attachment.Page, s)
-	for _, err := range d.workers.Limit(dom.name, dom.limits()) {
+	for _, err := range reg.workers.Limit(dom.name, dom.limits()) {
 		dom.note("warning", "%v", err)
 	}
 	dom.on.SetShares(dom.attachment, s, dom.cpu.Credits)

@@ -38,10 +38,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // storing returns how long a worker may take to store the segments that it holds.
 func (g *guest) storing() time.Duration {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.guests[g.id] != g { // its seat is free already, and possibly its domain's page
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.guests[g.id] != g { // its seat is free already, and possibly its domain's page
 		return 0
 	}
 	return g.dom.attachment.Page.Holds(g.slot)

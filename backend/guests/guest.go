@@ -32,7 +32,7 @@ const (
 const deathGrace = 600 * time.Millisecond
 
 // guest is one served guest process: its seat in its domain and its worker process. Once worker is set, only ended and
-// cpu change, with the daemon's mu held.
+// cpu change, with Registry.mu held.
 type guest struct {
 	id    uint64
 	dom   *domain
@@ -60,9 +60,9 @@ func (g *guest) workerPID() int {
 
 // receive admits or rejects a guest process that connected.
 func (dom *domain) receive(ctx context.Context, n hypervisor.Newcomer) {
-	d := dom.reg
-	d.count(&d.arriving, 1)
-	defer d.count(&d.arriving, -1)
+	reg := dom.reg
+	reg.count(&reg.arriving, 1)
+	defer reg.count(&reg.arriving, -1)
 	if p := n.Process(); p != nil {
 		defer p.Close()
 	}
@@ -71,7 +71,7 @@ func (dom *domain) receive(ctx context.Context, n hypervisor.Newcomer) {
 		dom.note("guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
 		return
 	}
-	if d.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
+	if reg.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
 		return
 	}
 	dom.note("refused", "%s: %v", processName(n.PID()), err)
@@ -80,7 +80,7 @@ func (dom *domain) receive(ctx context.Context, n hypervisor.Newcomer) {
 		result = resultDevicesUnavailable
 	}
 	if err := n.Refuse(result, err.Error()); err != nil {
-		d.log.Debug("refuse a guest", "domain", dom.name, "err", err)
+		reg.log.Debug("refuse a guest", "domain", dom.name, "err", err)
 	}
 }
 
@@ -92,11 +92,11 @@ func processName(pid int) string {
 	return fmt.Sprintf("process %d", pid)
 }
 
-func (d *Registry) count(n *int, by int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (reg *Registry) count(n *int, by int) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	*n += by
-	d.restIfIdle()
+	reg.restIfIdle()
 }
 
 // admit takes a seat, starts a worker for it and sends the guest its welcome.
@@ -119,7 +119,7 @@ func (dom *domain) admit(ctx context.Context, n hypervisor.Newcomer) (*guest, er
 
 // startInTurn starts a seat's worker, after a wait while too many workers of its domain are starting.
 func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
-	d := g.dom.reg
+	reg := g.dom.reg
 	if g.dom.on.Settings().Type != "soft" { // other types' kernels need no processor of the host
 		return g.start(n)
 	}
@@ -128,7 +128,7 @@ func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
 		return err
 	}
 	if took {
-		d.tasks.Go(func() { g.dom.starts.LeaveAfter(g.serving, g.gone) })
+		reg.tasks.Go(func() { g.dom.starts.LeaveAfter(g.serving, g.gone) })
 	}
 	if p := n.Process(); p != nil && pidfd.HasExited(p) {
 		return errors.New("the process has ended")
@@ -138,16 +138,16 @@ func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
 
 // introduce sets the pid of the seat's guest process, which identifies the domain's CPU side.
 func (g *guest) introduce(pid int) {
-	d := g.dom.reg
-	d.mu.Lock()
+	reg := g.dom.reg
+	reg.mu.Lock()
 	g.pid = pid
-	d.mu.Unlock()
-	d.cpus.WeighSoon()
+	reg.mu.Unlock()
+	reg.cpus.WeighSoon()
 }
 
 // start starts a seat's worker. After an error only the seat is left.
 func (g *guest) start(n hypervisor.Newcomer) error {
-	d := g.dom.reg
+	reg := g.dom.reg
 	if p := n.Process(); p != nil {
 		var err error
 		if g.process, err = pidfd.Dup(p); err != nil {
@@ -167,7 +167,7 @@ func (g *guest) start(n hypervisor.Newcomer) error {
 		return err
 	}
 	// From here on the end of the worker process frees the seat.
-	d.tasks.Go(func() { g.attend() })
+	reg.tasks.Go(func() { g.attend() })
 	if err != nil {
 		g.dom.note("refused", "%s left before it was served: %v", processName(g.pid), err)
 	}
@@ -187,11 +187,11 @@ func (o *offer) close() {
 
 // attend waits for the end of a worker and releases its resources. It ends a worker that outlives its guest process.
 func (g *guest) attend() {
-	d := g.dom.reg
-	ctx, done := context.WithCancel(d.ctx)
+	reg := g.dom.reg
+	ctx, done := context.WithCancel(reg.ctx)
 	defer done()
 	if g.process != nil {
-		d.tasks.Go(func() {
+		reg.tasks.Go(func() {
 			if pidfd.AwaitExit(ctx, g.process) != nil {
 				return
 			}
@@ -202,8 +202,8 @@ func (g *guest) attend() {
 		})
 	}
 	reason, ended := make(chan string, 1), make(chan struct{})
-	d.tasks.Go(func() { reason <- g.logReports(ended) })
-	if err := g.worker.Await(d.ctx); err != nil {
+	reg.tasks.Go(func() { reason <- g.logReports(ended) })
+	if err := g.worker.Await(reg.ctx); err != nil {
 		g.worker.StopReports(time.Now()) // the daemon ends; the worker continues
 		return
 	}
@@ -215,7 +215,7 @@ func (g *guest) attend() {
 	g.dom.note("end", "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
 }
 
-// standing returns the order with the worker's settings that may change while it runs. d.mu is held.
+// standing returns the order with the worker's settings that may change while it runs. Registry.mu is held.
 func (g *guest) standing() worker.Order {
 	share := shareOf(g.dom.settings)
 	return worker.Order{KernelTimeout: g.dom.on.Settings().KernelTimeout, Share: &share}
@@ -226,12 +226,12 @@ func shareOf(s configs.Domain) worker.Share {
 }
 
 // dismiss orders a worker to end. The worker first publishes the error for all later calls of its process, which may
-// live on if only the service for its machine has ended. d.mu is held.
+// live on if only the service for its machine has ended. Registry.mu is held.
 func (g *guest) dismiss() {
-	d := g.dom.reg
+	reg := g.dom.reg
 	g.worker.Order(worker.Order{End: resultDeinitialized})
-	d.tasks.Go(func() {
-		if g.outlives(d.ctx) || g.storing() == 0 { // or the daemon ends, and could not kill it later
+	reg.tasks.Go(func() {
+		if g.outlives(reg.ctx) || g.storing() == 0 { // or the daemon ends, and could not kill it later
 			g.worker.Kill()
 		}
 	})
@@ -280,10 +280,10 @@ var errTooMany = errors.New("too many processes")
 // leastArena is the least size of an arena, as in configs.
 const leastArena = uint64(configs.MiB)
 
-// seat reserves the resources of one more guest process, with an arena of at most most bytes. d.mu is held, and the
-// domain is placed.
+// seat reserves the resources of one more guest process, with an arena of at most most bytes. Registry.mu is held, and
+// the domain is placed.
 func (dom *domain) seat(most uint64) (*guest, error) {
-	d := dom.reg
+	reg := dom.reg
 	if len(dom.guests) >= dom.settings.Processes {
 		return nil, fmt.Errorf("domain %q: %w: %d, and processes = %d is its limit", dom.name, errTooMany, len(dom.guests), dom.settings.Processes)
 	}
@@ -295,7 +295,7 @@ func (dom *domain) seat(most uint64) (*guest, error) {
 		return nil, fmt.Errorf("domain %q: %w: their arenas come to %d bytes, one more is %d, and host_memory = %q is its limit",
 			dom.name, errTooMany, host, arena, dom.settings.HostMemory)
 	}
-	win, ok := d.freeSlice()
+	win, ok := reg.freeSlice()
 	if !ok {
 		return nil, fmt.Errorf("domain %q: %w: the host serves %d, as many as it can", dom.name, errTooMany, callbuf.MaxDeviceSlices)
 	}
@@ -304,13 +304,13 @@ func (dom *domain) seat(most uint64) (*guest, error) {
 		return nil, fmt.Errorf("domain %q: %w: %w", dom.name, errTooMany, err)
 	}
 	if dom.uid == 0 {
-		dom.uid = d.workers.TakeUID()
+		dom.uid = reg.workers.TakeUID()
 	}
-	d.nextGuest++
-	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena, serving: make(chan struct{}), gone: make(chan struct{})}
-	d.slices[win] = true
+	reg.nextGuest++
+	g := &guest{id: reg.nextGuest, dom: dom, slot: slot, win: win, arena: arena, serving: make(chan struct{}), gone: make(chan struct{})}
+	reg.slices[win] = true
 	dom.guests[g] = struct{}{}
-	d.guests[g.id] = g
+	reg.guests[g.id] = g
 	return g, nil
 }
 
@@ -325,10 +325,10 @@ func (s *seats) freeSlice() (int, bool) {
 
 // expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine
 // which one.
-func (d *Registry) expel(m *sched.Attachment) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	dom := d.domains[m.Domain]
+func (reg *Registry) expel(m *sched.Attachment) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	dom := reg.domains[m.Domain]
 	if dom == nil || dom.attachment != m {
 		return
 	}
@@ -351,32 +351,32 @@ func (g *guest) unseat() {
 }
 
 func (g *guest) vacateSeat() {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	dom := g.dom
 	dom.on.Hardware.Reap(dom.name, g.workerPID())
 	dom.reap(g.slot)
 	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)
-	delete(d.guests, g.id)
-	delete(d.slices, g.win)
-	d.workers.Strike(g.id)
+	delete(reg.guests, g.id)
+	delete(reg.slices, g.win)
+	reg.workers.Strike(g.id)
 	g.close()
 	dom.leave()
-	d.makeRoom()
-	d.restIfIdle()
+	reg.makeRoom()
+	reg.restIfIdle()
 }
 
-// reap frees the slot of a dead worker in a domain's page. d.mu is held; the caller calls clearSegments afterwards,
-// without it.
+// reap frees the slot of a dead worker in a domain's page. Registry.mu is held; the caller calls clearSegments
+// afterwards, without it.
 func (dom *domain) reap(slot int) {
-	d := dom.reg
+	reg := dom.reg
 	if st, ok := dom.attachment.Page.Statistics(slot); ok {
 		dom.past.add(&st)
 	}
 	dom.on.Reap(dom.attachment, slot)
-	d.store.changed = true
+	reg.store.changed = true
 }
 
 func (g *guest) close() {
@@ -393,10 +393,10 @@ func closeFile(f *os.File) {
 }
 
 // endGuests kills all workers, and with them their guests' CUDA contexts.
-func (d *Registry) endGuests() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, g := range d.guests {
+func (reg *Registry) endGuests() {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, g := range reg.guests {
 		if g.worker != nil {
 			g.worker.Kill()
 		}
@@ -404,8 +404,8 @@ func (d *Registry) endGuests() {
 }
 
 // reapGuests blocks until the workers that endGuests killed are gone. No attend goroutine runs any more.
-func (d *Registry) reapGuests() {
-	for _, g := range d.guests {
+func (reg *Registry) reapGuests() {
+	for _, g := range reg.guests {
 		if g.worker != nil {
 			g.worker.Reap()
 		}

@@ -64,31 +64,31 @@ func startOf(pid int) (uint64, error) {
 
 // Hold keeps a domain, and a private daemon, for as long as the caller's process lives, whatever it executes meanwhile.
 func (r Requests) Hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
-	d := r.reg
+	reg := r.reg
 	id, file, err := identify(p.PID)
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	return r.holdDomain(id, file, q)
 }
 
-// holdDomain takes ownership of file, also after an error. d.mu is held.
+// holdDomain takes ownership of file, also after an error. Registry.mu is held.
 func (r Requests) holdDomain(id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
-	d := r.reg
+	reg := r.reg
 	defer func() {
 		if err != nil {
 			file.Close()
 		}
 	}()
 	switch {
-	case d.ending:
+	case reg.ending:
 		return none, errEnding
-	case d.holders >= maxHolds:
+	case reg.holders >= maxHolds:
 		return none, control.Errorf(control.CodeConflict, "%d programs run already, the most there can be", maxHolds)
 	}
-	dom, err := d.domain(q.Domain)
+	dom, err := reg.domain(q.Domain)
 	if err != nil {
 		return none, err
 	}
@@ -96,21 +96,22 @@ func (r Requests) holdDomain(id process, file *os.File, q control.HoldParams) (n
 	var set map[string]string
 	if q.Credits != 0 {
 		set = map[string]string{"credits": strconv.Itoa(q.Credits)}
-		next, err := override(d.config, dom.settings, set)
+		next, err := override(reg.config, dom.settings, set)
 		if err != nil {
 			return none, err
 		}
 		dom.apply(next)
 	}
 	dom.addProgram(id, file, set)
-	d.store.saveOrWarn()
+	reg.store.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-// addProgram makes a process hold a domain until the process ends, and takes ownership of its file. d.mu is held.
+// addProgram makes a process hold a domain until the process ends, and takes ownership of its file. Registry.mu is
+// held.
 func (dom *domain) addProgram(id process, file *os.File, set map[string]string) {
-	d := dom.reg
-	d.store.changed = true
+	reg := dom.reg
+	reg.store.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
 		file.Close()
 		if set != nil {
@@ -118,10 +119,10 @@ func (dom *domain) addProgram(id process, file *os.File, set map[string]string) 
 		}
 		return
 	}
-	ctx, cancel := context.WithCancel(d.ctx)
+	ctx, cancel := context.WithCancel(reg.ctx)
 	dom.programs = append(dom.programs, program{id, set, cancel})
-	d.holders++
-	d.tasks.Go(func() {
+	reg.holders++
+	reg.tasks.Go(func() {
 		defer cancel()
 		defer file.Close()
 		if pidfd.AwaitExit(ctx, file) == nil {
@@ -133,63 +134,66 @@ func (dom *domain) addProgram(id process, file *os.File, set map[string]string) 
 // dropProgram drops a program that has ended, and its settings. If the domain has only guest processes left, which the
 // program may have started, the domain keeps the settings.
 func (dom *domain) dropProgram(id process) {
-	d := dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id })
 	if i < 0 {
 		return
 	}
 	set := dom.programs[i].Set
 	dom.programs = slices.Delete(dom.programs, i, i+1)
-	d.holders--
-	d.store.changed = true
+	reg.holders--
+	reg.store.changed = true
 	gone := dom.endIfUnowned()
-	if file, err := d.settingsOf(d.config, dom.name); !gone && set != nil && err == nil {
+	if file, err := reg.settingsOf(reg.config, dom.name); !gone && set != nil && err == nil {
 		if len(dom.programs) == 0 && dom.owner() == control.OwnerGuest {
 			for k, v := range set {
 				dom.set[k] = setting{Value: v, File: file.Get(k)}
 			}
 		}
-		dom.apply(dom.plan(d.config, file).settings)
+		dom.apply(dom.plan(reg.config, file).settings)
 	}
-	d.restIfIdle()
+	reg.restIfIdle()
 }
 
-// dropPrograms ends all holds of a domain, not the programs. d.mu is held.
+// dropPrograms ends all holds of a domain, not the programs. Registry.mu is held.
 func (dom *domain) dropPrograms() {
-	d := dom.reg
+	reg := dom.reg
 	for _, p := range dom.programs {
 		p.cancel()
 	}
-	d.holders -= len(dom.programs)
+	reg.holders -= len(dom.programs)
 	dom.programs = nil
 }
 
-// restIfIdle starts the timer that ends an unused private daemon, or stops it if the daemon is in use. d.mu is held.
-func (d *Registry) restIfIdle() {
-	if !d.opt.Private {
+// restIfIdle starts the timer that ends an unused private daemon, or stops it if the daemon is in use. Registry.mu is
+// held.
+func (reg *Registry) restIfIdle() {
+	if !reg.opt.Private {
 		return
 	}
-	if !d.idle() {
-		d.rest.Stop()
+	if !reg.idle() {
+		reg.rest.Stop()
 		return
 	}
-	d.rest.Reset(d.opt.Linger)
+	reg.rest.Reset(reg.opt.Linger)
 }
 
-func (d *Registry) idle() bool { return d.holders == 0 && len(d.guests) == 0 && d.arriving == 0 }
+func (reg *Registry) idle() bool {
+	return reg.holders == 0 && len(reg.guests) == 0 && reg.arriving == 0
+}
 
 // endIfIdle ends a private daemon that is still idle.
-func (d *Registry) endIfIdle() {
-	d.mu.Lock()
-	idle := d.idle()
+func (reg *Registry) endIfIdle() {
+	reg.mu.Lock()
+	idle := reg.idle()
 	if idle {
-		d.ending = true
+		reg.ending = true
 	}
-	d.mu.Unlock()
+	reg.mu.Unlock()
 	if idle {
-		d.log.Info("nobody is left: ending")
-		d.end()
+		reg.log.Info("nobody is left: ending")
+		reg.end()
 	}
 }

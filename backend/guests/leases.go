@@ -28,25 +28,25 @@ const (
 
 // Create makes a domain with a lease, or adds a lease to a created domain, or renews the lease.
 func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.Domain, err error) {
-	d := r.reg
+	reg := r.reg
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
 		return none, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	settings, err := r.askFor(q.Domain, q.Settings)
 	if err != nil {
 		return none, err
 	}
-	dom := d.domains[q.Domain]
+	dom := reg.domains[q.Domain]
 	if dom != nil {
 		err = dom.mayLease(holder, q.Settings, settings)
 	}
 	if err != nil {
 		return none, err
 	}
-	if _, has := r.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
+	if _, has := r.leaseOf(q.Domain, holder); !has && reg.leases >= maxLeases {
 		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
 	}
 	if dom != nil && !dom.created() { // a domain of ended programs, on a private daemon
@@ -55,7 +55,7 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 	}
 	fresh := dom == nil
 	if fresh {
-		dom = newDomain(d, settings, false)
+		dom = newDomain(reg, settings, false)
 		dom.asked = asked{}
 		maps.Copy(dom.asked, q.Settings)
 	}
@@ -66,7 +66,7 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 	}
 	before, had := dom.leases[holder]
 	dom.setLease(holder, l)
-	if err := d.store.save(); err != nil { // else the next daemon would not restore the domain
+	if err := reg.store.save(); err != nil { // else the next daemon would not restore the domain
 		if had {
 			dom.setLease(holder, before)
 		} else {
@@ -77,9 +77,9 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 	}
 	switch {
 	case fresh:
-		d.journal.NoteBy(&p, "create", dom.name, "created for %s%s", holder, termText(q.Expires))
+		reg.journal.NoteBy(&p, "create", dom.name, "created for %s%s", holder, termText(q.Expires))
 	case !had:
-		d.journal.NoteBy(&p, "lease", dom.name, "leased by %s, too%s", holder, termText(q.Expires))
+		reg.journal.NoteBy(&p, "lease", dom.name, "leased by %s, too%s", holder, termText(q.Expires))
 	}
 	return dom.show(), nil
 }
@@ -118,10 +118,10 @@ func termText(ns int64) string {
 	return fmt.Sprintf(", for %v", time.Duration(ns))
 }
 
-// askFor returns the settings of a domain that create would make. d.mu is held.
+// askFor returns the settings of a domain that create would make. Registry.mu is held.
 func (r Requests) askFor(name string, settings map[string]string) (configs.Domain, error) {
-	d := r.reg
-	s := d.config.Undeclared(name)
+	reg := r.reg
+	s := reg.config.Undeclared(name)
 	err := configs.CheckName(name)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
 		if err == nil {
@@ -129,7 +129,7 @@ func (r Requests) askFor(name string, settings map[string]string) (configs.Domai
 		}
 	}
 	if err == nil {
-		err = s.Check(d.config)
+		err = s.Check(reg.config)
 	}
 	if err != nil {
 		return s, control.Errorf(control.CodeInvalid, "create domain %q: %v", name, err)
@@ -137,9 +137,10 @@ func (r Requests) askFor(name string, settings map[string]string) (configs.Domai
 	return s, nil
 }
 
-// mayLease returns an error for a domain that has another owner or was created with other settings. d.mu is held.
+// mayLease returns an error for a domain that has another owner or was created with other settings. Registry.mu is
+// held.
 func (dom *domain) mayLease(holder string, said map[string]string, settings configs.Domain) error {
-	d := dom.reg
+	reg := dom.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "create domain %q for %s: %s", dom.name, holder, fmt.Sprintf(format, args...))
 	}
@@ -148,7 +149,7 @@ func (dom *domain) mayLease(holder string, said map[string]string, settings conf
 		return conflict("the configuration declares it; change it there, or by `pegasus set`, or take another name")
 	case dom.removing || dom.door == nil && !dom.created():
 		return dom.closed()
-	case dom.created() && dom.asked.over(d.config.Undeclared(dom.name)) != settings:
+	case dom.created() && dom.asked.over(reg.config.Undeclared(dom.name)) != settings:
 		return conflict("it was created for %s with %s, not with %s; change it by `pegasus set`, or take another name",
 			orNone(dom.holders()), orDefaults(dom.asked), orDefaults(said))
 	case dom.created():
@@ -174,30 +175,30 @@ func orDefaults(settings map[string]string) string {
 }
 
 func (r Requests) leaseOf(domain, holder string) (l lease, ok bool) {
-	d := r.reg
-	if dom := d.domains[domain]; dom != nil {
+	reg := r.reg
+	if dom := reg.domains[domain]; dom != nil {
 		l, ok = dom.leases[holder]
 	}
 	return l, ok
 }
 
-// setLease adds or replaces the lease of a holder. d.mu is held.
+// setLease adds or replaces the lease of a holder. Registry.mu is held.
 func (dom *domain) setLease(holder string, l lease) {
-	d := dom.reg
+	reg := dom.reg
 	if _, has := dom.leases[holder]; !has {
-		d.leases++
+		reg.leases++
 	}
 	dom.leases[holder] = l
-	d.awaitTerm(l.Expires)
-	d.store.changed = true
+	reg.awaitTerm(l.Expires)
+	reg.store.changed = true
 }
 
-// dropLease deletes the lease of a holder. d.mu is held.
+// dropLease deletes the lease of a holder. Registry.mu is held.
 func (dom *domain) dropLease(holder string) {
-	d := dom.reg
+	reg := dom.reg
 	delete(dom.leases, holder)
-	d.leases--
-	d.store.changed = true
+	reg.leases--
+	reg.store.changed = true
 }
 
 func (dom *domain) dropLeases() {
@@ -206,34 +207,34 @@ func (dom *domain) dropLeases() {
 	}
 }
 
-// awaitTerm has expire run at t; zero: no term. d.mu is held.
+// awaitTerm has expire run at t; zero: no term. Registry.mu is held.
 func (o *owned) awaitTerm(t time.Time) {
 	if !t.IsZero() && (o.soonest.IsZero() || t.Before(o.soonest)) {
 		o.soonest = t
 	}
 }
 
-// expire deletes leases whose term is over, and ends the wait for machines. d.mu is held.
-func (d *Registry) expire(now time.Time) {
-	if d.soonest.IsZero() || now.Before(d.soonest) {
+// expire deletes leases whose term is over, and ends the wait for machines. Registry.mu is held.
+func (reg *Registry) expire(now time.Time) {
+	if reg.soonest.IsZero() || now.Before(reg.soonest) {
 		return
 	}
-	d.soonest = time.Time{}
+	reg.soonest = time.Time{}
 	over := func(t time.Time) bool {
 		if t.IsZero() || now.Before(t) {
-			d.awaitTerm(t)
+			reg.awaitTerm(t)
 			return false
 		}
 		return true
 	}
-	for _, dom := range d.domains {
+	for _, dom := range reg.domains {
 		if over(dom.awaited) {
 			dom.awaited = time.Time{}
 		}
 		for holder, l := range dom.leases {
 			if over(l.Expires) {
 				dom.dropLease(holder)
-				d.journal.Note("expire", dom.name, "the lease of %s has expired", holder)
+				reg.journal.Note("expire", dom.name, "the lease of %s has expired", holder)
 			}
 		}
 		dom.endIfUnowned()
@@ -242,45 +243,45 @@ func (d *Registry) expire(now time.Time) {
 
 // Renew replaces the term of a lease.
 func (r Requests) Renew(p control.Peer, q control.LeaseParams) (none control.Domain, err error) {
-	d := r.reg
+	reg := r.reg
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
 		return none, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	dom, err := r.leased(q.Domain, holder)
 	if err != nil {
 		return none, err
 	}
 	dom.setLease(holder, l)
-	d.store.saveOrWarn()
+	reg.store.saveOrWarn()
 	return dom.show(), nil
 }
 
 // Release deletes a lease. The domain ends when the last lease and the last process have gone.
 func (r Requests) Release(p control.Peer, q control.LeaseParams) error {
-	d := r.reg
+	reg := r.reg
 	holder, err := holderOf(p, q.Holder)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	dom, err := r.leased(q.Domain, holder)
 	if err != nil {
 		return err
 	}
 	dom.dropLease(holder)
-	d.journal.NoteBy(&p, "release", dom.name, "released by %s", holder)
+	reg.journal.NoteBy(&p, "release", dom.name, "released by %s", holder)
 	dom.endIfUnowned()
-	d.store.saveOrWarn()
+	reg.store.saveOrWarn()
 	return nil
 }
 
 func (r Requests) leased(name, holder string) (*domain, error) {
-	d := r.reg
-	dom := d.domains[name]
+	reg := r.reg
+	dom := reg.domains[name]
 	if dom == nil {
 		return nil, r.noDomain(name)
 	}
@@ -293,7 +294,7 @@ func (r Requests) leased(name, holder string) (*domain, error) {
 // Remove ends an undeclared domain. It blocks until the domain has ended or ctx is done; the end of ctx does not
 // cancel the removal.
 func (r Requests) Remove(ctx context.Context, p control.Peer, q control.RemoveParams) error {
-	d := r.reg
+	reg := r.reg
 	dom, gone, err := r.beginRemoval(p, q)
 	if err != nil {
 		return err
@@ -303,31 +304,31 @@ func (r Requests) Remove(ctx context.Context, p control.Peer, q control.RemovePa
 	case <-ctx.Done():
 		return errEnding
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.domains[q.Domain] == dom {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.domains[q.Domain] == dom {
 		return control.Errorf(control.CodeConflict, "remove domain %q: a reload declared the domain meanwhile", q.Domain)
 	}
 	return nil
 }
 
 func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, <-chan struct{}, error) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	dom := d.domains[q.Domain]
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	dom := reg.domains[q.Domain]
 	if dom == nil {
 		return nil, nil, r.noDomain(q.Domain)
 	}
 	if err := dom.mayRemove(p, q.Mode); err != nil {
 		return nil, nil, err
 	}
-	d.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
+	reg.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
 	dom.removing = true
-	d.store.changed = true
+	reg.store.changed = true
 	dom.dropLeases()
 	if dom.door != nil {
-		d.closeDoor(dom.door)
+		reg.closeDoor(dom.door)
 		dom.door = nil
 	}
 	if q.Mode == control.RemoveEnd {
@@ -335,13 +336,13 @@ func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain,
 		dom.dismissAll()
 	}
 	dom.endIfUnowned()
-	d.store.saveOrWarn()
+	reg.store.saveOrWarn()
 	return dom, dom.gone, nil
 }
 
-// mayRemove returns an error for a domain that remove must not end in the mode. d.mu is held.
+// mayRemove returns an error for a domain that remove must not end in the mode. Registry.mu is held.
 func (dom *domain) mayRemove(p control.Peer, mode string) error {
-	d := dom.reg
+	reg := dom.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "remove domain %q: %s", dom.name, fmt.Sprintf(format, args...))
 	}
@@ -352,7 +353,7 @@ func (dom *domain) mayRemove(p control.Peer, mode string) error {
 	}
 	switch {
 	case dom.declared:
-		return conflict("%s declares it; take its [[domain]] out of the file, then `pegasus reload`", d.opt.ConfigPath)
+		return conflict("%s declares it; take its [[domain]] out of the file, then `pegasus reload`", reg.opt.ConfigPath)
 	case dom.isMachine():
 		return conflict("it is a virtual machine's; `pegasus detach %s` ends that", dom.name)
 	case mode == control.RemoveWait || mode == control.RemoveEnd:
@@ -365,7 +366,7 @@ func (dom *domain) mayRemove(p control.Peer, mode string) error {
 	return nil
 }
 
-// dismissAll ends all workers of a domain. d.mu is held.
+// dismissAll ends all workers of a domain. Registry.mu is held.
 func (dom *domain) dismissAll() {
 	for g := range dom.guests {
 		g.doomed = true

@@ -11,7 +11,7 @@ import (
 )
 
 // owners are the leases, programs and machines that keep an undeclared domain. The domain ends with the last of
-// them and the last guest process. The daemon's mu guards the fields.
+// them and the last guest process. Registry.mu guards the fields.
 type owners struct {
 	asked    asked            // the settings of create; nil for a domain that create did not make
 	leases   map[string]lease // by holder
@@ -37,9 +37,9 @@ func (o *owners) created() bool { return o.asked != nil }
 // machineTime is the time after the daemon's start within which machines of restored domains must be reported.
 const machineTime = time.Minute
 
-// owner returns the first owner of a domain, or "" for a domain that must end. d.mu is held.
+// owner returns the first owner of a domain, or "" for a domain that must end. Registry.mu is held.
 func (dom *domain) owner() string {
-	d := dom.reg
+	reg := dom.reg
 	switch {
 	case dom.declared:
 		return control.OwnerDeclared
@@ -49,27 +49,27 @@ func (dom *domain) owner() string {
 		return control.OwnerHeld
 	case len(dom.programs) > 0 || len(dom.guests) > 0 || dom.settling > 0:
 		return control.OwnerGuest
-	case d.opt.Private && dom.admits() && !dom.created(): // the daemon itself ends soon, and reports on ended programs until then
+	case reg.opt.Private && dom.admits() && !dom.created(): // the daemon itself ends soon, and reports on ended programs until then
 		return control.OwnerGuest
 	default:
 		return ""
 	}
 }
 
-// passing reports whether a domain lasts only as long as its processes, or has ended. d.mu is held.
-func (d *Registry) passing(name string) bool {
-	dom := d.domains[name]
-	return !declares(d.config, name) && (dom == nil || dom.owner() == control.OwnerGuest)
+// passing reports whether a domain lasts only as long as its processes, or has ended. Registry.mu is held.
+func (reg *Registry) passing(name string) bool {
+	dom := reg.domains[name]
+	return !declares(reg.config, name) && (dom == nil || dom.owner() == control.OwnerGuest)
 }
 
-// isMachine reports whether a domain belongs to a machine, or waits for one. d.mu is held.
+// isMachine reports whether a domain belongs to a machine, or waits for one. Registry.mu is held.
 func (dom *domain) isMachine() bool {
-	d := dom.reg
-	_, known := d.machines[dom.name]
+	reg := dom.reg
+	_, known := reg.machines[dom.name]
 	return known || !dom.awaited.IsZero()
 }
 
-// inUse describes the processes in a domain and its leases except that of one holder. d.mu is held.
+// inUse describes the processes in a domain and its leases except that of one holder. Registry.mu is held.
 func (dom *domain) inUse(but string) (uses []string) {
 	if n := len(dom.guests) + dom.settling; n > 0 {
 		uses = append(uses, fmt.Sprintf("%d guest processes are in it", n))

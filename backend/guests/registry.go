@@ -1,6 +1,6 @@
-// Package guests admits guest processes: it owns the domains with their settings and owners, places them on accelerators,
-// reserves a seat for each guest process, starts its worker and releases its resources, and keeps the state that the
-// next daemon restores.
+// Package guests admits guest processes: it owns the domains with their settings and owners, places them on
+// accelerators, reserves a seat for each guest process, starts its worker and releases its resources, and keeps the
+// state that the next daemon restores.
 //
 // Callers: backend, which passes accelerators and adapters, and backend/api, which answers the control socket.
 //
@@ -124,7 +124,7 @@ type accelerator struct {
 
 // New returns a registry without domains. SetCPUs, Start and Open must be called before any other method.
 func New(opt Options) *Registry {
-	d := &Registry{
+	reg := &Registry{
 		opt: opt, log: opt.Log, journal: opt.Journal, workers: opt.Workers,
 		domains:       make(map[string]*domain),
 		machines:      make(map[string]hypervisor.Machine),
@@ -133,128 +133,129 @@ func New(opt Options) *Registry {
 		seats:         seats{guests: make(map[uint64]*guest), slices: make(map[int]bool)},
 		owned:         owned{mostDoors: mostDoors()},
 	}
-	d.store.reg = d
-	return d
+	reg.store.reg = reg
+	return reg
 }
 
 // SetCPUs sets the CPU side, which needs the registry's domains itself.
-func (d *Registry) SetCPUs(c CPUs) { d.cpus = c }
+func (reg *Registry) SetCPUs(c CPUs) { reg.cpus = c }
 
 // Start sets the context in which guests are served; end ends it.
-func (d *Registry) Start(ctx context.Context, end context.CancelFunc) {
-	d.ctx, d.end = ctx, end
-	d.started = time.Now()
-	d.rest = time.AfterFunc(time.Hour, d.endIfIdle)
-	d.rest.Stop()
+func (reg *Registry) Start(ctx context.Context, end context.CancelFunc) {
+	reg.ctx, reg.end = ctx, end
+	reg.started = time.Now()
+	reg.rest = time.AfterFunc(time.Hour, reg.endIfIdle)
+	reg.rest.Stop()
 }
 
 // Open adds the accelerators and the configuration's domains, restores the state of the previous daemon, takes over the
 // workers that it left, and opens the domains' doors. checks are those of the workers' confinement.
-func (d *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Survivor, checks []control.Check) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.checks = checks
+func (reg *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Survivor, checks []control.Check) error {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.checks = checks
 	for _, a := range accelerators {
-		d.accelerators = append(d.accelerators, &accelerator{Accelerator: a, switched: map[string]setting{}})
+		reg.accelerators = append(reg.accelerators, &accelerator{Accelerator: a, switched: map[string]setting{}})
 	}
-	if err := d.declare(); err != nil {
+	if err := reg.declare(); err != nil {
 		return err
 	}
-	d.store.restore()
-	d.adopt(left)
-	for _, a := range d.accelerators {
-		a.SetPassing(d.passing) // from now on: survivors have their own accounts
+	reg.store.restore()
+	reg.adopt(left)
+	for _, a := range reg.accelerators {
+		a.SetPassing(reg.passing) // from now on: survivors have their own accounts
 	}
-	if err := d.openDeclared(); err != nil {
+	if err := reg.openDeclared(); err != nil {
 		return err
 	}
-	d.store.openRestored()
-	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
-		d.log.Warn("remove old sockets", "err", err)
+	reg.store.openRestored()
+	if err := reg.opt.Adapter.Sweep(func(name string) bool { return reg.domains[name] != nil && reg.domains[name].door != nil }); err != nil {
+		reg.log.Warn("remove old sockets", "err", err)
 	}
-	settings := make([]configs.Accelerator, len(d.accelerators))
-	for i, a := range d.accelerators {
+	settings := make([]configs.Accelerator, len(reg.accelerators))
+	for i, a := range reg.accelerators {
 		settings[i] = a.Settings()
 	}
 	var err error
-	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
+	if reg.queue, err = reg.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
 		return err
 	}
-	d.workers.Resize(d.config.Daemon.WorkerPool)
+	reg.workers.Resize(reg.config.Daemon.WorkerPool)
 	return nil
 }
 
 // Run samples the domains' use and follows the host's machines until the context of Start ends.
-func (d *Registry) Run() {
+func (reg *Registry) Run() {
 	var tasks sync.WaitGroup
-	tasks.Go(func() { d.sample(d.ctx) })
-	if d.opt.Machines != nil {
-		tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
+	tasks.Go(func() { reg.sample(reg.ctx) })
+	if reg.opt.Machines != nil {
+		tasks.Go(func() { reg.opt.Machines.Watch(reg.ctx, reg.learn) })
 	}
 	tasks.Wait()
 }
 
 // Adopted returns how many workers of the previous daemon were taken over.
-func (d *Registry) Adopted() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.adopted
+func (reg *Registry) Adopted() int {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.adopted
 }
 
-// Ready logs whether the domains' limits exceed the host's memory, and starts the timer of a private daemon without use.
-func (d *Registry) Ready() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take all that the user has
-		d.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
+// Ready logs whether the domains' limits exceed the host's memory, and starts the timer of a private daemon without
+// use.
+func (reg *Registry) Ready() {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if c := reg.admission(); c.State != "ok" && !reg.opt.Private { // a user's own programs take all that the user has
+		reg.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
 	}
-	d.restIfIdle()
+	reg.restIfIdle()
 }
 
 // Expel ends all workers of a domain, whose pages one of them has overwritten. It does not wait for them.
-func (d *Registry) Expel(m *sched.Attachment) { d.tasks.Go(func() { d.expel(m) }) }
+func (reg *Registry) Expel(m *sched.Attachment) { reg.tasks.Go(func() { reg.expel(m) }) }
 
-// Leave closes the doors. Workers of the host's daemon continue and wait for the next daemon; a private daemon's workers
-// are killed.
-func (d *Registry) Leave() {
-	d.mu.Lock()
-	d.ending = true
+// Leave closes the doors. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
+// workers are killed.
+func (reg *Registry) Leave() {
+	reg.mu.Lock()
+	reg.ending = true
 	var doors []hypervisor.Door
-	for _, dom := range d.domains {
+	for _, dom := range reg.domains {
 		if dom.door == nil {
 			continue
 		}
-		if d.opt.Private {
+		if reg.opt.Private {
 			dom.door.Close()
 		} else {
 			dom.door.Leave()
 		}
 		doors = append(doors, dom.door)
 	}
-	d.mu.Unlock()
+	reg.mu.Unlock()
 	for _, door := range doors {
 		door.Wait()
 	}
-	if d.opt.Private {
-		d.endGuests()
+	if reg.opt.Private {
+		reg.endGuests()
 	}
 }
 
 // Wait blocks, after Leave and the end of the context, until all goroutines of the registry have ended, and a private
 // daemon's workers too.
-func (d *Registry) Wait() {
-	d.tasks.Wait()
-	if d.opt.Private {
-		d.reapGuests()
+func (reg *Registry) Wait() {
+	reg.tasks.Wait()
+	if reg.opt.Private {
+		reg.reapGuests()
 	}
-	d.rest.Stop()
+	reg.rest.Stop()
 }
 
 // Save writes the state for the next daemon.
-func (d *Registry) Save() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.store.saveOrWarn()
+func (reg *Registry) Save() {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.store.saveOrWarn()
 }
 
 // CloseTime bounds the time that the kernel takes to release killed workers.
@@ -266,8 +267,8 @@ func (dom *domain) note(kind, format string, args ...any) {
 }
 
 // Warn logs the warnings of a valid configuration.
-func (d *Registry) Warn(c *configs.Config) {
+func (reg *Registry) Warn(c *configs.Config) {
 	for _, w := range c.Warnings {
-		d.journal.Note("warning", "", "%s", w)
+		reg.journal.Note("warning", "", "%s", w)
 	}
 }

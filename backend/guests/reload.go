@@ -15,48 +15,48 @@ import (
 )
 
 // Reload reads the configuration again. If it is invalid or cannot be put into force, the old one stays.
-func (d *Registry) Reload(by *control.Peer) (control.ReloadResult, error) {
-	r := control.ReloadResult{Config: d.opt.ConfigPath, Changes: []control.Change{}}
-	if d.opt.ConfigPath == "" {
+func (reg *Registry) Reload(by *control.Peer) (control.ReloadResult, error) {
+	r := control.ReloadResult{Config: reg.opt.ConfigPath, Changes: []control.Change{}}
+	if reg.opt.ConfigPath == "" {
 		return r, nil
 	}
-	d.reloading.Lock()
-	defer d.reloading.Unlock()
-	next, err := configs.Load(d.opt.ConfigPath, d.opt.Accept)
+	reg.reloading.Lock()
+	defer reg.reloading.Unlock()
+	next, err := configs.Load(reg.opt.ConfigPath, reg.opt.Accept)
 	var changes []configs.Change
 	if err == nil {
-		changes, err = d.follow(next)
+		changes, err = reg.follow(next)
 	}
-	d.mu.Lock()
-	d.configError = ""
+	reg.mu.Lock()
+	reg.configError = ""
 	if err != nil {
-		d.configError = err.Error()
+		reg.configError = err.Error()
 	}
-	d.mu.Unlock()
+	reg.mu.Unlock()
 	if err != nil {
-		d.log.Error("configuration refused, the old settings stay", "err", err)
+		reg.log.Error("configuration refused, the old settings stay", "err", err)
 		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
 	}
-	d.journal.NoteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
-	d.Warn(next)
+	reg.journal.NoteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
+	reg.Warn(next)
 	r.Warnings = next.Warnings
 	for _, c := range changes {
 		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
 	}
-	d.tellWorkers()
+	reg.tellWorkers()
 	return r, nil
 }
 
 // follow puts a configuration into force, as far as a running daemon can, and returns its changes. After an error
 // nothing has changed.
-func (d *Registry) follow(next *configs.Config) ([]configs.Change, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := &plan{reg: d, config: next}
+func (reg *Registry) follow(next *configs.Config) ([]configs.Change, error) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	p := &plan{reg: reg, config: next}
 	if err := p.prepare(); err != nil {
 		for _, e := range p.entries {
 			if e.door != nil {
-				d.closeDoor(e.door)
+				reg.closeDoor(e.door)
 			}
 		}
 		for _, dom := range p.guarded {
@@ -64,9 +64,9 @@ func (d *Registry) follow(next *configs.Config) ([]configs.Change, error) {
 		}
 		return nil, err
 	}
-	changes := configs.Diff(d.config, next)
+	changes := configs.Diff(reg.config, next)
 	for _, c := range changes {
-		d.journal.Note("reload", "", "%s", c)
+		reg.journal.Note("reload", "", "%s", c)
 	}
 	p.carryOut()
 	return changes, nil
@@ -103,15 +103,15 @@ type entry struct {
 	door hypervisor.Door
 }
 
-// prepare fills in a plan. After an error the caller must close its doors. d.mu is held.
+// prepare fills in a plan. After an error the caller must close its doors. Registry.mu is held.
 func (p *plan) prepare() error {
-	d := p.reg
-	if d.ending {
+	reg := p.reg
+	if reg.ending {
 		return errEnding
 	}
 	var settings []configs.Accelerator
-	for _, a := range d.accelerators {
-		next, err := d.planAccelerator(p.config, a)
+	for _, a := range reg.accelerators {
+		next, err := reg.planAccelerator(p.config, a)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (p *plan) prepare() error {
 		p.guarded = append(p.guarded, dom)
 	}
 	var err error
-	p.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain {
+	p.queue, err = reg.lineUp(settings, func(dom *domain) configs.Domain {
 		if next, ok := p.domains[dom]; ok {
 			return next.settings
 		}
@@ -142,11 +142,11 @@ func (p *plan) prepare() error {
 
 // planAccelerator returns the file's settings with those of `pegasus policy`, except where the file has changed the
 // same key since.
-func (d *Registry) planAccelerator(c *configs.Config, a *accelerator) (acceleratorPlan, error) {
+func (reg *Registry) planAccelerator(c *configs.Config, a *accelerator) (acceleratorPlan, error) {
 	next := acceleratorPlan{settings: tableOf(c, a)}
 	next.switched = standing(a.switched, next.settings.Get)
 	for k, s := range next.switched {
-		if err := next.settings.Set(k, s.Value, d.opt.Accept); err != nil {
+		if err := next.settings.Set(k, s.Value, reg.opt.Accept); err != nil {
 			return next, err
 		}
 	}
@@ -155,19 +155,19 @@ func (d *Registry) planAccelerator(c *configs.Config, a *accelerator) (accelerat
 	return next, err
 }
 
-// planDomains plans all domains and opens the doors of new ones. d.mu is held.
+// planDomains plans all domains and opens the doors of new ones. Registry.mu is held.
 func (p *plan) planDomains() error {
-	d := p.reg
+	reg := p.reg
 	p.domains = map[*domain]domainPlan{}
 	var come []*domain
 	for _, s := range p.config.Domains {
-		if d.domains[s.Name] == nil {
-			come = append(come, newDomain(d, s, true))
+		if reg.domains[s.Name] == nil {
+			come = append(come, newDomain(reg, s, true))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
-		dom := d.domains[name]
-		file, err := d.settingsOf(p.config, name)
+	for _, name := range slices.Sorted(maps.Keys(reg.domains)) {
+		dom := reg.domains[name]
+		file, err := reg.settingsOf(p.config, name)
 		if err != nil {
 			continue
 		}
@@ -180,7 +180,7 @@ func (p *plan) planDomains() error {
 	for dom, plan := range p.domains {
 		next[dom] = plan.settings
 	}
-	if err := d.canPromise(next); err != nil {
+	if err := reg.canPromise(next); err != nil {
 		return err
 	}
 	for _, dom := range come {
@@ -202,7 +202,7 @@ func (p *plan) planDomains() error {
 // plan applies to the file's settings those of `pegasus set`, except where the file has changed the same key
 // since, then those of the programs that hold the domain.
 func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
-	d := dom.reg
+	reg := dom.reg
 	set := standing(dom.set, file.Get)
 	over := values(set)
 	for _, p := range dom.programs {
@@ -212,7 +212,7 @@ func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
 	if err == nil {
 		return domainPlan{settings, set}
 	}
-	d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
+	reg.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
 	settings = file
 	for fits := true; fits; { // the others stay: one may exclude processes, and one may fit only after another
 		fits = false
@@ -227,15 +227,15 @@ func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
 	return domainPlan{settings, set}
 }
 
-// carryOut puts a plan into force. d.mu is held.
+// carryOut puts a plan into force. Registry.mu is held.
 func (p *plan) carryOut() {
-	d := p.reg
-	d.config, d.queue = p.config, p.queue
-	if d.opt.SetLogLevel != nil {
-		d.opt.SetLogLevel(p.config.Daemon.LogLevel)
+	reg := p.reg
+	reg.config, reg.queue = p.config, p.queue
+	if reg.opt.SetLogLevel != nil {
+		reg.opt.SetLogLevel(p.config.Daemon.LogLevel)
 	}
-	d.workers.Resize(p.config.Daemon.WorkerPool)
-	for i, a := range d.accelerators {
+	reg.workers.Resize(p.config.Daemon.WorkerPool)
+	for i, a := range reg.accelerators {
 		next := p.accelerators[i]
 		a.Configure(next.settings, next.policy)
 		a.switched = next.switched
@@ -247,13 +247,13 @@ func (p *plan) carryOut() {
 			e.dom.gone = make(chan struct{})
 		}
 		e.dom.door = e.door
-		d.domains[e.dom.name] = e.dom
+		reg.domains[e.dom.name] = e.dom
 	}
 	declared := map[string]bool{}
 	for _, c := range p.config.Domains {
 		declared[c.Name] = true
 	}
-	for _, dom := range d.domains {
+	for _, dom := range reg.domains {
 		dom.declared = declared[dom.name]
 		if next, ok := p.domains[dom]; ok {
 			dom.set = next.set
@@ -263,19 +263,19 @@ func (p *plan) carryOut() {
 		}
 		dom.endIfUnowned()
 	}
-	d.makeRoom()
+	reg.makeRoom()
 }
 
 // tellWorkers sends all workers their changed settings. Workers that start meanwhile receive them after their job.
-func (d *Registry) tellWorkers() {
-	d.mu.Lock()
+func (reg *Registry) tellWorkers() {
+	reg.mu.Lock()
 	orders := map[*guest]worker.Order{}
-	for _, g := range d.guests {
+	for _, g := range reg.guests {
 		if g.worker != nil {
 			orders[g] = g.standing()
 		}
 	}
-	d.mu.Unlock()
+	reg.mu.Unlock()
 	for g, o := range orders {
 		g.worker.Order(o)
 	}

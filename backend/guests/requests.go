@@ -18,47 +18,47 @@ import (
 type Requests struct{ reg *Registry }
 
 // Requests returns the requests that the registry answers.
-func (d *Registry) Requests() Requests { return Requests{d} }
+func (reg *Registry) Requests() Requests { return Requests{reg} }
 
 // Status describes the daemon.
 func (r Requests) Status() control.Status {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	return control.Status{
 		Version: control.Release(), Protocol: control.Version, PID: os.Getpid(),
-		Private: d.opt.Private, DomUs: d.opt.DomUs, RuntimeDir: d.opt.RuntimeDir, Config: d.opt.ConfigPath,
-		Started: d.started, Guests: len(d.guests), Holders: d.holders, ReadyPool: d.workers.Ready(),
-		Adopted: d.adopted, Policies: policies.Names(), Confinement: append(slices.Clip(d.checks), d.admission()), ConfigError: d.configError,
+		Private: reg.opt.Private, DomUs: reg.opt.DomUs, RuntimeDir: reg.opt.RuntimeDir, Config: reg.opt.ConfigPath,
+		Started: reg.started, Guests: len(reg.guests), Holders: reg.holders, ReadyPool: reg.workers.Ready(),
+		Adopted: reg.adopted, Policies: policies.Names(), Confinement: append(slices.Clip(reg.checks), reg.admission()), ConfigError: reg.configError,
 	}
 }
 
 // Domains describes one domain, or all.
 func (r Requests) Domains(q control.DomainParams) ([]control.Domain, error) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	all := []control.Domain{}
 	if q.Domain != "" {
-		dom := d.domains[q.Domain]
+		dom := reg.domains[q.Domain]
 		if dom == nil {
 			return nil, r.noDomain(q.Domain)
 		}
 		return append(all, dom.show()), nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
-		all = append(all, d.domains[name].show())
+	for _, name := range slices.Sorted(maps.Keys(reg.domains)) {
+		all = append(all, reg.domains[name].show())
 	}
 	return all, nil
 }
 
 // Accelerators describes all accelerators.
 func (r Requests) Accelerators() []control.Accelerator {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	all := []control.Accelerator{}
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		all = append(all, r.showAccelerator(a))
 	}
 	return all
@@ -66,12 +66,12 @@ func (r Requests) Accelerators() []control.Accelerator {
 
 // Accelerator returns the accelerator of that name, or the only one if name is empty.
 func (r Requests) Accelerator(name string) (*sched.Accelerator, error) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	var names []string
-	for _, a := range d.accelerators {
-		if a.Name == name || name == "" && len(d.accelerators) == 1 {
+	for _, a := range reg.accelerators {
+		if a.Name == name || name == "" && len(reg.accelerators) == 1 {
 			return a.Accelerator, nil
 		}
 		names = append(names, a.Name)
@@ -81,24 +81,24 @@ func (r Requests) Accelerator(name string) (*sched.Accelerator, error) {
 
 // Shutdown ends the daemon.
 func (r Requests) Shutdown(p control.Peer, q control.ShutdownParams) (struct{}, error) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if q.IfIdle && !d.idle() {
-		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(d.guests), d.holders)
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if q.IfIdle && !reg.idle() {
+		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(reg.guests), reg.holders)
 	}
-	d.ending = true
-	d.journal.NoteBy(&p, "shutdown", "", "told to end")
-	d.end()
+	reg.ending = true
+	reg.journal.NoteBy(&p, "shutdown", "", "told to end")
+	reg.end()
 	return struct{}{}, nil
 }
 
 // ExplainPolicy returns the policy's explanation for a domain; none for a domain on no accelerator.
 func (r Requests) ExplainPolicy(domain string) []string {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dom := d.domains[domain]; dom != nil && dom.on != nil {
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if dom := reg.domains[domain]; dom != nil && dom.on != nil {
 		return dom.on.Explain(dom.attachment)
 	}
 	return nil
@@ -106,11 +106,11 @@ func (r Requests) ExplainPolicy(domain string) []string {
 
 // Loops returns the scheduler loops of all accelerators.
 func (r Requests) Loops() []*sched.Accelerator {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make([]*sched.Accelerator, len(d.accelerators))
-	for i, a := range d.accelerators {
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	all := make([]*sched.Accelerator, len(reg.accelerators))
+	for i, a := range reg.accelerators {
 		all[i] = a.Accelerator
 	}
 	return all
@@ -118,10 +118,10 @@ func (r Requests) Loops() []*sched.Accelerator {
 
 // EachPage calls do with the gate page of each attached domain. The pages stay mapped until EachPage returns.
 func (r Requests) EachPage(do func(accelerator, domain string, page *gate.Page)) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, dom := range d.domains {
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, dom := range reg.domains {
 		if dom.on != nil {
 			do(dom.on.Name, dom.name, dom.attachment.Page)
 		}
@@ -130,12 +130,12 @@ func (r Requests) EachPage(do func(accelerator, domain string, page *gate.Page))
 
 // Drawn returns the processes of all domains and machines whose use of the CPUs a timeline shows.
 func (r Requests) Drawn() []hypervisor.Guests {
-	d := r.reg
-	return cpuDomains{d}.drawn()
+	reg := r.reg
+	return cpuDomains{reg}.drawn()
 }
 
 // CPUDomains returns the domains for cpus.Sampler.
-func (d *Registry) CPUDomains() cpus.Domains { return cpuDomains{d} }
+func (reg *Registry) CPUDomains() cpus.Domains { return cpuDomains{reg} }
 
 // Followers returns the machines on accelerators whose CPU weights follow the windows, by name.
-func (d *Registry) Followers() []hypervisor.Guests { return cpuDomains{d}.followers() }
+func (reg *Registry) Followers() []hypervisor.Guests { return cpuDomains{reg}.followers() }

@@ -37,13 +37,13 @@ const lockPatience = 2 * time.Second
 // that m's workers write, so the caller must hold no lock of the daemon. If a worker keeps the lock, the segments stay
 // the domain's until another of its workers ends or changes the table, or all have left.
 func (dom *domain) clearSegments(m *sched.Attachment) {
-	d := dom.reg
-	if err := m.Page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
+	reg := dom.reg
+	if err := m.Page.ClearSegments(commons{reg, dom, m}, lockPatience); err != nil {
 		dom.note("locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.makeRoom()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.makeRoom()
 }
 
 // commons is a domain's store for the daemon, which only releases segments.

@@ -62,14 +62,14 @@ func acceleratorNames(c *configs.Config) (names []string) {
 
 // Set changes a domain's settings while it runs.
 func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, error) {
-	d := r.reg
-	defer d.tellWorkers() // once d.mu is free
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	defer reg.tellWorkers() // once d.mu is free
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	if q.Domain == "" {
 		return control.Domain{}, control.Errorf(control.CodeInvalid, "set: which domain?")
 	}
-	dom := d.domains[q.Domain]
+	dom := reg.domains[q.Domain]
 	if dom == nil {
 		return control.Domain{}, r.noDomain(q.Domain)
 	}
@@ -87,23 +87,23 @@ func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, erro
 	}
 	if err := dom.setLocked(q.Settings); err != nil {
 		for k := range q.Settings {
-			if d.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
+			if reg.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
 				return control.Domain{}, control.Errorf(control.CodeInvalid, "%v; and of a domU weight, cap and slice", err)
 			}
 		}
 		return control.Domain{}, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(q.Settings)) {
-		d.journal.NoteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
+		reg.journal.NoteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
 	}
-	d.store.saveOrWarn()
+	reg.store.saveOrWarn()
 	return dom.show(), nil
 }
 
 func (r Requests) noDomain(name string) error {
-	d := r.reg
-	names, more := slices.Sorted(maps.Keys(d.domains)), ""
-	if d.opt.DomUs {
+	reg := r.reg
+	names, more := slices.Sorted(maps.Keys(reg.domains)), ""
+	if reg.opt.DomUs {
 		more = "; a domU is one once its name is attached (pegasus attach)"
 	}
 	return control.Errorf(control.CodeNotFound, "domain %q: there is none of that name; there are %s%s", name, orNone(names), more)
@@ -122,37 +122,37 @@ func orNone(names []string) string {
 // mostNames bounds a list of names in an error.
 const mostNames = 32
 
-// tune changes a machine's share of the CPUs in the hypervisor. d.mu is held.
+// tune changes a machine's share of the CPUs in the hypervisor. Registry.mu is held.
 func (r Requests) tune(by control.Peer, name string, settings map[string]string) error {
-	d := r.reg
+	reg := r.reg
 	var m *hypervisor.Machine
-	if known, ok := d.machines[name]; ok {
+	if known, ok := reg.machines[name]; ok {
 		m = &known
 	}
-	if err := cpus.Tune(d.opt.Tuner, name, m, settings); err != nil {
+	if err := cpus.Tune(reg.opt.Tuner, name, m, settings); err != nil {
 		return err
 	}
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		d.journal.NoteBy(&by, "set", name, "%s = %s", k, settings[k])
+		reg.journal.NoteBy(&by, "set", name, "%s = %s", k, settings[k])
 	}
-	d.cpus.WeighSoon()
+	reg.cpus.WeighSoon()
 	return nil
 }
 
 // SwitchPolicy switches policy or mode of one accelerator or all, and returns the descriptions of these.
 func (r Requests) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
-	d := r.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := r.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	var meant []*accelerator
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		if q.Accelerator == "" || a.Name == q.Accelerator {
 			meant = append(meant, a)
 		}
 	}
 	if len(meant) == 0 {
 		return nil, control.Errorf(control.CodeNotFound, "accelerator %q: there is none of that name; there are %s",
-			q.Accelerator, strings.Join(acceleratorNames(d.config), ", "))
+			q.Accelerator, strings.Join(acceleratorNames(reg.config), ", "))
 	}
 	all := []control.Accelerator{}
 	for _, a := range meant {
@@ -164,16 +164,16 @@ func (r Requests) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]contro
 	return all, nil
 }
 
-// switchTo switches one accelerator. d.mu is held.
+// switchTo switches one accelerator. Registry.mu is held.
 func (r Requests) switchTo(by control.Peer, a *accelerator, q control.PolicyParams) error {
-	d := r.reg
+	reg := r.reg
 	next, switched := a.Settings(), maps.Clone(a.switched)
-	file := tableOf(d.config, a)
+	file := tableOf(reg.config, a)
 	for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
 		if s.value == "" {
 			continue
 		}
-		if err := next.Set(s.key, s.value, d.opt.Accept); err != nil {
+		if err := next.Set(s.key, s.value, reg.opt.Accept); err != nil {
 			return control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.Name, err)
 		}
 		switched[s.key] = setting{Value: s.value, File: file.Get(s.key)}
@@ -187,8 +187,8 @@ func (r Requests) switchTo(by control.Peer, a *accelerator, q control.PolicyPara
 	}
 	a.Configure(next, p)
 	a.switched = switched
-	d.store.changed = true
-	d.journal.NoteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
+	reg.store.changed = true
+	reg.journal.NoteBy(&by, "policy", "", "%s: %s, %s", a.Name, next.Policy, next.Mode)
 	return nil
 }
 

@@ -17,13 +17,13 @@ const sampleEvery = 250 * time.Millisecond
 const ShareWindow = meter.Intervals * sampleEvery
 
 // sample samples the use of all domains and accelerators, until ctx ends. It also expires leases and saves the state.
-func (d *Registry) sample(ctx context.Context) {
+func (reg *Registry) sample(ctx context.Context) {
 	t := time.NewTicker(sampleEvery)
 	defer t.Stop()
 	for {
-		d.mu.Lock()
+		reg.mu.Lock()
 		now := gate.Now()
-		for _, dom := range d.domains {
+		for _, dom := range reg.domains {
 			if len(dom.guests) == 0 && dom.share.Resting() {
 				continue
 			}
@@ -32,12 +32,12 @@ func (d *Registry) sample(ctx context.Context) {
 			dom.stood.Sample(now, t.Stood)
 			dom.workers.Sample(now, t.CPU)
 		}
-		for _, a := range d.accelerators {
+		for _, a := range reg.accelerators {
 			a.load.Sample(now, a.Hardware.BusyTime())
 		}
-		d.expire(time.Now())
-		d.store.saveOrWarn()
-		d.mu.Unlock()
+		reg.expire(time.Now())
+		reg.store.saveOrWarn()
+		reg.mu.Unlock()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -46,11 +46,11 @@ func (d *Registry) sample(ctx context.Context) {
 	}
 }
 
-// show returns a domain's description. d.mu is held.
+// show returns a domain's description. Registry.mu is held.
 func (dom *domain) show() control.Domain {
-	d := dom.reg
+	reg := dom.reg
 	t, memory := dom.totals()
-	spent, steal := d.cpus.Steal(dom.name)
+	spent, steal := reg.cpus.Steal(dom.name)
 	out := control.Domain{
 		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
 		GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
@@ -61,7 +61,7 @@ func (dom *domain) show() control.Domain {
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
-		Machine: d.showMachine(dom.name), Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing,
+		Machine: reg.showMachine(dom.name), Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing,
 		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate(),
 	}
 	for _, p := range dom.programs {
@@ -73,7 +73,7 @@ func (dom *domain) show() control.Domain {
 		}
 	}
 	slices.Sort(out.PIDs)
-	d.showTuned(&out)
+	reg.showTuned(&out)
 	if dom.on == nil {
 		return out
 	}
@@ -108,10 +108,10 @@ func (dom *domain) spent(steal float64) control.Spent {
 
 // measured returns a domain's part of the recent time used by all domains of its accelerator.
 func (dom *domain) measured() float64 {
-	d := dom.reg
+	reg := dom.reg
 	mine, _ := dom.share.Growth()
 	var all int64
-	for _, other := range d.domains {
+	for _, other := range reg.domains {
 		if other.on == dom.on {
 			used, _ := other.share.Growth()
 			all += used
@@ -123,17 +123,17 @@ func (dom *domain) measured() float64 {
 	return float64(mine) / float64(all)
 }
 
-// showAccelerator returns an accelerator's description. d.mu is held.
+// showAccelerator returns an accelerator's description. Registry.mu is held.
 func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
-	d := r.reg
+	reg := r.reg
 	p := a.Hardware.Profile()
 	busy, ns := a.load.Growth()
-	d.queue.SetOverloaded(a.Name, a.Overloaded())
+	reg.queue.SetOverloaded(a.Name, a.Overloaded())
 	held, uncharged := a.Balance()
 	out := control.Accelerator{
 		Name: a.Name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.Hardware.MemoryUsed(), Swap: p.Swap,
 		MemoryAllocated: a.Hardware.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
-		Weight: d.queue.Weight(a.Name),
+		Weight: reg.queue.Weight(a.Name),
 	}
 	if ns > 0 {
 		out.Busy = float64(busy) / float64(ns)
@@ -145,12 +145,12 @@ func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
 	return out
 }
 
-// showTuned fills in a machine's CPU weight and cap from the hypervisor. d.mu is held.
-func (d *Registry) showTuned(out *control.Domain) {
-	if d.opt.Tuner == nil || d.machines[out.Name].Xen == 0 {
+// showTuned fills in a machine's CPU weight and cap from the hypervisor. Registry.mu is held.
+func (reg *Registry) showTuned(out *control.Domain) {
+	if reg.opt.Tuner == nil || reg.machines[out.Name].Xen == 0 {
 		return
 	}
-	if w, err := d.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
+	if w, err := reg.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
 		out.CPUWeight, out.CPUCap = int(w.Credits), w.Cap
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"pegasus/hypervisor"
 )
 
-// startWorker starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await the
-// worker's end, also after an error.
+// startWorker starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await
+// the worker's end, also after an error.
 func (g *guest) startWorker(n hypervisor.Newcomer) (*offer, error) {
-	d := g.dom.reg
+	reg := g.dom.reg
 	job, page := g.job()
 	layout, err := job.Geometry.Layout()
 	if err != nil {
@@ -29,13 +29,13 @@ func (g *guest) startWorker(n hypervisor.Newcomer) (*offer, error) {
 	ours, theirs, err := socketPair()
 	files.Guest = all.add(theirs, err)
 	guestEnd := all.add(ours, err)
-	if !d.opt.Private {
-		files.Listener = all.add(d.workers.ListenForSuccessor(g.id))
+	if !reg.opt.Private {
+		files.Listener = all.add(reg.workers.ListenForSuccessor(g.id))
 	}
 	if all.err != nil {
 		return nil, all.err
 	}
-	p, err := d.workers.Start(&job, files, func(pid int) { g.confine(pid) })
+	p, err := reg.workers.Start(&job, files, func(pid int) { g.confine(pid) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (g *guest) startWorker(n hypervisor.Newcomer) (*offer, error) {
 
 // job returns the job of a seat's worker, and the domain's gate page.
 func (g *guest) job() (worker.Job, *os.File) {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	dom := g.dom
 	c := dom.on.Settings()
 	geometry := callbuf.DefaultGeometry()
@@ -63,26 +63,26 @@ func (g *guest) job() (worker.Job, *os.File) {
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX,
 			Device: c.Device, Library: c.Library, Context: uint64(c.Context)},
 		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: windowBytes(c.Type),
-		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
-		SpinTime: d.opt.Config.Daemon.SpinTime,
+		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: reg.config.Daemon.LogLevel,
+		SpinTime: reg.opt.Config.Daemon.SpinTime,
 	}, dom.attachment.Page.File()
 }
 
 // confine puts a worker into the cgroups of its guest's domain.
 func (g *guest) confine(pid int) {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, err := range d.workers.Enter(g.dom.name, pid, g.dom.limits()) {
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, err := range reg.workers.Enter(g.dom.name, pid, g.dom.limits()) {
 		g.dom.note("warning", "%v", err)
 	}
 }
 
 // assign gives a seat its worker, and sends the worker the settings that have changed since its job was made.
 func (g *guest) assign(p *workers.Process, job *worker.Job) {
-	d := g.dom.reg
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	reg := g.dom.reg
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
 	g.worker = p
 	if g.doomed {
 		p.Kill()

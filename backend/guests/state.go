@@ -55,23 +55,23 @@ type store struct {
 }
 
 func (st *store) statePath() string {
-	d := st.reg
-	return filepath.Join(d.opt.RuntimeDir, "state.json")
+	reg := st.reg
+	return filepath.Join(reg.opt.RuntimeDir, "state.json")
 }
 
-// save writes the state if it changed, and closes the accounts of detached domains. d.mu is held.
+// save writes the state if it changed, and closes the accounts of detached domains. Registry.mu is held.
 func (st *store) save() error {
-	d := st.reg
-	if !d.store.changed && (d.opt.Private || !st.drifted()) {
+	reg := st.reg
+	if !reg.store.changed && (reg.opt.Private || !st.drifted()) {
 		return nil
 	}
-	if !d.opt.Private {
+	if !reg.opt.Private {
 		if err := st.writeState(); err != nil {
 			return err
 		}
 	}
-	d.store.changed = false
-	for _, dom := range d.domains {
+	reg.store.changed = false
+	for _, dom := range reg.domains {
 		if dom.on == nil {
 			dom.closeAccount()
 		}
@@ -80,51 +80,51 @@ func (st *store) save() error {
 }
 
 func (st *store) writeState() error {
-	d := st.reg
-	d.store.saved = st.accounts()
-	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, d.store.saved}
-	for name, dom := range d.domains {
+	reg := st.reg
+	reg.store.saved = st.accounts()
+	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, reg.store.saved}
+	for name, dom := range reg.domains {
 		if dom.account != nil {
 			dom.book(dom.account)
 		}
 		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, dom.isMachine(), dom.removing}
 	}
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		s.Accelerators[a.Name] = a.switched
 	}
 	return statefile.Write(st.statePath(), s)
 }
 
-// saveOrWarn is save with errors in the log. The next sample retries after an error. d.mu is held.
+// saveOrWarn is save with errors in the log. The next sample retries after an error. Registry.mu is held.
 func (st *store) saveOrWarn() {
-	d := st.reg
+	reg := st.reg
 	err := st.save()
-	if text := fmt.Sprint(err); err != nil && text != d.store.unsaved {
-		d.log.Warn("write down the state", "err", err)
-		d.store.unsaved = text
+	if text := fmt.Sprint(err); err != nil && text != reg.store.unsaved {
+		reg.log.Warn("write down the state", "err", err)
+		reg.store.unsaved = text
 	} else if err == nil {
-		d.store.unsaved = ""
+		reg.store.unsaved = ""
 	}
 }
 
 // restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored.
-// d.mu is held.
+// Registry.mu is held.
 func (st *store) restore() {
-	d := st.reg
+	reg := st.reg
 	s, err := st.readState()
 	if err != nil {
 		aside := st.statePath() + ".unread"
-		d.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
+		reg.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
 		if err := os.Rename(st.statePath(), aside); err != nil {
-			d.log.Warn("keep the unread state aside", "err", err)
+			reg.log.Warn("keep the unread state aside", "err", err)
 		}
 		return
 	}
-	for _, a := range d.accelerators {
+	for _, a := range reg.accelerators {
 		a.switched = s.Accelerators[a.Name]
-		next, err := d.planAccelerator(d.config, a)
+		next, err := reg.planAccelerator(reg.config, a)
 		if err != nil {
-			d.log.Warn("a switched policy is lost", "accelerator", a.Name, "err", err)
+			reg.log.Warn("a switched policy is lost", "accelerator", a.Name, "err", err)
 			a.switched = map[string]setting{}
 			continue
 		}
@@ -135,7 +135,7 @@ func (st *store) restore() {
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		st.restoreDomain(name, s.Domains[name])
 	}
-	d.store.changed = true
+	reg.store.changed = true
 }
 
 // readState returns the content of the file; a missing file is an empty state.
@@ -153,19 +153,19 @@ func (st *store) readState() (s state, err error) {
 	return s, err
 }
 
-// restoreDomain restores a domain and its owners, or adds them to a declared domain. d.mu is held.
+// restoreDomain restores a domain and its owners, or adds them to a declared domain. Registry.mu is held.
 func (st *store) restoreDomain(name string, was domainState) {
-	d := st.reg
-	dom := d.domains[name]
+	reg := st.reg
+	dom := reg.domains[name]
 	if dom == nil {
 		if configs.CheckName(name) != nil {
 			return
 		}
-		dom = d.stranger(name, was.InForce)
+		dom = reg.stranger(name, was.InForce)
 		dom.removing = was.Removing
-		if was.Machine && d.opt.Machines != nil {
-			dom.awaited = d.started.Add(machineTime)
-			d.awaitTerm(dom.awaited)
+		if was.Machine && reg.opt.Machines != nil {
+			dom.awaited = reg.started.Add(machineTime)
+			reg.awaitTerm(dom.awaited)
 		}
 	}
 	dom.past, dom.booked, dom.asked = was.Past, was.Booked, was.Asked
@@ -179,37 +179,38 @@ func (st *store) restoreDomain(name string, was domainState) {
 			file.Close()
 		}
 	}
-	if file, err := d.settingsOf(d.config, name); err == nil {
+	if file, err := reg.settingsOf(reg.config, name); err == nil {
 		dom.set = was.Set
-		next := dom.plan(d.config, file)
+		next := dom.plan(reg.config, file)
 		dom.set = next.set
 		dom.apply(next.settings)
 	}
 }
 
 // openRestored opens the doors of restored domains, and ends domains whose owners ended while no daemon ran.
-// d.mu is held.
+// Registry.mu is held.
 func (st *store) openRestored() {
-	d := st.reg
-	d.soonest = d.started // leases may have expired meanwhile
-	d.expire(time.Now())
-	for _, dom := range d.domains {
+	reg := st.reg
+	reg.soonest = reg.started // leases may have expired meanwhile
+	reg.expire(time.Now())
+	for _, dom := range reg.domains {
 		if dom.endIfUnowned() || dom.door != nil || !dom.admits() {
 			continue
 		}
 		if err := dom.enter(); err != nil {
-			d.log.Error("a domain can't be entered", "domain", dom.name, "err", err)
+			reg.log.Error("a domain can't be entered", "domain", dom.name, "err", err)
 		}
 	}
 }
 
-// stranger makes a domain that the configuration does not declare, for its guests of the previous daemon. d.mu is held.
-func (d *Registry) stranger(name string, s configs.Domain) *domain {
+// stranger makes a domain that the configuration does not declare, for its guests of the previous daemon. Registry.mu
+// is held.
+func (reg *Registry) stranger(name string, s configs.Domain) *domain {
 	if s.Name != name { // no state has its settings
-		s = d.config.Template
+		s = reg.config.Template
 		s.Name = name
 	}
-	dom := newDomain(d, s, false)
-	d.domains[name] = dom
+	dom := newDomain(reg, s, false)
+	reg.domains[name] = dom
 	return dom
 }

@@ -1,6 +1,6 @@
 // Package hardware is the contract between the daemon and the implementation of an accelerator: the daemon executes no
-// work on the accelerator but measures domains' engine time, reclaims the resources of dead workers, and passes files to
-// workers.
+// work on the accelerator but measures domains' engine time, reclaims the resources of dead workers, and passes files
+// to workers.
 //
 // Callers: backend and backend/sched call the methods; cmd/pegasusd implements them.
 //

@@ -1,12 +1,13 @@
-// Package sched is the scheduler loop of one accelerator: it samples the gate pages, translates their changes to events of
-// the policy, charges domains for their engine time, and writes the policy's decisions to the pages.
+// Package sched is the scheduler loop of one accelerator: it samples the gate pages, translates their changes to events
+// of the policy, charges domains for their engine time, and writes the policy's decisions to the pages.
 //
 // Callers: backend attaches and detaches domains, and reads state; backend/cpus passes samples of vCPU state.
 //
-// Trust boundary: workers write gate pages, which a hostile worker may fill with anything. A figure from a page is bound
-// to possible values, and a domain whose pages were forged is expelled.
+// Trust boundary: workers write gate pages, which a hostile worker may fill with anything. A figure from a page is
+// bound to possible values, and a domain whose pages were forged is expelled.
 //
-// Locks: Accelerator.mu is the only one. It is not held across a wait, nor while waiting for a value that workers write.
+// Locks: Accelerator.mu is the only one. It is not held across a wait, nor while waiting for a value that workers
+// write.
 package sched
 
 import (
@@ -206,8 +207,8 @@ func (a *Accelerator) turn() time.Duration {
 	for _, m := range a.members {
 		m.renew()
 	}
-	// No domain received the revoked lease: the requests that wait there are reported at the next sample, which no doorbell
-	// announces.
+	// No domain received the revoked lease: the requests that wait there are reported at the next sample, which no
+	// doorbell announces.
 	if slices.Contains(closed[:], true) {
 		return 0
 	}

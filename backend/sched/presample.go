@@ -11,8 +11,8 @@ import (
 // time slice is as long as a tick, so the vCPU that ran a tick ago is probably not running now. The scheduler loop
 // therefore samples vCPU state itself, shortly before it decides.
 
-// preDecisionSampling schedules an accelerator's samples of vCPU state before its decisions. The accelerator's mu guards
-// it.
+// preDecisionSampling schedules an accelerator's samples of vCPU state before its decisions. The accelerator's mu
+// guards it.
 type preDecisionSampling struct {
 	at   vcpu.Time     // start of the last sample
 	of   vcpu.Time     // due time of the decision that it was for

@@ -6,8 +6,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// Record passes to recorder every event and decision of the scheduler, which restarts with the same policy; a nil recorder ends
-// the recording. It fails while another recording is active.
+// Record passes to recorder every event and decision of the scheduler, which restarts with the same policy; a nil
+// recorder ends the recording. It fails while another recording is active.
 func (a *Accelerator) Record(recorder func(policies.Record)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

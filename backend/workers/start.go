@@ -66,8 +66,8 @@ func (p *Process) CPUTime() (ns int64, ok bool) {
 	return ns, err == nil && (p.cmd != nil || !pidfd.HasExited(p.file)) // another process may have the PID of no child
 }
 
-// Order sends the worker an order. An ended worker needs none, and a worker that leaves a hundred orders unread receives
-// no more.
+// Order sends the worker an order. An ended worker needs none, and a worker that leaves a hundred orders unread
+// receives no more.
 func (p *Process) Order(o worker.Order) { worker.SendOrder(p.conn, o) }
 
 // Reap collects the exit status of an ended worker, if it is a child of this daemon, and returns the failure in

@@ -99,8 +99,8 @@ func (w *Workers) Survivors() ([]*Survivor, error) {
 	return left, nil
 }
 
-// identify connects to the worker at a socket and identifies it. It returns nil for a dead worker, and ends a worker that
-// does not match its record.
+// identify connects to the worker at a socket and identifies it. It returns nil for a dead worker, and ends a worker
+// that does not match its record.
 func (w *Workers) identify(path string) (*Survivor, error) {
 	s := &Survivor{}
 	var err error

@@ -1,5 +1,5 @@
-// Package workers starts worker processes ahead of time and gives them jobs, confines them to the cgroups and the user of
-// their domain, and finds the workers that a previous daemon left running.
+// Package workers starts worker processes ahead of time and gives them jobs, confines them to the cgroups and the user
+// of their domain, and finds the workers that a previous daemon left running.
 //
 // Callers: backend.
 //
@@ -91,8 +91,8 @@ func (w *Workers) Ready() (n int) {
 	return n
 }
 
-// Close ends the workers without a job and removes the cgroups. Where all workers have ended, it retries for patience to
-// remove the cgroups.
+// Close ends the workers without a job and removes the cgroups. Where all workers have ended, it retries for patience
+// to remove the cgroups.
 func (w *Workers) Close(patience time.Duration) {
 	for _, p := range w.pools {
 		p.close()
