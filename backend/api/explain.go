@@ -35,7 +35,7 @@ func reasons(s control.Domain) []string {
 	if s.Removing {
 		lines = append(lines, fmt.Sprintf("it is being removed: it admits no process, and ends with the last of %d guest processes and %d programs", s.Processes, len(s.Programs)))
 	} else if s.Socket == "" {
-		lines = append(lines, "it is not in the configuration any more: nobody may enter it, and it goes with its last process")
+		lines = append(lines, "removed from the configuration: it admits no process, and ends with its last process")
 	}
 	if s.Accelerator == "" {
 		lines = append(lines, "no guest process has called cuInit: it is on no accelerator")

@@ -36,7 +36,7 @@ type timeline struct {
 // marks the start of the collection.
 func (s *Server) timeline(ctx context.Context, emit func(v any) error) error {
 	if !s.watch(ctx) {
-		return control.Errorf(control.CodeConflict, "somebody watches the timeline already")
+		return control.Errorf(control.CodeConflict, "timeline: another client reads it already")
 	}
 	defer s.unwatch()
 	accelerators := s.guests.Loops()
@@ -66,7 +66,7 @@ func (s *Server) timeline(ctx context.Context, emit func(v any) error) error {
 			return nil
 		}
 		if len(t.spans) == cap(t.spans) {
-			return control.Errorf(control.CodeConflict, "the timeline is read too slowly")
+			return control.Errorf(control.CodeConflict, "timeline: the client reads too slowly")
 		}
 		for range len(t.spans) {
 			if err := emit(<-t.spans); err != nil {

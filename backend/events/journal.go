@@ -57,7 +57,7 @@ func (j *Journal) NoteBy(by *control.Peer, kind, domain, format string, args ...
 func (j *Journal) NoteLimited(limit *RateLimiter, kind, domain, format string, args ...any) {
 	ok, dropped := limit.allow(time.Now())
 	if dropped > 0 {
-		j.Note("lost", domain, "%d events of its guests' doing are left out here", dropped)
+		j.Note("lost", domain, "%d events that its guests caused are left out here", dropped)
 	}
 	if ok {
 		j.Note(kind, domain, format, args...)

@@ -19,7 +19,7 @@ import (
 func (reg *Registry) adopt(left []*workers.Survivor) {
 	for _, s := range left {
 		if err := reg.adoptOne(s); err != nil {
-			reg.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
+			reg.log.Warn("take over a worker of the previous daemon failed; ending the worker", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.End()
 			if a := reg.accelerator(s.Accelerator); a != nil {
 				a.Hardware.Reap(s.Domain, s.PID)
@@ -67,9 +67,9 @@ func (reg *Registry) adoptOne(s *workers.Survivor) error {
 	case a == nil:
 		return fmt.Errorf("accelerator %q is no longer configured", s.Accelerator)
 	case dom.on != nil && dom.on != a:
-		return fmt.Errorf("its domain is on %s and on %s", a.Name, dom.on.Name)
+		return fmt.Errorf("worker is on %s, its domain on %s", a.Name, dom.on.Name)
 	case s.Slot < 0 || s.Slot >= gate.Slots || reg.slices[s.Slice]:
-		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
+		return fmt.Errorf("slot %d or device window %d: out of range, or taken", s.Slot, s.Slice)
 	}
 	g, err := survivingGuest(dom, s)
 	if err != nil {
@@ -104,7 +104,7 @@ func (reg *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) 
 		return nil
 	}
 	if !pidfd.SameFile(s.Files.Gate, dom.attachment.Page.File()) {
-		return errors.New("its gate page isn't that of its domain")
+		return errors.New("gate page differs from the domain's")
 	}
 	return sameHardware(a.Hardware.Files(dom.name), s.Files.Hardware)
 }
@@ -112,7 +112,7 @@ func (reg *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) 
 // sameHardware returns an error unless a worker's accelerator files are those of its domain.
 func sameHardware(want, has []*os.File) error {
 	if !slices.EqualFunc(want, has, pidfd.SameFile) {
-		return errors.New("what it has of the accelerator isn't what one of its domain has")
+		return errors.New("accelerator files differ from the domain's")
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (dom *domain) freeVacantSlots() {
 	for slot, pid := range slots {
 		p, err := pidfd.Open(pid)
 		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
-			reg.log.Warn("a worker's slot stays taken", "domain", dom.name, "worker", pid, "err", err)
+			reg.log.Warn("identify the process of a gate page's slot failed; keeping the slot", "domain", dom.name, "worker", pid, "err", err)
 			continue
 		}
 		if err != nil || pidfd.HasExited(p) {

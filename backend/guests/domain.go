@@ -283,7 +283,7 @@ func (dom *domain) shut() {
 		reg.closeDoor(dom.door)
 		dom.door = nil
 		if n := len(dom.guests); n > 0 {
-			reg.journal.Note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
+			reg.journal.Note("shut", dom.name, "removed from the configuration: the domain admits no process; %d processes stay", n)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func (g *guest) attend() {
 				return
 			}
 			if g.outlives(ctx) {
-				g.dom.note("outlived", "worker %d outlives process %d: ending it", g.worker.PID, g.pid)
+				g.dom.note("outlived", "worker %d outlives process %d; ending the worker", g.worker.PID, g.pid)
 				g.worker.Kill()
 			}
 		})
@@ -332,7 +332,7 @@ func (reg *Registry) expel(m *sched.Attachment) {
 	if dom == nil || dom.attachment != m {
 		return
 	}
-	dom.note("forged", "a worker has written over the pages that the domain's workers share with the daemon: ending the domain's %d workers", len(dom.guests))
+	dom.note("forged", "pages shared with the daemon were overwritten by a worker; ending the domain's %d workers", len(dom.guests))
 	for g := range dom.guests {
 		g.doomed = true
 		if g.worker != nil {

@@ -193,7 +193,7 @@ func (reg *Registry) endIfIdle() {
 	}
 	reg.mu.Unlock()
 	if idle {
-		reg.log.Info("nobody is left: ending")
+		reg.log.Info("no guest and no program is left; ending")
 		reg.end()
 	}
 }

@@ -30,7 +30,7 @@ func (reg *Registry) learn(all []hypervisor.Machine) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		if _, err := reg.domain(name); err != nil { // the domain admits processes as soon as the machine runs
-			reg.log.Debug("a machine can't be a domain", "domain", name, "err", err)
+			reg.log.Debug("create the domain of a machine failed", "domain", name, "err", err)
 		}
 		reg.machineChanged(name, before[name], next[name])
 	}

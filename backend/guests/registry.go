@@ -207,7 +207,7 @@ func (reg *Registry) Ready() {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if c := reg.admission(); c.State != "ok" && !reg.opt.Private { // a user's own programs take all that the user has
-		reg.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
+		reg.log.Warn("domains' limits exceed the host's memory", "why", c.Detail, "remedy", c.Fix)
 	}
 	reg.restIfIdle()
 }

@@ -34,7 +34,7 @@ func (reg *Registry) Reload(by *control.Peer) (control.ReloadResult, error) {
 	}
 	reg.mu.Unlock()
 	if err != nil {
-		reg.log.Error("configuration refused, the old settings stay", "err", err)
+		reg.log.Error("reload configuration failed; keeping the old settings", "err", err)
 		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
 	}
 	reg.journal.NoteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
@@ -212,7 +212,7 @@ func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
 	if err == nil {
 		return domainPlan{settings, set}
 	}
-	reg.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
+	reg.log.Warn("settings of `pegasus set` no longer fit the configuration; dropping those that do not", "domain", dom.name, "err", err)
 	settings = file
 	for fits := true; fits; { // the others stay: one may exclude processes, and one may fit only after another
 		fits = false

@@ -85,10 +85,10 @@ func (r Requests) Shutdown(p control.Peer, q control.ShutdownParams) (struct{}, 
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if q.IfIdle && !reg.idle() {
-		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(reg.guests), reg.holders)
+		return struct{}{}, control.Errorf(control.CodeConflict, "daemon is in use by %d guests and %d programs", len(reg.guests), reg.holders)
 	}
 	reg.ending = true
-	reg.journal.NoteBy(&p, "shutdown", "", "told to end")
+	reg.journal.NoteBy(&p, "shutdown", "", "shutdown requested")
 	reg.end()
 	return struct{}{}, nil
 }

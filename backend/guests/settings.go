@@ -67,7 +67,7 @@ func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, erro
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if q.Domain == "" {
-		return control.Domain{}, control.Errorf(control.CodeInvalid, "set: which domain?")
+		return control.Domain{}, control.Errorf(control.CodeInvalid, "set: no domain given")
 	}
 	dom := reg.domains[q.Domain]
 	if dom == nil {

@@ -100,7 +100,7 @@ func (st *store) saveOrWarn() {
 	reg := st.reg
 	err := st.save()
 	if text := fmt.Sprint(err); err != nil && text != reg.store.unsaved {
-		reg.log.Warn("write down the state", "err", err)
+		reg.log.Warn("save state failed; retrying", "err", err)
 		reg.store.unsaved = text
 	} else if err == nil {
 		reg.store.unsaved = ""
@@ -114,9 +114,9 @@ func (st *store) restore() {
 	s, err := st.readState()
 	if err != nil {
 		aside := st.statePath() + ".unread"
-		reg.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
+		reg.log.Error("read the state of the previous daemon failed; starting without it", "err", err, "kept", aside)
 		if err := os.Rename(st.statePath(), aside); err != nil {
-			reg.log.Warn("keep the unread state aside", "err", err)
+			reg.log.Warn("rename the unread state file failed", "err", err)
 		}
 		return
 	}
@@ -124,7 +124,7 @@ func (st *store) restore() {
 		a.switched = s.Accelerators[a.Name]
 		next, err := reg.planAccelerator(reg.config, a)
 		if err != nil {
-			reg.log.Warn("a switched policy is lost", "accelerator", a.Name, "err", err)
+			reg.log.Warn("restore a switched policy failed; keeping the configured one", "accelerator", a.Name, "err", err)
 			a.switched = map[string]setting{}
 			continue
 		}
@@ -198,7 +198,7 @@ func (st *store) openRestored() {
 			continue
 		}
 		if err := dom.enter(); err != nil {
-			reg.log.Error("a domain can't be entered", "domain", dom.name, "err", err)
+			reg.log.Error("open the door of a restored domain failed", "domain", dom.name, "err", err)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func findCgroup(controller, name string) (cgroup, error) {
 // handOut enables a controller for the groups below a version 2 group.
 func handOut(dir, controller string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
-		return fmt.Errorf("hand out the %s controller: %w", controller, err)
+		return fmt.Errorf("enable the %s controller: %w", controller, err)
 	}
 	return nil
 }

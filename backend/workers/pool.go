@@ -155,7 +155,7 @@ func (p *pool) start() (*candidate, error) {
 	}
 	p.park(cmd.Process.Pid)
 	if err := offerFirst(cmd.Process.Pid); err != nil {
-		p.log.Warn("offer workers first when memory runs out", "err", err)
+		p.log.Warn("set a worker's oom_score_adj failed", "err", err)
 	}
 	c := &candidate{cmd: cmd, conn: conn}
 	if c.process, err = processOf(cmd.Process.Pid, fd); err != nil {

@@ -85,7 +85,7 @@ func (w *Workers) Survivors() ([]*Survivor, error) {
 			defer func() { <-slots }()
 			s, err := w.identify(path)
 			if err != nil {
-				w.opt.Log.Warn("connect to a worker of the previous daemon failed", "socket", path, "err", err)
+				w.opt.Log.Warn("identify a worker of the previous daemon failed", "socket", path, "err", err)
 			}
 			if s != nil {
 				mu.Lock()
@@ -144,7 +144,7 @@ func dialWorker(path string) (*net.UnixConn, error) {
 	}
 	p, err := control.PeerOf(c)
 	if err == nil && p.UID != 0 && p.UID != os.Geteuid() {
-		err = fmt.Errorf("its socket was made by user %d", p.UID)
+		err = fmt.Errorf("socket belongs to user %d", p.UID)
 	}
 	if err != nil {
 		c.Close()
