@@ -75,16 +75,16 @@ type Accelerator struct {
 	mu        sync.Mutex
 	settings  configs.Accelerator
 	presample preDecisionSampling
-	sched     *policies.Scheduler
-	members   []*Attachment // by ID
-	nextID    vcpu.ID
-	ids       map[string]vcpu.ID     // by name: attached domains, and detached ones with a kept account
-	passing   func(name string) bool // set by SetPassing; nil: no name takes over an account
+	accountIDs
+	members   members
 	decisions uint64
 	costs     costs                 // of the decisions of the policy in force
 	recorder  func(policies.Record) // receives the scheduler's events and decisions; nil: no recording
 	windows   func(control.Span)    // receives the spans in which gates were open; nil: none receives them
 }
+
+// members are the attached domains, by ID.
+type members []*Attachment
 
 // Attachment is a domain on its accelerator. The exported fields are constant; the accelerator's mu guards the others.
 type Attachment struct {
@@ -126,7 +126,7 @@ func New(o Options) (*Accelerator, error) {
 		return nil, err
 	}
 	a := &Accelerator{Name: o.Settings.Name, Hardware: o.Hardware, Bell: o.Bell, expel: o.Expel, sample: o.Sample, follow: o.Follow,
-		now: o.Now, silence: aliveFor, settings: o.Settings, ids: map[string]vcpu.ID{}, sched: policies.NewScheduler(p...)}
+		now: o.Now, silence: aliveFor, settings: o.Settings, accountIDs: accountIDs{feed: feed{policies.NewScheduler(p...)}, ids: map[string]vcpu.ID{}}}
 	if a.now == nil {
 		a.now = gate.Now
 	}
@@ -247,17 +247,10 @@ func (a *Accelerator) Expelled(m *Attachment) {
 	m.forged = false
 }
 
-func (a *Accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }
-
-// wake passes a domain's signal to the scheduler, with the time since when it holds, or 0 if that is unknown.
-func (a *Accelerator) wake(now, since int64, m *Attachment, s policies.Signal) {
-	a.step(now, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.ID}, Signal: s, Since: vcpu.Time(since)})
-}
-
 // apply writes a decision to a gate page.
 func (a *Accelerator) apply(now int64, act policies.Action) {
 	a.decisions++
-	i, ok := a.find(act.Domain)
+	i, ok := a.members.find(act.Domain)
 	if !ok {
 		return
 	}
@@ -276,7 +269,7 @@ func (a *Accelerator) apply(now int64, act policies.Action) {
 		m.terms[act.Lease.Class] = gate.Terms{}
 		m.leases &^= classes(act.Lease.Class)
 		m.Page.Revoke(classes(act.Lease.Class))
-		a.turnOf(m)
+		m.setTurn(a.settings.KernelTimeout)
 		m.again = true
 		return
 	}
@@ -288,7 +281,7 @@ func (a *Accelerator) apply(now int64, act policies.Action) {
 	if m.paused {
 		return
 	}
-	a.turnOf(m)
+	m.setTurn(a.settings.KernelTimeout)
 	m.Page.Grant(m.terms[act.Lease.Class])
 	m.Page.Watch()
 }
@@ -327,8 +320,9 @@ func classes(c policies.Class) gate.Classes {
 	return gate.AllClasses
 }
 
-func (a *Accelerator) find(id vcpu.ID) (int, bool) {
-	return slices.BinarySearchFunc(a.members, id, func(m *Attachment, id vcpu.ID) int { return cmp.Compare(m.ID, id) })
+// find returns the index of the domain with an ID.
+func (l members) find(id vcpu.ID) (int, bool) {
+	return slices.BinarySearchFunc(l, id, func(m *Attachment, id vcpu.ID) int { return cmp.Compare(m.ID, id) })
 }
 
 // Attach adds a domain with its store, its account and its page, whose gate is closed or left over from the previous
@@ -340,14 +334,14 @@ func (a *Accelerator) Attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	now := a.now()
 	m := &Attachment{ID: id, Domain: c.Name, Page: page, Store: store, account: account, shares: sharesOf(id, c, cpu)}
 	m.sampledAt = now
-	a.turnOf(m) // it has no turn yet
+	m.setTurn(a.settings.KernelTimeout) // it has no turn yet
 	page.SetInFlightLimit(int64(a.settings.InFlight))
 	if a.Hardware != nil { // tests of the loop have no hardware
 		page.SetStops(a.Hardware.Profile().Stops)
 	}
 	page.Tick(now + int64(a.silence))
 	page.Revoke(gate.AllClasses)
-	at, _ := a.find(id)
+	at, _ := a.members.find(id)
 	a.members = slices.Insert(a.members, at, m)
 	a.step(now, policies.Event{Kind: policies.Attach, Domain: m.shares})
 	a.wake(now, 0, m, policies.ContextOpened)
@@ -363,7 +357,7 @@ func (a *Accelerator) Detach(m *Attachment) {
 	a.sampleGate(now, m)
 	a.wake(now, 0, m, policies.ContextClosed)
 	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: m.ID}})
-	if i, ok := a.find(m.ID); ok {
+	if i, ok := a.members.find(m.ID); ok {
 		a.members = slices.Delete(a.members, i, i+1)
 	}
 	a.Bell.Ring()
@@ -425,11 +419,12 @@ func (a *Accelerator) Settings() configs.Accelerator {
 	return a.settings
 }
 
-// turnOf sets the engines for which it is a domain's turn. a.mu is held.
-func (a *Accelerator) turnOf(m *Attachment) {
+// setTurn sets the engines for which it is the domain's turn, and for how long a kernel may compute. The accelerator's mu
+// is held.
+func (m *Attachment) setTurn(kernel time.Duration) {
 	open := m.leases
 	if m.paused {
 		open = 0
 	}
-	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy), a.settings.KernelTimeout)
+	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy), kernel)
 }

@@ -10,42 +10,50 @@ import (
 	"pegasus/vcpu"
 )
 
+// accountIDs gives each domain the ID by which the policy keeps its account. The accelerator's mu is held during every
+// call.
+type accountIDs struct {
+	feed
+	ids     map[string]vcpu.ID // by name: attached domains, and detached ones with a kept account
+	nextID  vcpu.ID
+	passing func(name string) bool // set by SetPassing; nil: no name takes over an account
+}
+
 // idOf returns the scheduler's ID for a domain that attaches: its previous ID, if the scheduler still keeps its
 // account. A new name costs nothing for a domain that only its processes own, so such a domain takes over the ID, and
-// with it the account, of the detached domain of that kind with the largest debt. a.mu is held.
-func (a *Accelerator) idOf(name string) vcpu.ID {
-	for n, id := range a.ids {
-		if _, ok := a.sched.Balances(id); !ok {
-			delete(a.ids, n)
+// with it the account, of the detached domain of that kind with the largest debt.
+func (k *accountIDs) idOf(name string) vcpu.ID {
+	for n, id := range k.ids {
+		if _, ok := k.sched.Balances(id); !ok {
+			delete(k.ids, n)
 		}
 	}
-	if id, ok := a.ids[name]; ok {
+	if id, ok := k.ids[name]; ok {
 		return id
 	}
-	id, old := a.largestDebt(name)
+	id, old := k.largestDebt(name)
 	if id == 0 {
-		a.nextID++
-		id = a.nextID
+		k.nextID++
+		id = k.nextID
 	}
-	delete(a.ids, old)
-	a.ids[name] = id
+	delete(k.ids, old)
+	k.ids[name] = id
 	return id
 }
 
-// largestDebt returns the account that a new name takes over, of a domain that only its processes own; 0: none. a.mu is
-// held.
-func (a *Accelerator) largestDebt(name string) (id vcpu.ID, old string) {
-	if a.passing == nil || !a.passing(name) {
+// largestDebt returns the account that a new name takes over, of a domain that only its processes own; 0: none.
+func (k *accountIDs) largestDebt(name string) (id vcpu.ID, old string) {
+	if k.passing == nil || !k.passing(name) {
 		return 0, ""
 	}
-	names := make(map[vcpu.ID]string, len(a.ids))
-	for n, id := range a.ids {
+	names := make(map[vcpu.ID]string, len(k.ids))
+	for n, id := range k.ids {
 		names[id] = n
 	}
 	var most time.Duration
-	for _, absent := range a.sched.Absent(nil) {
+	for _, absent := range k.sched.Absent(nil) {
 		debt := -(absent.Balances[0] + absent.Balances[1])
-		if n, ok := names[absent.ID]; ok && debt > most && a.passing(n) {
+		if n, ok := names[absent.ID]; ok && debt > most && k.passing(n) {
 			id, old, most = absent.ID, n, debt
 		}
 	}
@@ -99,7 +107,7 @@ func (a *Accelerator) Balance() (held, uncharged int64) {
 func (a *Accelerator) ChargeAbsent(c configs.Domain, account hardware.Account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := account.Charge(a.burst())
+	t := account.Charge(burst(a.settings))
 	if t.Sum() == 0 {
 		return
 	}

@@ -11,13 +11,13 @@ import (
 func (a *Accelerator) Contended() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.rivals()
+	return a.members.rivals()
 }
 
-// rivals is Contended for callers that hold a.mu.
-func (a *Accelerator) rivals() bool {
+// rivals reports whether several domains had work when they were last sampled.
+func (l members) rivals() bool {
 	busy := 0
-	for _, m := range a.members {
+	for _, m := range l {
 		if m.busy {
 			busy++
 		}
@@ -31,7 +31,7 @@ func (a *Accelerator) Observe(s *vcpu.Sample) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range s.Domains {
-		at, ok := a.find(s.Domains[i].ID)
+		at, ok := a.members.find(s.Domains[i].ID)
 		if !ok || !a.members[at].busy {
 			continue
 		}

@@ -17,7 +17,7 @@ func (a *Accelerator) Pause(m *Attachment, yes bool) {
 	m.paused = yes
 	if yes {
 		m.Page.Revoke(gate.AllClasses)
-		a.turnOf(m)
+		m.setTurn(a.settings.KernelTimeout)
 	} else {
 		a.unpause(a.now(), m)
 	}
@@ -30,7 +30,7 @@ func (a *Accelerator) unpause(now int64, m *Attachment) {
 		m.withdrawn = false
 		a.wake(now, 0, m, policies.ContextOpened)
 	}
-	a.turnOf(m)
+	m.setTurn(a.settings.KernelTimeout)
 	for c, t := range m.terms {
 		if classes(policies.Class(c))&m.leases != 0 && t != (gate.Terms{}) {
 			m.Page.Grant(t)

@@ -74,5 +74,5 @@ func (a *Accelerator) samplePending() {
 
 // coordinates reports whether the accelerator's next decision depends on vCPU state. a.mu is held.
 func (a *Accelerator) coordinates() bool {
-	return a.sample != nil && Choice(a.settings).Follows() == policies.Schedules && a.rivals()
+	return a.sample != nil && Choice(a.settings).Follows() == policies.Schedules && a.members.rivals()
 }

@@ -5,9 +5,13 @@ import (
 	"time"
 
 	"pegasus/backend/gate"
+	"pegasus/configs"
 	"pegasus/policies"
 	"pegasus/vcpu"
 )
+
+// feed passes events to the policy. The accelerator's mu is held during every call.
+type feed struct{ sched *policies.Scheduler }
 
 // sampleGate reports to the scheduler the domain's use and work since the last sample. a.mu is held.
 func (a *Accelerator) sampleGate(now int64, m *Attachment) { a.report(now, m, a.chargeUse(now, m)) }
@@ -22,14 +26,14 @@ func (a *Accelerator) chargeUse(now int64, m *Attachment) gate.Work {
 	}
 	// Read after the page, so that all use of a domain that looks idle is charged: workers release engines before they
 	// end requests.
-	held := m.account.Charge(a.burst())
+	held := m.account.Charge(burst(a.settings))
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.Copies())}
 	m.Page.Ran(used.Compute > 0, used.Copy > 0)
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.sampledAt, m.opened), 0))
 		used.Stalled = max(open-used.Busy(), 0)
 		m.turns.add(open, used.Busy())
-		if m.turns.wasted() && a.keepsOut(m) {
+		if m.turns.wasted() && a.members.keepsOut(m) {
 			used.Compute += used.Stalled // no policy waives it
 			used.Stalled = 0
 		}
@@ -70,9 +74,9 @@ func (a *Accelerator) report(now int64, m *Attachment, w gate.Work) {
 	}
 }
 
-// keepsOut reports whether a domain with a turn blocks another domain that has work. a.mu is held.
-func (a *Accelerator) keepsOut(m *Attachment) bool {
-	for _, other := range a.members {
+// keepsOut reports whether a domain with a turn blocks another domain that has work.
+func (l members) keepsOut(m *Attachment) bool {
+	for _, other := range l {
 		if other != m && other.busy && other.leases == 0 && !other.paused {
 			return true
 		}
@@ -83,8 +87,8 @@ func (a *Accelerator) keepsOut(m *Attachment) bool {
 // leastBurst is the shortest bound on one hold of an engine, whatever the kernel timeout.
 const leastBurst = time.Minute
 
-// burst returns the longest time for which a domain may hold an engine before it is charged. a.mu is held.
-func (a *Accelerator) burst() time.Duration { return 2 * max(a.settings.KernelTimeout, leastBurst) }
+// burst returns the longest time for which a domain may hold an engine before it is charged.
+func burst(c configs.Accelerator) time.Duration { return 2 * max(c.KernelTimeout, leastBurst) }
 
 // requestOf returns the policy's representation of a request that waits at a gate.
 func requestOf(c gate.Class, h gate.Head) policies.Request {
@@ -97,20 +101,20 @@ func requestOf(c gate.Class, h gate.Head) policies.Request {
 	return r
 }
 
-// signal reports to the scheduler whether a domain has work. a.mu is held.
-func (a *Accelerator) signal(now int64, m *Attachment, w gate.Work) {
+// signal reports to the scheduler whether a domain has work.
+func (f feed) signal(now int64, m *Attachment, w gate.Work) {
 	switch {
 	case w.Busy():
-		a.wake(now, 0, m, policies.Arrived)
+		f.wake(now, 0, m, policies.Arrived)
 		m.drained = 0
 	case m.drained == 0 || w.IdleSince > m.drained:
 		m.drained = max(w.IdleSince, 1)
-		a.wake(now, w.IdleSince, m, policies.Drained)
+		f.wake(now, w.IdleSince, m, policies.Drained)
 	}
 }
 
-// classes reports to the scheduler, for each engine class, whether a domain has work for it. a.mu is held.
-func (a *Accelerator) classes(now int64, m *Attachment, w gate.Work) {
+// classes reports to the scheduler, for each engine class, whether a domain has work for it.
+func (f feed) classes(now int64, m *Attachment, w gate.Work) {
 	for c := range gate.NumClasses {
 		busy := w.Flying[c] > 0 || w.Heads[c].Seq != 0
 		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.ID}, Class: policyClass[c], Signal: policies.Drained}
@@ -120,12 +124,12 @@ func (a *Accelerator) classes(now int64, m *Attachment, w gate.Work) {
 		switch {
 		case busy && !m.worked[c] && m.rested[c] > 0:
 			pause := vcpu.Usage{Pauses: 1, Paused: time.Duration(now - m.rested[c])}
-			a.step(now, policies.Event{Kind: policies.Charge, Domain: e.Domain, Class: e.Class, Used: pause})
+			f.step(now, policies.Event{Kind: policies.Charge, Domain: e.Domain, Class: e.Class, Used: pause})
 		case !busy && m.worked[c]:
 			m.rested[c] = now
 		}
 		if busy || m.worked[c] {
-			a.step(now, e)
+			f.step(now, e)
 		}
 		m.worked[c] = busy
 	}
@@ -134,16 +138,16 @@ func (a *Accelerator) classes(now int64, m *Attachment, w gate.Work) {
 // policyClass maps a gate's class to the policy's.
 var policyClass = [gate.NumClasses]policies.Class{gate.Compute: policies.Compute, gate.Copy: policies.Copy}
 
-// charge passes to the scheduler the time that a domain used, each class separately. a.mu is held.
-func (a *Accelerator) charge(now int64, m *Attachment, u vcpu.Usage, ended [gate.NumClasses]uint64) {
+// charge passes to the scheduler the time that a domain used, each class separately.
+func (f feed) charge(now int64, m *Attachment, u vcpu.Usage, ended [gate.NumClasses]uint64) {
 	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: m.ID}, Class: policies.Compute}
 	e.Used = vcpu.Usage{Compute: u.Compute, Idle: u.Idle, Stalled: u.Stalled, Requests: count(ended[gate.Compute]), Pauses: u.Pauses, Paused: u.Paused}
 	if e.Used != (vcpu.Usage{}) {
-		a.step(now, e)
+		f.step(now, e)
 	}
 	e.Class, e.Used = policies.Copy, vcpu.Usage{Copy: u.Copy, Requests: count(ended[gate.Copy])}
 	if e.Used != (vcpu.Usage{}) {
-		a.step(now, e)
+		f.step(now, e)
 	}
 }
 
@@ -174,3 +178,10 @@ func (t *turns) add(had, used time.Duration) {
 
 // wasted reports whether the domain hardly used its turns.
 func (t *turns) wasted() bool { return t.had > turnsLeast && t.used*turnsPart < t.had }
+
+func (f feed) step(now int64, e policies.Event) { f.sched.Step(vcpu.Time(now), &e) }
+
+// wake passes a domain's signal to the scheduler, with the time since when it holds, or 0 if that is unknown.
+func (f feed) wake(now, since int64, m *Attachment, s policies.Signal) {
+	f.step(now, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.ID}, Signal: s, Since: vcpu.Time(since)})
+}

@@ -50,7 +50,7 @@ var byNumber = regexp.MustCompile(`\bdomain ([0-9]+)`)
 func (a *Accelerator) explanation() string {
 	return byNumber.ReplaceAllStringFunc(a.sched.Explain(), func(text string) string {
 		id, err := strconv.ParseUint(text[len("domain "):], 10, 32)
-		if i, ok := a.find(vcpu.ID(id)); err == nil && ok {
+		if i, ok := a.members.find(vcpu.ID(id)); err == nil && ok {
 			return "domain " + a.members[i].Domain
 		}
 		return text
