@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -21,17 +22,21 @@ const placeTime = 5 * time.Second
 // errNoRoom reports that no accelerator that may serve a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
+// waiting is a guest process that waits to be admitted to a domain.
+type waiting struct{ dom *domain }
+
 // awaitSeat blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at
 // most most bytes.
-func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
+func (w waiting) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
+	dom := w.dom
 	reg := dom.reg
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
 	reg.count(&dom.settling, 1)
-	defer dom.cancelAdmission()
-	dom.awaitExitingGuests(ctx)
+	defer w.cancelAdmission()
+	w.awaitExitingGuests(ctx)
 	for {
-		g, freed, err := dom.tryToAdmit(most)
+		g, freed, err := w.tryToAdmit(most)
 		if err == nil || !errors.Is(err, errNoRoom) {
 			return g, err
 		}
@@ -46,9 +51,9 @@ func (dom *domain) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
 // awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and
 // other domains' workers with device memory. A program's seat and memory are then free for a program started after it.
 // It waits little more than deathGrace: it does not wait for processes that end later.
-func (dom *domain) awaitExitingGuests(ctx context.Context) {
+func (w waiting) awaitExitingGuests(ctx context.Context) {
 	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
-	for _, g := range dom.exitingGuests() {
+	for _, g := range w.exitingGuests() {
 		select {
 		case <-g.gone:
 		case <-over:
@@ -65,7 +70,8 @@ func (g *guest) holdsMemory() bool {
 	return ok && st.Memory > 0
 }
 
-func (dom *domain) exitingGuests() (all []*guest) {
+func (w waiting) exitingGuests() (all []*guest) {
+	dom := w.dom
 	reg := dom.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
@@ -78,7 +84,8 @@ func (dom *domain) exitingGuests() (all []*guest) {
 }
 
 // cancelAdmission removes a domain from the queue after the last of its guests found no place.
-func (dom *domain) cancelAdmission() {
+func (w waiting) cancelAdmission() {
+	dom := w.dom
 	reg := dom.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
@@ -90,7 +97,8 @@ func (dom *domain) cancelAdmission() {
 	dom.endIfUnowned()
 }
 
-func (dom *domain) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err error) {
+func (w waiting) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err error) {
+	dom := w.dom
 	reg := dom.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
@@ -117,9 +125,9 @@ func (dom *domain) place() error {
 	if dom.on != nil {
 		return nil
 	}
-	a := dom.choose()
+	a := reg.choose(dom.settings)
 	if a == nil {
-		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, dom.refusals())
+		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, reg.refusals(dom.settings))
 	}
 	if err := dom.attach(a); err != nil {
 		reg.queue.Release(dom.name)
@@ -152,11 +160,10 @@ func (dom *domain) attach(a *accelerator) error {
 }
 
 // refusals returns the reasons why no accelerator takes a domain. Registry.mu is held.
-func (dom *domain) refusals() error {
-	reg := dom.reg
+func (r *room) refusals(s configs.Domain) error {
 	var all []error
-	for _, a := range reg.accelerators {
-		if err := reg.queue.Refusal(a.Name, request(dom.settings)); err != nil {
+	for _, a := range r.accelerators {
+		if err := r.queue.Refusal(a.Name, request(s)); err != nil {
 			all = append(all, err)
 		}
 	}
@@ -199,18 +206,17 @@ func (r *room) makeRoom() {
 
 // choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. Registry.mu is
 // held.
-func (dom *domain) choose() *accelerator {
-	reg := dom.reg
-	reg.gauge()
-	name, ok := reg.queue.Place(request(dom.settings))
+func (r *room) choose(s configs.Domain) *accelerator {
+	r.measureUse()
+	name, ok := r.queue.Place(request(s))
 	if !ok {
 		return nil
 	}
-	return reg.accelerator(name)
+	return r.accelerator(name)
 }
 
-// gauge updates the queue's view of the accelerators' use. Registry.mu is held.
-func (r *room) gauge() {
+// measureUse updates the queue's view of the accelerators' use. Registry.mu is held.
+func (r *room) measureUse() {
 	for _, a := range r.accelerators {
 		r.queue.SetAllocated(a.Name, a.Hardware.MemoryReserved())
 		r.queue.SetOverloaded(a.Name, a.Overloaded())
@@ -232,9 +238,9 @@ func (r *room) accelerator(name string) *accelerator {
 	return nil
 }
 
-// lineUp returns a placement queue of the accelerators, under the given settings for them and for the domains, with
+// newQueue returns a placement queue of the accelerators, under the given settings for them and for the domains, with
 // each placed domain where it is. Registry.mu is held.
-func (reg *Registry) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
+func (reg *Registry) newQueue(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
 	q := placement.NewQueue(placementOrder(settings))
 	for i, a := range reg.accelerators {
 		p := a.Hardware.Profile()
@@ -265,4 +271,49 @@ func placementOrder(settings []configs.Accelerator) placement.Order {
 		}
 	}
 	return placement.RoundRobin
+}
+
+// receive admits or rejects a guest process that connected.
+func (w waiting) receive(ctx context.Context, n hypervisor.Newcomer) {
+	dom := w.dom
+	reg := dom.reg
+	reg.count(&reg.arriving, 1)
+	defer reg.count(&reg.arriving, -1)
+	if p := n.Process(); p != nil {
+		defer p.Close()
+	}
+	g, err := w.admit(ctx, n)
+	if err == nil {
+		dom.note("guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
+		return
+	}
+	if reg.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
+		return
+	}
+	dom.note("refused", "%s: %v", processName(n.PID()), err)
+	result := int32(resultSystemNotReady)
+	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
+		result = resultDevicesUnavailable
+	}
+	if err := n.Refuse(result, err.Error()); err != nil {
+		reg.log.Debug("refuse a guest", "domain", dom.name, "err", err)
+	}
+}
+
+// admit takes a seat, starts a worker for it and sends the guest its welcome.
+func (w waiting) admit(ctx context.Context, n hypervisor.Newcomer) (*guest, error) {
+	arena := uint64(math.MaxUint64)
+	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
+		arena = l.MostBytes()
+	}
+	g, err := w.awaitSeat(ctx, arena)
+	if err != nil {
+		return nil, err
+	}
+	g.setProcess(n.PID())
+	if err := g.startInTurn(ctx, n); err != nil {
+		g.unseat()
+		return nil, err
+	}
+	return g, nil
 }

@@ -15,10 +15,15 @@ import (
 	"pegasus/configs"
 )
 
+// adoption takes over the workers that the previous daemon left. Registry.mu is held, except where a method says that
+// it waits.
+type adoption struct{ reg *Registry }
+
 // adopt takes over the survivors: their domains keep their accelerator, memory and accounts. Registry.mu is held.
-func (reg *Registry) adopt(left []*workers.Survivor) {
+func (ad adoption) adopt(left []*workers.Survivor) {
+	reg := ad.reg
 	for _, s := range left {
-		if err := reg.adoptOne(s); err != nil {
+		if err := ad.adoptOne(s); err != nil {
 			reg.log.Warn("take over a worker of the previous daemon failed; ending the worker", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.End()
 			if a := reg.accelerator(s.Accelerator); a != nil {
@@ -32,7 +37,7 @@ func (reg *Registry) adopt(left []*workers.Survivor) {
 		s.Files.Close()
 	}
 	for _, dom := range reg.domains {
-		dom.freeVacantSlots()
+		ad.freeVacantSlots(dom)
 	}
 	for _, a := range reg.accelerators {
 		var here, accounts []string
@@ -57,8 +62,9 @@ func (reg *Registry) adopt(left []*workers.Survivor) {
 	}
 }
 
-func (reg *Registry) adoptOne(s *workers.Survivor) error {
-	dom, err := reg.homeOf(s.Domain)
+func (ad adoption) adoptOne(s *workers.Survivor) error {
+	reg := ad.reg
+	dom, err := ad.domainOf(s.Domain)
 	if err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func (reg *Registry) adoptOne(s *workers.Survivor) error {
 	if err != nil {
 		return err
 	}
-	if err := reg.takeOver(a, dom, s); err != nil {
+	if err := ad.takeOver(a, dom, s); err != nil {
 		g.close()
 		return err
 	}
@@ -85,7 +91,7 @@ func (reg *Registry) adoptOne(s *workers.Survivor) error {
 
 // takeOver attaches a survivor's domain to its accelerator with the survivor's gate page, or, if the domain is attached
 // already, checks that both have the same page. Registry.mu is held.
-func (reg *Registry) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
+func (ad adoption) takeOver(a *accelerator, dom *domain, s *workers.Survivor) error {
 	if dom.on == nil {
 		if err := dom.openAccount(a); err != nil {
 			return err
@@ -117,13 +123,14 @@ func sameHardware(want, has []*os.File) error {
 	return nil
 }
 
-// homeOf returns a survivor's domain, whether or not the configuration declares it. Registry.mu is held.
-func (reg *Registry) homeOf(name string) (*domain, error) {
+// domainOf returns a survivor's domain, whether or not the configuration declares it. Registry.mu is held.
+func (ad adoption) domainOf(name string) (*domain, error) {
+	reg := ad.reg
 	if dom := reg.domains[name]; dom != nil {
 		return dom, nil
 	}
 	if _, err := reg.config.Domain(name); err != nil && configs.CheckName(name) == nil {
-		return reg.stranger(name, configs.Domain{}), nil
+		return reg.newUndeclared(name, configs.Domain{}), nil
 	}
 	return reg.domain(name)
 }
@@ -164,8 +171,8 @@ func (g *guest) resume(s *workers.Survivor) {
 // freeVacantSlots frees the slots of a domain's page that no guest of the domain has. Their workers ended while no
 // daemon ran, or never joined, and their resources would count until the domain's last process ends. Registry.mu is
 // held.
-func (dom *domain) freeVacantSlots() {
-	reg := dom.reg
+func (ad adoption) freeVacantSlots(dom *domain) {
+	reg := ad.reg
 	if dom.on == nil {
 		return
 	}
@@ -194,7 +201,7 @@ func (dom *domain) freeVacantSlots() {
 			if pidfd.AwaitExit(reg.ctx, p) != nil {
 				return
 			}
-			if dom.reapLate(m, slot, pid) {
+			if ad.reapLate(dom, m, slot, pid) {
 				dom.clearSegments(m)
 			}
 		})
@@ -206,8 +213,8 @@ func (dom *domain) freeVacantSlots() {
 
 // reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
 // domain's last guest before.
-func (dom *domain) reapLate(m *sched.Attachment, slot, pid int) bool {
-	reg := dom.reg
+func (ad adoption) reapLate(dom *domain, m *sched.Attachment, slot, pid int) bool {
+	reg := ad.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if dom.attachment != m {

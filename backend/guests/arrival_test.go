@@ -22,11 +22,11 @@ func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
 func TestNotRefusedAtTheEnd(t *testing.T) {
 	d := newTestRegistry(t, &doors{})
 	dom, a := newDomain(d, configs.Domain{Name: "x"}, true), &arrival{}
-	if dom.receive(d.ctx, a); a.refused != 1 {
+	if (waiting{dom}).receive(d.ctx, a); a.refused != 1 {
 		t.Fatalf("refused %d times, want once", a.refused)
 	}
 	d.end()
-	if dom.receive(d.ctx, a); a.refused != 1 {
+	if (waiting{dom}).receive(d.ctx, a); a.refused != 1 {
 		t.Error("refused by a daemon that ends")
 	}
 }

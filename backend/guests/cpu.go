@@ -11,8 +11,8 @@ func (g *guest) cpuTime() int64 {
 	return g.cpu
 }
 
-// lastTime reads the CPU time of an ended worker, which is final.
-func (g *guest) lastTime() {
+// readFinalCPUTime reads the CPU time of an ended worker, which is final.
+func (g *guest) readFinalCPUTime() {
 	reg := g.dom.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()

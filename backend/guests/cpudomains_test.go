@@ -105,7 +105,7 @@ func TestFollowers(t *testing.T) {
 	d.machines["one"] = hypervisor.Machine{Domain: "one", PID: 7}
 	d.machines["two"] = hypervisor.Machine{Domain: "two", PID: 17}
 	if len((cpuDomains{d}).followers()) != 0 {
-		t.Fatal("an accelerator wants that without being asked")
+		t.Fatal("an accelerator wants that without being requested")
 	}
 	a := d.accelerators[0]
 	s := a.Settings()

@@ -51,14 +51,19 @@ type domain struct {
 	attachment *sched.Attachment
 	cpu        hypervisor.Weight // of the host's CPUs; zero unless a policy uses it
 	guests     map[*guest]struct{}
-	account    hardware.Account // while it is on an accelerator, and after that until its totals are saved
-	booked     booked           // the part of its account that past includes
-	past       totals           // of ended workers, and the booked engine time
-	share      meter.Meter      // of the accelerator time that it used
-	stood      meter.Meter      // of the time that its requests waited for admission
-	workers    meter.Meter      // of its workers' CPU time
-	limiter    *events.RateLimiter
-	logSpent   int64 // time up to which its workers' log allowance was spent when the last of them left
+	usage
+	limiter  *events.RateLimiter
+	logSpent int64 // time up to which its workers' log allowance was spent when the last of them left
+}
+
+// usage is what a domain has used so far, and lately. Registry.mu guards it.
+type usage struct {
+	account hardware.Account // while the domain is on an accelerator, and after that until its totals are saved
+	booked  booked           // the part of its account that past includes
+	past    totals           // of ended workers, and the booked engine time
+	share   meter.Meter      // of the accelerator time that it used
+	stood   meter.Meter      // of the time that its requests waited for admission
+	workers meter.Meter      // of its workers' CPU time
 }
 
 // booked is the part of an account that a domain's totals include already.
@@ -85,24 +90,24 @@ func (dom *domain) openAccount(a *accelerator) error {
 }
 
 // closeAccount closes the domain's account, if it has one, after its totals were saved. Registry.mu is held.
-func (dom *domain) closeAccount() {
-	if dom.account != nil {
-		dom.book(dom.account)
-		dom.account.Close()
-		dom.account = nil
+func (u *usage) closeAccount() {
+	if u.account != nil {
+		u.book(u.account)
+		u.account.Close()
+		u.account = nil
 	}
 }
 
 // book adds an account's engine time to the domain's totals, except the part booked already. Totals and booked part are
 // saved together, so that a daemon killed at any time loses nothing and counts nothing twice. Registry.mu is held.
-func (dom *domain) book(a hardware.Account) {
-	if dom.booked.Opened != a.Opened() {
-		dom.booked = booked{Opened: a.Opened()}
+func (u *usage) book(a hardware.Account) {
+	if u.booked.Opened != a.Opened() {
+		u.booked = booked{Opened: a.Opened()}
 	}
 	now := a.Total()
-	dom.past.Used.Add(now, 1)
-	dom.past.Used.Add(dom.booked.Total, -1)
-	dom.booked.Total = now
+	u.past.Used.Add(now, 1)
+	u.past.Used.Add(u.booked.Total, -1)
+	u.booked.Total = now
 }
 
 // totals is the use of workers.
@@ -249,7 +254,7 @@ func (dom *domain) closed() error {
 // openDoor opens a door for guests; they are admitted once dom.door is set.
 func (dom *domain) openDoor(s configs.Domain) (hypervisor.Door, error) {
 	reg := dom.reg
-	door, err := reg.opt.Adapter.Open(reg.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { dom.receive(ctx, n) },
+	door, err := reg.opt.Adapter.Open(reg.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { waiting{dom}.receive(ctx, n) },
 		func(err error) { dom.note("refused", "%v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
@@ -321,33 +326,6 @@ func (dom *domain) socket() string {
 		return ""
 	}
 	return dom.door.Address()
-}
-
-// setLocked lays settings over a domain's configuration. Registry.mu is held.
-func (dom *domain) setLocked(settings map[string]string) error {
-	reg := dom.reg
-	next, err := override(reg.config, dom.settings, settings)
-	if err != nil {
-		return err
-	}
-	file, err := reg.settingsOf(reg.config, dom.name)
-	if err != nil {
-		return err
-	}
-	if err := reg.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
-		return err
-	}
-	if err := dom.guard(next); err != nil {
-		return control.Errorf(control.CodeInvalid, "%v", err)
-	}
-	for k, v := range settings {
-		dom.set[k] = setting{Value: v, File: file.Get(k)}
-		for _, p := range dom.programs {
-			delete(p.Set, k)
-		}
-	}
-	dom.apply(next)
-	return nil
 }
 
 // canPromise returns an error for settings that guarantee more of an accelerator's memory to its domains than it has,

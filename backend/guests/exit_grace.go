@@ -14,11 +14,11 @@ func (g *guest) outlives(ctx context.Context) bool {
 	if !pause(ctx, deathGrace) {
 		return false
 	}
-	patience := g.storing()
+	patience := g.storeTime()
 	if patience == 0 {
 		return true
 	}
-	for until := time.Now().Add(patience); g.storing() != 0 && time.Now().Before(until); {
+	for until := time.Now().Add(patience); g.storeTime() != 0 && time.Now().Before(until); {
 		if !pause(ctx, keepSlice) {
 			return false
 		}
@@ -36,8 +36,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// storing returns how long a worker may take to store the segments that it holds.
-func (g *guest) storing() time.Duration {
+// storeTime returns how long a worker may take to store the segments that it holds.
+func (g *guest) storeTime() time.Duration {
 	reg := g.dom.reg
 	reg.mu.Lock()
 	defer reg.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"unicode"
 
 	"pegasus/backend/pidfd"
-	"pegasus/backend/sched"
 	"pegasus/backend/worker"
 	"pegasus/backend/workers"
 	"pegasus/callbuf"
@@ -58,32 +56,6 @@ func (g *guest) workerPID() int {
 	return g.worker.PID
 }
 
-// receive admits or rejects a guest process that connected.
-func (dom *domain) receive(ctx context.Context, n hypervisor.Newcomer) {
-	reg := dom.reg
-	reg.count(&reg.arriving, 1)
-	defer reg.count(&reg.arriving, -1)
-	if p := n.Process(); p != nil {
-		defer p.Close()
-	}
-	g, err := dom.admit(ctx, n)
-	if err == nil {
-		dom.note("guest", "%s is served by worker %d", processName(g.pid), g.worker.PID)
-		return
-	}
-	if reg.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
-		return
-	}
-	dom.note("refused", "%s: %v", processName(n.PID()), err)
-	result := int32(resultSystemNotReady)
-	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
-		result = resultDevicesUnavailable
-	}
-	if err := n.Refuse(result, err.Error()); err != nil {
-		reg.log.Debug("refuse a guest", "domain", dom.name, "err", err)
-	}
-}
-
 // processName returns the name of a guest process for log lines.
 func processName(pid int) string {
 	if pid == 0 {
@@ -97,24 +69,6 @@ func (reg *Registry) count(n *int, by int) {
 	defer reg.mu.Unlock()
 	*n += by
 	reg.restIfIdle()
-}
-
-// admit takes a seat, starts a worker for it and sends the guest its welcome.
-func (dom *domain) admit(ctx context.Context, n hypervisor.Newcomer) (*guest, error) {
-	arena := uint64(math.MaxUint64)
-	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
-		arena = l.MostBytes()
-	}
-	g, err := dom.awaitSeat(ctx, arena)
-	if err != nil {
-		return nil, err
-	}
-	g.introduce(n.PID())
-	if err := g.startInTurn(ctx, n); err != nil {
-		g.unseat()
-		return nil, err
-	}
-	return g, nil
 }
 
 // startInTurn starts a seat's worker, after a wait while too many workers of its domain are starting.
@@ -136,8 +90,8 @@ func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
 	return g.start(n)
 }
 
-// introduce sets the pid of the seat's guest process, which identifies the domain's CPU side.
-func (g *guest) introduce(pid int) {
+// setProcess sets the pid of the seat's guest process, which identifies the domain's CPU side.
+func (g *guest) setProcess(pid int) {
 	reg := g.dom.reg
 	reg.mu.Lock()
 	g.pid = pid
@@ -208,7 +162,7 @@ func (g *guest) attend() {
 		return
 	}
 	close(ended)
-	g.lastTime()
+	g.readFinalCPUTime()
 	g.worker.StopReports(time.Now().Add(100 * time.Millisecond))
 	how := <-reason + g.worker.Reap()
 	g.unseat()
@@ -231,7 +185,7 @@ func (g *guest) dismiss() {
 	reg := g.dom.reg
 	g.worker.Order(worker.Order{End: resultDeinitialized})
 	reg.tasks.Go(func() {
-		if g.outlives(reg.ctx) || g.storing() == 0 { // or the daemon ends, and could not kill it later
+		if g.outlives(reg.ctx) || g.storeTime() == 0 { // or the daemon ends, and could not kill it later
 			g.worker.Kill()
 		}
 	})
@@ -321,25 +275,6 @@ func (s *seats) freeSlice() (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine
-// which one.
-func (reg *Registry) expel(m *sched.Attachment) {
-	reg.mu.Lock()
-	defer reg.mu.Unlock()
-	dom := reg.domains[m.Domain]
-	if dom == nil || dom.attachment != m {
-		return
-	}
-	dom.note("forged", "pages shared with the daemon were overwritten by a worker; ending the domain's %d workers", len(dom.guests))
-	for g := range dom.guests {
-		g.doomed = true
-		if g.worker != nil {
-			g.worker.Kill()
-		}
-	}
-	dom.on.Expelled(m)
 }
 
 // unseat releases all resources of a guest process after its worker's death.

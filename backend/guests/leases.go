@@ -35,13 +35,13 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 	}
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	settings, err := r.askFor(q.Domain, q.Settings)
+	settings, err := r.settingsFor(q.Domain, q.Settings)
 	if err != nil {
 		return none, err
 	}
 	dom := reg.domains[q.Domain]
 	if dom != nil {
-		err = dom.mayLease(holder, q.Settings, settings)
+		err = r.mayLease(dom, holder, q.Settings, settings)
 	}
 	if err != nil {
 		return none, err
@@ -56,8 +56,8 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 	fresh := dom == nil
 	if fresh {
 		dom = newDomain(reg, settings, false)
-		dom.asked = asked{}
-		maps.Copy(dom.asked, q.Settings)
+		dom.requested = requested{}
+		maps.Copy(dom.requested, q.Settings)
 	}
 	if dom.door == nil {
 		if err := dom.enter(); err != nil {
@@ -118,8 +118,8 @@ func termText(ns int64) string {
 	return fmt.Sprintf(", for %v", time.Duration(ns))
 }
 
-// askFor returns the settings of a domain that create would make. Registry.mu is held.
-func (r Requests) askFor(name string, settings map[string]string) (configs.Domain, error) {
+// settingsFor returns the settings of a domain that create would make. Registry.mu is held.
+func (r Requests) settingsFor(name string, settings map[string]string) (configs.Domain, error) {
 	reg := r.reg
 	s := reg.config.Undeclared(name)
 	err := configs.CheckName(name)
@@ -139,8 +139,8 @@ func (r Requests) askFor(name string, settings map[string]string) (configs.Domai
 
 // mayLease returns an error for a domain that has another owner or was created with other settings. Registry.mu is
 // held.
-func (dom *domain) mayLease(holder string, said map[string]string, settings configs.Domain) error {
-	reg := dom.reg
+func (r Requests) mayLease(dom *domain, holder string, given map[string]string, settings configs.Domain) error {
+	reg := r.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "create domain %q for %s: %s", dom.name, holder, fmt.Sprintf(format, args...))
 	}
@@ -149,9 +149,9 @@ func (dom *domain) mayLease(holder string, said map[string]string, settings conf
 		return conflict("the configuration declares it; change it there, or by `pegasus set`, or take another name")
 	case dom.removing || dom.door == nil && !dom.created():
 		return dom.closed()
-	case dom.created() && dom.asked.over(reg.config.Undeclared(dom.name)) != settings:
+	case dom.created() && dom.requested.over(reg.config.Undeclared(dom.name)) != settings:
 		return conflict("it was created for %s with %s, not with %s; change it by `pegasus set`, or take another name",
-			orNone(dom.holders()), orDefaults(dom.asked), orDefaults(said))
+			orNone(dom.holders()), orDefaults(dom.requested), orDefaults(given))
 	case dom.created():
 		return nil
 	case dom.isMachine():
@@ -320,7 +320,7 @@ func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain,
 	if dom == nil {
 		return nil, nil, r.noDomain(q.Domain)
 	}
-	if err := dom.mayRemove(p, q.Mode); err != nil {
+	if err := r.mayRemove(dom, p, q.Mode); err != nil {
 		return nil, nil, err
 	}
 	reg.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
@@ -341,8 +341,8 @@ func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain,
 }
 
 // mayRemove returns an error for a domain that remove must not end in the mode. Registry.mu is held.
-func (dom *domain) mayRemove(p control.Peer, mode string) error {
-	reg := dom.reg
+func (r Requests) mayRemove(dom *domain, p control.Peer, mode string) error {
+	reg := r.reg
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "remove domain %q: %s", dom.name, fmt.Sprintf(format, args...))
 	}

@@ -106,8 +106,8 @@ func TestCreate(t *testing.T) {
 	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=600")}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustCreate(t, q)                                                                 // an operator's settings do not count
-	d.learn([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)}) // it is no domain, with undeclared_domains = false
+	d.mustCreate(t, q)                                                                          // an operator's settings do not count
+	d.updateMachines([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)}) // it is no domain, with undeclared_domains = false
 	d.expect(t, "before", "declared: declared, pod: held one two")
 	for want, q := range map[string]control.CreateParams{
 		"created for one, two with credits=512 memory=1GiB socket_mode=0666, not with credits=513": {Domain: "pod", Settings: settingsFrom("credits=513"), Holder: "one"},
@@ -403,7 +403,7 @@ func TestRemove(t *testing.T) {
 	if _, err := d.follow(c); err != nil {
 		t.Fatal(err)
 	}
-	d.learn([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)})
+	d.updateMachines([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)})
 	d.mustCreate(t, control.CreateParams{Domain: "own"})
 	d.mustCreate(t, control.CreateParams{Domain: "leased", Holder: "pod"})
 	if _, err := d.Requests().Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "run"}); err != nil {
@@ -564,7 +564,7 @@ func TestCallersAreNamed(t *testing.T) {
 func TestMachineAfterRestart(t *testing.T) {
 	d := newTestRegistry(t, &doors{open: map[string]bool{}})
 	d.opt.Machines = silent{}
-	d.learn([]hypervisor.Machine{machine("web", hypervisor.MachineOff, 0, 0), machine("other", hypervisor.MachineOff, 0, 0)})
+	d.updateMachines([]hypervisor.Machine{machine("web", hypervisor.MachineOff, 0, 0), machine("other", hypervisor.MachineOff, 0, 0)})
 	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=77")}); err != nil {
 		t.Fatal(err)
 	}
@@ -574,9 +574,9 @@ func TestMachineAfterRestart(t *testing.T) {
 	n.store.restore()
 	n.store.openRestored()
 	n.mu.Unlock()
-	n.learn(nil) // one of several libvirts
+	n.updateMachines(nil) // one of several libvirts
 	n.expect(t, "at first", "other: machine, web: machine")
-	n.learn([]hypervisor.Machine{machine("web", hypervisor.MachineRunning, 1, 0)})
+	n.updateMachines([]hypervisor.Machine{machine("web", hypervisor.MachineRunning, 1, 0)})
 	n.mu.Lock()
 	n.expire(n.started.Add(2 * machineTime))
 	n.mu.Unlock()
@@ -629,7 +629,7 @@ func TestConcurrentLives(t *testing.T) {
 
 // FuzzState starts a daemon with any state file: the daemon starts, and all its domains have valid names.
 func FuzzState(f *testing.F) {
-	whole, err := json.Marshal(state{stateVersion, map[string]domainState{"web": {Asked: asked{"credits": "7"}, Leases: map[string]lease{"pod": {}},
+	whole, err := json.Marshal(state{stateVersion, map[string]domainState{"web": {Requested: requested{"credits": "7"}, Leases: map[string]lease{"pod": {}},
 		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil, nil})
 	if err != nil {
 		f.Fatal(err)

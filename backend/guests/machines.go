@@ -9,8 +9,8 @@ import (
 	"pegasus/hypervisor"
 )
 
-// learn records the current state of the host's virtual machines, and applies the changes to their domains.
-func (reg *Registry) learn(all []hypervisor.Machine) {
+// updateMachines records the current state of the host's virtual machines, and applies the changes to their domains.
+func (reg *Registry) updateMachines(all []hypervisor.Machine) {
 	next := make(map[string]hypervisor.Machine, len(all))
 	for _, m := range all {
 		next[m.Domain] = m
@@ -40,7 +40,7 @@ func (reg *Registry) learn(all []hypervisor.Machine) {
 // credits of its machine's definition. Registry.mu is held.
 func (reg *Registry) settingsOf(c *configs.Config, name string) (configs.Domain, error) {
 	if dom := reg.domains[name]; dom != nil && dom.created() && !declares(c, name) {
-		return dom.asked.over(c.Undeclared(name)), nil
+		return dom.requested.over(c.Undeclared(name)), nil
 	}
 	s, err := c.Domain(name)
 	if m := reg.machines[name]; err == nil && m.Credits != 0 && !declares(c, name) {

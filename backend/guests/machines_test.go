@@ -38,7 +38,7 @@ func TestMachineCredits(t *testing.T) {
 		return all[0].Credits
 	}
 	tell := func(credits vcpu.Credits) {
-		d.learn([]hypervisor.Machine{machine("named", hypervisor.MachineOff, 0, credits), machine("web", hypervisor.MachineRunning, 1, credits)})
+		d.updateMachines([]hypervisor.Machine{machine("named", hypervisor.MachineOff, 0, credits), machine("web", hypervisor.MachineRunning, 1, credits)})
 	}
 	tell(512)
 	if named, web := credits("named"), credits("web"); named != 77 || web != 512 {
@@ -64,7 +64,7 @@ func TestMachineCredits(t *testing.T) {
 	if got := credits("web"); got != 600 {
 		t.Errorf("what the definition says since counts for %d", got)
 	}
-	d.learn(nil)
+	d.updateMachines(nil)
 	if d.domains["web"] != nil || d.domains["named"] == nil {
 		t.Errorf("without their machines there are %v", slices.Sorted(maps.Keys(d.domains)))
 	}
@@ -106,7 +106,7 @@ func TestMachineBegins(t *testing.T) {
 	hosts, _ := employ(4711)
 	first, hears := employ(0)
 	is := func(state hypervisor.MachineState, boot uint64) {
-		d.learn([]hypervisor.Machine{machine("web", state, boot, 0)})
+		d.updateMachines([]hypervisor.Machine{machine("web", state, boot, 0)})
 	}
 	is(hypervisor.MachineRunning, 5)
 	is(hypervisor.MachinePaused, 5)
@@ -128,7 +128,7 @@ func TestMachineBegins(t *testing.T) {
 	clear(dom.guests)
 	late := &guest{dom: dom}
 	dom.guests[late] = struct{}{}
-	d.learn(nil)
+	d.updateMachines(nil)
 	if !late.doomed {
 		t.Error("a worker that is only just hired may stay")
 	}

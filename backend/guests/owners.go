@@ -13,26 +13,26 @@ import (
 // owners are the leases, programs and machines that keep an undeclared domain. The domain ends with the last of
 // them and the last guest process. Registry.mu guards the fields.
 type owners struct {
-	asked    asked            // the settings of create; nil for a domain that create did not make
-	leases   map[string]lease // by holder
-	programs []program        // in order of arrival
+	requested requested        // the settings of create; nil for a domain that create did not make
+	leases    map[string]lease // by holder
+	programs  []program        // in order of arrival
 	// awaited is the time until which the domain waits for a report of its machine, which the previous daemon listed;
 	// zero: the domain does not wait.
 	awaited time.Time
 }
 
-// asked holds settings in plain text, as create received them.
-type asked map[string]string
+// requested holds settings in plain text, as create received them.
+type requested map[string]string
 
 // over returns s with the settings applied. Settings that the host no longer permits are skipped.
-func (a asked) over(s configs.Domain) configs.Domain {
+func (a requested) over(s configs.Domain) configs.Domain {
 	for k, v := range a {
 		s.Give(k, v)
 	}
 	return s
 }
 
-func (o *owners) created() bool { return o.asked != nil }
+func (o *owners) created() bool { return o.requested != nil }
 
 // machineTime is the time after the daemon's start within which machines of restored domains must be reported.
 const machineTime = time.Minute

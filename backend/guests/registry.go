@@ -161,7 +161,7 @@ func (reg *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Sur
 		return err
 	}
 	reg.store.restore()
-	reg.adopt(left)
+	adoption{reg}.adopt(left)
 	for _, a := range reg.accelerators {
 		a.SetPassing(reg.passing) // from now on: survivors have their own accounts
 	}
@@ -177,7 +177,7 @@ func (reg *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Sur
 		settings[i] = a.Settings()
 	}
 	var err error
-	if reg.queue, err = reg.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
+	if reg.queue, err = reg.newQueue(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
 		return err
 	}
 	reg.workers.Resize(reg.config.Daemon.WorkerPool)
@@ -189,7 +189,7 @@ func (reg *Registry) Run() {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { reg.sample(reg.ctx) })
 	if reg.opt.Machines != nil {
-		tasks.Go(func() { reg.opt.Machines.Watch(reg.ctx, reg.learn) })
+		tasks.Go(func() { reg.opt.Machines.Watch(reg.ctx, reg.updateMachines) })
 	}
 	tasks.Wait()
 }
@@ -212,8 +212,26 @@ func (reg *Registry) Ready() {
 	reg.restIfIdle()
 }
 
-// Expel ends all workers of a domain, whose pages one of them has overwritten. It does not wait for them.
-func (reg *Registry) Expel(m *sched.Attachment) { reg.tasks.Go(func() { reg.expel(m) }) }
+// Expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine
+// which one. It does not wait for them.
+func (reg *Registry) Expel(m *sched.Attachment) {
+	reg.tasks.Go(func() {
+		reg.mu.Lock()
+		defer reg.mu.Unlock()
+		dom := reg.domains[m.Domain]
+		if dom == nil || dom.attachment != m {
+			return
+		}
+		dom.note("forged", "pages shared with the daemon were overwritten by a worker; ending the domain's %d workers", len(dom.guests))
+		for g := range dom.guests {
+			g.doomed = true
+			if g.worker != nil {
+				g.worker.Kill()
+			}
+		}
+		dom.on.Expelled(m)
+	})
+}
 
 // Leave closes the doors. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
 // workers are killed.

@@ -43,7 +43,7 @@ func (reg *Registry) Reload(by *control.Peer) (control.ReloadResult, error) {
 	for _, c := range changes {
 		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
 	}
-	reg.tellWorkers()
+	reg.orderWorkers()
 	return r, nil
 }
 
@@ -111,7 +111,7 @@ func (p *plan) prepare() error {
 	}
 	var settings []configs.Accelerator
 	for _, a := range reg.accelerators {
-		next, err := reg.planAccelerator(p.config, a)
+		next, err := planAccelerator(p.config, a, reg.opt.Accept)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (p *plan) prepare() error {
 		p.guarded = append(p.guarded, dom)
 	}
 	var err error
-	p.queue, err = reg.lineUp(settings, func(dom *domain) configs.Domain {
+	p.queue, err = reg.newQueue(settings, func(dom *domain) configs.Domain {
 		if next, ok := p.domains[dom]; ok {
 			return next.settings
 		}
@@ -142,11 +142,11 @@ func (p *plan) prepare() error {
 
 // planAccelerator returns the file's settings with those of `pegasus policy`, except where the file has changed the
 // same key since.
-func (reg *Registry) planAccelerator(c *configs.Config, a *accelerator) (acceleratorPlan, error) {
+func planAccelerator(c *configs.Config, a *accelerator, accept configs.Options) (acceleratorPlan, error) {
 	next := acceleratorPlan{settings: tableOf(c, a)}
 	next.switched = standing(a.switched, next.settings.Get)
 	for k, s := range next.switched {
-		if err := next.settings.Set(k, s.Value, reg.opt.Accept); err != nil {
+		if err := next.settings.Set(k, s.Value, accept); err != nil {
 			return next, err
 		}
 	}
@@ -266,8 +266,8 @@ func (p *plan) carryOut() {
 	reg.makeRoom()
 }
 
-// tellWorkers sends all workers their changed settings. Workers that start meanwhile receive them after their job.
-func (reg *Registry) tellWorkers() {
+// orderWorkers sends all workers their changed settings. Workers that start meanwhile receive them after their job.
+func (reg *Registry) orderWorkers() {
 	reg.mu.Lock()
 	orders := map[*guest]worker.Order{}
 	for _, g := range reg.guests {

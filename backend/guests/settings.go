@@ -63,7 +63,7 @@ func acceleratorNames(c *configs.Config) (names []string) {
 // Set changes a domain's settings while it runs.
 func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, error) {
 	reg := r.reg
-	defer reg.tellWorkers() // once d.mu is free
+	defer reg.orderWorkers() // once d.mu is free
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if q.Domain == "" {
@@ -85,7 +85,7 @@ func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, erro
 		}
 		return dom.show(), nil
 	}
-	if err := dom.setLocked(q.Settings); err != nil {
+	if err := r.changeSettings(dom, q.Settings); err != nil {
 		for k := range q.Settings {
 			if reg.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
 				return control.Domain{}, control.Errorf(control.CodeInvalid, "%v; and of a domU weight, cap and slice", err)
@@ -201,4 +201,31 @@ func tableOf(c *configs.Config, a *accelerator) configs.Accelerator {
 		}
 	}
 	return a.Settings()
+}
+
+// changeSettings lays settings over a domain's configuration. Registry.mu is held.
+func (r Requests) changeSettings(dom *domain, settings map[string]string) error {
+	reg := r.reg
+	next, err := override(reg.config, dom.settings, settings)
+	if err != nil {
+		return err
+	}
+	file, err := reg.settingsOf(reg.config, dom.name)
+	if err != nil {
+		return err
+	}
+	if err := reg.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
+		return err
+	}
+	if err := dom.guard(next); err != nil {
+		return control.Errorf(control.CodeInvalid, "%v", err)
+	}
+	for k, v := range settings {
+		dom.set[k] = setting{Value: v, File: file.Get(k)}
+		for _, p := range dom.programs {
+			delete(p.Set, k)
+		}
+	}
+	dom.apply(next)
+	return nil
 }

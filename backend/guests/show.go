@@ -87,9 +87,9 @@ func (dom *domain) show() control.Domain {
 // spent returns where a domain's recent time went. Concurrent activities count once: time on the accelerator first,
 // then waiting for it, then the vCPUs' waiting for a CPU, a part steal of the time, of which only the sum is available:
 // it may overlap the others.
-func (dom *domain) spent(steal float64) control.Spent {
-	used, ns := dom.share.Growth()
-	stood, _ := dom.stood.Growth()
+func (u *usage) spent(steal float64) control.Spent {
+	used, ns := u.share.Growth()
+	stood, _ := u.stood.Growth()
 	if ns <= 0 {
 		return control.Spent{}
 	}

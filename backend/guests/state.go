@@ -38,12 +38,12 @@ type domainState struct {
 	// Booked is the part of its account that Past includes.
 	Booked booked `json:"booked"`
 	// InForce are its settings, used for its guests if the next daemon's configuration does not declare it.
-	InForce  configs.Domain   `json:"in_force"`
-	Asked    asked            `json:"created"` // null: create did not make the domain
-	Leases   map[string]lease `json:"leases,omitempty"`
-	Programs []program        `json:"programs,omitempty"`
-	Machine  bool             `json:"machine,omitempty"`
-	Removing bool             `json:"removing,omitempty"`
+	InForce   configs.Domain   `json:"in_force"`
+	Requested requested        `json:"created"` // null: create did not make the domain
+	Leases    map[string]lease `json:"leases,omitempty"`
+	Programs  []program        `json:"programs,omitempty"`
+	Machine   bool             `json:"machine,omitempty"`
+	Removing  bool             `json:"removing,omitempty"`
 }
 
 // store saves the state for the next daemon and restores that of the previous one. Registry.mu guards its fields.
@@ -87,7 +87,7 @@ func (st *store) writeState() error {
 		if dom.account != nil {
 			dom.book(dom.account)
 		}
-		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, dom.isMachine(), dom.removing}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.requested, dom.leases, dom.programs, dom.isMachine(), dom.removing}
 	}
 	for _, a := range reg.accelerators {
 		s.Accelerators[a.Name] = a.switched
@@ -122,7 +122,7 @@ func (st *store) restore() {
 	}
 	for _, a := range reg.accelerators {
 		a.switched = s.Accelerators[a.Name]
-		next, err := reg.planAccelerator(reg.config, a)
+		next, err := planAccelerator(reg.config, a, reg.opt.Accept)
 		if err != nil {
 			reg.log.Warn("restore a switched policy failed; keeping the configured one", "accelerator", a.Name, "err", err)
 			a.switched = map[string]setting{}
@@ -161,14 +161,14 @@ func (st *store) restoreDomain(name string, was domainState) {
 		if configs.CheckName(name) != nil {
 			return
 		}
-		dom = reg.stranger(name, was.InForce)
+		dom = reg.newUndeclared(name, was.InForce)
 		dom.removing = was.Removing
 		if was.Machine && reg.opt.Machines != nil {
 			dom.awaited = reg.started.Add(machineTime)
 			reg.awaitTerm(dom.awaited)
 		}
 	}
-	dom.past, dom.booked, dom.asked = was.Past, was.Booked, was.Asked
+	dom.past, dom.booked, dom.requested = was.Past, was.Booked, was.Requested
 	for holder, l := range was.Leases {
 		dom.setLease(holder, l)
 	}
@@ -203,9 +203,9 @@ func (st *store) openRestored() {
 	}
 }
 
-// stranger makes a domain that the configuration does not declare, for its guests of the previous daemon. Registry.mu
+// newUndeclared makes a domain that the configuration does not declare, for its guests of the previous daemon. Registry.mu
 // is held.
-func (reg *Registry) stranger(name string, s configs.Domain) *domain {
+func (reg *Registry) newUndeclared(name string, s configs.Domain) *domain {
 	if s.Name != name { // no state has its settings
 		s = reg.config.Template
 		s.Name = name

@@ -45,7 +45,7 @@ func TestTune(t *testing.T) {
 	}
 	all := []hypervisor.Machine{machine("kvm", hypervisor.MachineRunning, 1, 0), machine("off", hypervisor.MachineOff, 0, 0), machine("xen", hypervisor.MachineRunning, 1, 0)}
 	all[2].Xen, all[2].Host = 3, hypervisor.XenHost
-	d.learn(all)
+	d.updateMachines(all)
 	set := func(name string, pairs ...string) (control.Domain, error) {
 		settings := map[string]string{}
 		for _, p := range pairs {
