@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"accel/soft/lane":  {"accel/ptx"},
 	"hypervisor":       {"callbuf", "vcpu", "xenstore"},
 	"hypervisor/local": {"callbuf", "vcpu", "hypervisor", "cuda"},
-	"backend":          {"callbuf", "cuda", "vcpu", "policies", "accel", "accel/placement", "configs", "hypervisor"},
+	"backend":          {"configs", "hypervisor"},
 	"backend/api": {"accel", "policies", "configs", "hypervisor", "backend/control", "backend/events", "backend/gate", "backend/guests",
 		"backend/sched"},
 	"backend/control": {},

@@ -376,7 +376,7 @@ func (a *Accelerator) SetShares(m *Attachment, c configs.Domain, cpu vcpu.Credit
 	a.Bell.Ring()
 }
 
-// Reap frees everything that a dead worker held on the page, except device segments: see Daemon.clearSegments.
+// Reap frees everything that a dead worker held on the page, except device segments, which backend/guests clears.
 func (a *Accelerator) Reap(m *Attachment, slot int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

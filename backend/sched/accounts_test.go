@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/hardware"
 	"pegasus/configs"
 	"pegasus/policies"
 	"pegasus/vcpu"
@@ -102,5 +104,21 @@ func TestAccountsOfEngines(t *testing.T) {
 	a.RestoreAccount(configs.Domain{Name: "other", Credits: 256}, policies.Balances{-time.Second, -2 * time.Second})
 	if b := a.Balances()["other"]; b[0] > -900*time.Millisecond || b[1] > -1900*time.Millisecond {
 		t.Errorf("with two accounts it is owed %v", b)
+	}
+}
+
+// Policies are charged by the measured hold of each engine, whatever workers report.
+func TestChargedByEngine(t *testing.T) {
+	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: "lag", Accounts: "mrq"})
+	page := attachPage(t, a, "a")
+	member := gate.Join(page, a.Bell, mustSlot(t, page))
+	member.Spend(new(gate.Ticket), accel.Usage{Class: accel.CopyOut, End: 1e9})
+	m := a.members[0]
+	m.hold(hardware.EngineTime{Compute: 7, CopyIn: 20, CopyOut: 300})
+	a.turn()
+	a.turn()
+	st, _ := a.sched.Stat(m.ID)
+	if st.Used.Compute != 7 || st.Used.Copy != 320 {
+		t.Errorf("charged %+v", st.Used)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"pegasus/backend/gate"
 	"pegasus/policies"
 	"pegasus/vcpu"
 )
@@ -54,6 +53,8 @@ func TestGlances(t *testing.T) {
 func TestLoopGlances(t *testing.T) {
 	for policy, want := range map[string]int{"cosched": 1, "augc": 1, "xc": 0} {
 		a, seen := busyAccelerator(t, policy, "one", "two"), 0
+		now := a.now()
+		a.now = func() int64 { return now }
 		a.sample = func(period time.Duration) bool {
 			if seen++; period != a.settings.Tick {
 				t.Errorf("it is looked at for the coming %v", period)
@@ -62,15 +63,17 @@ func TestLoopGlances(t *testing.T) {
 		}
 		a.mu.Lock()
 		for _, m := range a.members {
-			a.wake(gate.Now(), 0, m, policies.Arrived)
+			a.wake(now, 0, m, policies.Arrived)
 		}
-		a.sched.Ready(vcpu.Time(gate.Now()))
+		a.sched.Ready(vcpu.Time(now))
 		a.mu.Unlock()
 		a.samplePending()
 		if seen != 0 {
 			t.Errorf("under %s it is looked long before the decision", policy)
 		}
-		a.presample.lead = time.Hour
+		if due := a.sched.Next(); due != vcpu.Forever {
+			now = int64(due)
+		}
 		a.samplePending()
 		a.samplePending()
 		if seen != want {
