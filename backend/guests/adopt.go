@@ -15,8 +15,8 @@ import (
 	"pegasus/configs"
 )
 
-// adoption takes over the workers that the previous daemon left. Registry.mu is held, except where a method says that
-// it waits.
+// adoption takes over the workers that the previous daemon left. Registry.mu is held during every call, except of
+// reapLate.
 type adoption struct{ reg *Registry }
 
 // adopt takes over the survivors: their domains keep their accelerator, memory and accounts. Registry.mu is held.
