@@ -75,6 +75,13 @@ func (d *domains) Observe(*vcpu.Sample) {
 	d.samples++
 }
 
+// sampled returns the number of samples that the policy received.
+func (d *domains) sampled() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.samples
+}
+
 func (d *domains) Accelerators() []Accelerator { return []Accelerator{d} }
 
 func (d *domains) Guests() []hypervisor.Guests {
@@ -115,7 +122,7 @@ func TestLooksWhileFollowed(t *testing.T) {
 		if !c.is(func() bool { return len(c.asked) == 2 && c.asked[1].VCPUs[0] == 18 && !c.closed }) {
 			t.Errorf("both are seen as %+v", c.asked)
 		}
-		if got, want := d.samples, int(checkEvery/d.settings.Tick); got < want || got > want+2 {
+		if got, want := d.sampled(), int(checkEvery/d.Settings().Tick); got < want || got > want+2 {
 			t.Errorf("%d samples in %v, want about %d", got, checkEvery, want)
 		}
 		d.set("cosched", guestsOf("one", 8))
@@ -174,8 +181,8 @@ func TestGlanceDoesNotWait(t *testing.T) {
 		t.Error("it samples while another goroutine does")
 	}
 	s.samplerMu.Unlock()
-	if !s.Sample(30*time.Millisecond) || c.looks != 1 || d.samples != 1 {
-		t.Errorf("it samples %d times, and the policy receives %d samples", c.looks, d.samples)
+	if !s.Sample(30*time.Millisecond) || c.looks != 1 || d.sampled() != 1 {
+		t.Errorf("it samples %d times, and the policy receives %d samples", c.looks, d.sampled())
 	}
 }
 
