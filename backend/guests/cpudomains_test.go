@@ -3,7 +3,6 @@ package guests
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware/hardwaretest"
@@ -117,14 +116,5 @@ func TestFollowers(t *testing.T) {
 	a.Configure(s, p)
 	if f := (cpuDomains{d}).followers(); len(f) != 2 || f[0].Domain != "one" || !f[0].VM {
 		t.Fatalf("followers are %+v", f)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't come that ", what)
-		}
 	}
 }
