@@ -1,13 +1,16 @@
-// Package backend is the daemon: it admits guests, starts a worker process for each guest process, places domains on
-// accelerators, opens and closes their gates as the policy decides, and answers the control socket.
+// Package backend is the daemon: it opens the accelerators, and wires the packages that own its state: scheduler loops
+// (backend/sched), guests (backend/guests), worker processes (backend/workers), the CPU side (backend/cpus) and the
+// control socket (backend/api).
 //
 // Callers: cmd/pegasusd, which passes to New the adapters that admit guests and the implementations of accelerators.
 //
 // Trust boundary: the daemon trusts the host's kernel, and its own workers within their domain's gate page. It trusts
 // nothing that a guest wrote, and never maps it.
 //
-// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The last two are not held
-// across a wait, nor while waiting for a value that workers write.
+// Locks, in this order: guests.Registry's of reloads, a gate page's own lock, and cpus.Sampler's of the CPU side;
+// guests.Registry's of domains; sched.Accelerator's; those of cpus.Sampler's figures, cpus.Follower, workers.Workers
+// and events.Journal. The lock of domains and the later ones are not held across a wait, nor while waiting for a value
+// that workers write. A Daemon has no lock.
 package backend
 
 import (
@@ -18,17 +21,20 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"pegasus/accel/placement"
+	"pegasus/backend/api"
 	"pegasus/backend/control"
+	"pegasus/backend/cpus"
+	"pegasus/backend/events"
 	"pegasus/backend/gate"
+	"pegasus/backend/guests"
+	"pegasus/backend/hardware"
+	"pegasus/backend/sched"
+	"pegasus/backend/workers"
 	"pegasus/configs"
 	"pegasus/hypervisor"
-	"pegasus/policies"
 )
 
 // Options configures a Daemon.
@@ -57,7 +63,7 @@ type Options struct {
 	// Agent reports whether the agent of a domain's machine has connected since the machine was started, and the
 	// agent's build; nil: there is no data on agents.
 	Agent    func(domain string) (release string, came bool)
-	Hardware Maker
+	Hardware hardware.Maker
 	// Worker is the command of a worker process.
 	Worker []string
 	// Workers has the commands for the accelerator types with a program of their own.
@@ -71,69 +77,42 @@ type Options struct {
 
 // Daemon is the running daemon.
 type Daemon struct {
-	opt     Options
-	log     *slog.Logger
-	started time.Time
-	journal *journal
-	pools   map[string]*pool // of ready workers, by workersOf
-	ctx     context.Context  // ends when the daemon does
-	end     context.CancelFunc
-	tasks   sync.WaitGroup
-	rest    *time.Timer // private daemon: fires after a period without use
+	opt          Options
+	log          *slog.Logger
+	ctx          context.Context // ends when the daemon does
+	end          context.CancelFunc
+	tasks        sync.WaitGroup
+	accelerators []*sched.Accelerator
 
-	reloading sync.Mutex // held for a whole reload; before mu
-
-	mu           sync.Mutex
-	config       *configs.Config
-	configError  string // why the last reload was rejected
-	accelerators []*accelerator
-	queue        *placement.Queue
-	domains      map[string]*domain
-	machines     map[string]hypervisor.Machine // by domain, as last reported
-	guests       map[uint64]*guest             // by worker id
-	nextGuest    uint64
-	slices       map[int]bool  // device windows in use
-	uids         map[int]bool  // users in use by domains
-	freed        chan struct{} // closed and replaced when room becomes free
-	arriving     int           // guests that wait for an answer
-	holders      int           // programs that hold domains
-	leases       int           // of all domains
-	mostDoors    int           // bound on domains for creating undeclared ones
-	soonest      time.Time     // lower bound on the next expiry; zero: no lease has a term
-	watched      bool          // a client reads the timeline
-	adopted      int
-	ending       bool
-	changed      bool                                    // since the state was last saved
-	unsaved      string                                  // why the state could not be saved
-	saved        map[string]map[string]policies.Balances // the accounts as last saved
-	checks       []control.Check
-	cgroups      []cgroup
-
-	follower *follower
-	eyes     sync.Mutex    // held during every call on Options.CPUs
-	settled  chan struct{} // has an element when guests arrived since their domains were last weighed
+	guests   *guests.Registry
+	workers  *workers.Workers
+	sampler  *cpus.Sampler
+	follower *cpus.Follower
+	api      *api.Server
 }
 
 // New returns a daemon that Run starts.
 func New(opt Options) (*Daemon, error) {
-	d := &Daemon{
-		opt: opt, log: opt.Log, config: opt.Config,
-		journal:   newJournal(),
-		mostDoors: mostDoors(),
-		domains:   make(map[string]*domain),
-		machines:  make(map[string]hypervisor.Machine),
-		guests:    make(map[uint64]*guest),
-		slices:    make(map[int]bool),
-		uids:      make(map[int]bool),
-		freed:     make(chan struct{}),
-		settled:   make(chan struct{}, 1),
-		follower:  newFollower(),
-	}
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("runtime directory: %w", err)
 		}
 	}
+	w := workers.Options{RuntimeDir: opt.RuntimeDir, Private: opt.Private, Command: opt.Worker, Commands: opt.Workers, Log: opt.Log}
+	for _, c := range opt.Config.Accelerators {
+		w.Types = append(w.Types, c.Type)
+	}
+	d := &Daemon{opt: opt, log: opt.Log, workers: workers.New(w)}
+	journal := events.NewJournal(opt.Log)
+	d.guests = guests.New(guests.Options{
+		Config: opt.Config, ConfigPath: opt.ConfigPath, Accept: opt.Accept, RuntimeDir: opt.RuntimeDir, Private: opt.Private, Linger: opt.Linger,
+		Adapter: opt.Adapter, Machines: opt.Machines, DomUs: opt.DomUs, Tuner: opt.Tuner, Agent: opt.Agent, SetLogLevel: opt.SetLogLevel,
+		Journal: journal, Workers: d.workers, Log: opt.Log,
+	})
+	d.sampler = cpus.NewSampler(opt.CPUs, d.guests.CPUDomains(), gate.Now)
+	d.follower = cpus.NewFollower(opt.Raiser, d.guests.Followers, gate.Now)
+	d.guests.SetCPUs(d.sampler)
+	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal})
 	return d, nil
 }
 
@@ -141,31 +120,22 @@ func New(opt Options) (*Daemon, error) {
 func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.ctx, d.end = context.WithCancel(ctx)
 	defer d.end()
-	d.started = time.Now()
-	d.makePools()
-	d.rest = time.AfterFunc(time.Hour, d.endIfIdle)
-	d.rest.Stop()
-	defer d.rest.Stop()
-	control, err := d.open()
+	d.guests.Start(d.ctx, d.end)
+	socket, err := d.open()
 	if err != nil {
 		d.end()
 		d.close()
 		return err
 	}
-	d.serve(control)
-	d.warn(d.opt.Config)
+	d.serve(socket)
+	d.guests.Warn(d.opt.Config)
 	ready()
-	said := []any{"dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.adopted}
+	attrs := []any{"dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.guests.Adopted()}
 	if d.opt.Absent != "" {
-		said = append(said, "absent", d.opt.Absent)
+		attrs = append(attrs, "absent", d.opt.Absent)
 	}
-	d.log.Info("ready", said...)
-	d.mu.Lock()
-	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take all that the user has
-		d.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
-	}
-	d.restIfIdle()
-	d.mu.Unlock()
+	d.log.Info("ready", attrs...)
+	d.guests.Ready()
 	runtime.GC() // after the first collection the runtime collects every two minutes, though one an hour would do
 	<-d.ctx.Done()
 	d.close()
@@ -175,138 +145,36 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 // open prepares the daemon to serve: it opens accelerators, takes over the guests of a previous daemon, and opens
 // sockets.
 func (d *Daemon) open() (*control.Listener, error) {
-	left, err := d.survivors()
+	left, err := d.workers.Survivors()
 	if err != nil {
 		return nil, err
 	}
 	if err := d.openAccelerators(left); err != nil {
 		return nil, err
 	}
-	d.checks = d.confinement()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.declare(); err != nil {
+	if err := d.guests.Open(d.accelerators, left, d.workers.Confine()); err != nil {
 		return nil, err
 	}
-	d.restore()
-	d.adopt(left)
-	for _, a := range d.accelerators {
-		a.passing = d.passing // from now on: survivors have their own accounts
-	}
-	if err := d.openDeclared(); err != nil {
-		return nil, err
-	}
-	d.openRestored()
-	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
-		d.log.Warn("remove old sockets", "err", err)
-	}
-	settings := make([]configs.Accelerator, len(d.accelerators))
-	for i, a := range d.accelerators {
-		settings[i] = a.current()
-	}
-	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
-		return nil, err
-	}
-	d.resizePools(d.config.Daemon.WorkerPool)
-	return d.openControl()
-}
-
-func (d *Daemon) openAccelerators(left []*survivor) error {
-	dir := filepath.Join(d.opt.RuntimeDir, "engines")
-	there, _ := os.ReadDir(dir)
-	for _, f := range there {
-		if !slices.ContainsFunc(d.config.Accelerators, func(c configs.Accelerator) bool { return c.Name == f.Name() }) {
-			os.RemoveAll(filepath.Join(dir, f.Name()))
-		}
-	}
-	for _, c := range d.config.Accelerators {
-		hw, bell, err := d.openHardware(c, left)
-		if err != nil {
-			return fmt.Errorf("accelerator %q: %w", c.Name, err)
-		}
-		profile := hw.Profile()
-		if c.Change, c.Context = profile.Change, configs.Size(profile.Context); c.Change > 0 || c.Context > 0 {
-			d.log.Info("measured what processes' contexts cost", "accelerator", c.Name, "change", c.Change, "bytes", profile.Context)
-		}
-		a, err := newAccelerator(c, hw, bell, d.log)
-		if err != nil {
-			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
-		}
-		a.follower = d.follower
-		a.expel = func(m *avcpu) { d.tasks.Go(func() { d.expel(m) }) }
-		if d.opt.CPUs != nil {
-			a.see = d.see
-		}
-		d.accelerators = append(d.accelerators, a)
-	}
-	return nil
-}
-
-// inventory returns a list of the accelerators, for people.
-func (d *Daemon) inventory() string {
-	var all []string
-	for _, a := range d.accelerators {
-		all = append(all, fmt.Sprintf("%s (%s)", a.name, a.hw.Profile().Device))
-	}
-	return strings.Join(all, ", ")
-}
-
-// openHardware takes over the files that a previous daemon's workers still use, or opens the accelerator anew if there
-// are none.
-func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
-	files, bellFile := shared(left, c.Name)
-	dir := ""
-	if !d.opt.Private {
-		dir = filepath.Join(d.opt.RuntimeDir, "engines", c.Name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, nil, err
-		}
-	}
-	hw, err := d.opt.Hardware(c, dir, files)
-	if err != nil {
-		return nil, nil, err
-	}
-	if got := hw.Profile().Memory; len(files) > 0 && c.Memory != 0 && got != uint64(c.Memory) {
-		d.log.Warn("memory stays what it was while guests from before run", "accelerator", c.Name,
-			"memory", configs.Size(got), "configured", c.Memory)
-	}
-	var bell *gate.Bell
-	if bellFile != nil {
-		bell, err = gate.OpenBell(bellFile)
-	} else {
-		bell, err = gate.NewBell()
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, hw.Close())
-	}
-	return hw, bell, nil
+	return d.api.Listen()
 }
 
 // Reload reads the configuration again. If it is invalid the old one stays in force, and the log has the cause.
-func (d *Daemon) Reload() { d.reload(nil) }
+func (d *Daemon) Reload() { d.guests.Reload(nil) }
 
 // serve starts the goroutines beside Run.
 func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
-		d.tasks.Go(func() { a.run(d.ctx) })
-		d.tasks.Go(func() { a.mend(d.ctx) })
-		d.tasks.Go(func() { a.hw.Serve(d.ctx) })
+		d.tasks.Go(func() { a.Run(d.ctx) })
+		d.tasks.Go(func() { a.Mend(d.ctx) })
+		d.tasks.Go(func() { a.Hardware.Serve(d.ctx) })
 	}
-	d.tasks.Go(func() { d.sample(d.ctx) })
-	d.tasks.Go(func() { d.coordinate(d.ctx) })
-	d.tasks.Go(func() { d.followWindows(d.ctx) })
-	if d.opt.Machines != nil {
-		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
-	}
-	for _, g := range d.cgroups {
-		d.tasks.Go(g.sweep)
-	}
-	for _, p := range d.pools {
-		d.tasks.Go(func() { p.run(d.ctx) })
-	}
+	d.tasks.Go(d.guests.Run)
+	d.tasks.Go(func() { d.sampler.Run(d.ctx) })
+	d.tasks.Go(func() { d.follower.Run(d.ctx) })
+	d.tasks.Go(func() { d.workers.Run(d.ctx) })
 	d.tasks.Go(func() {
-		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
-			d.log.Error("control socket", "err", err)
+		if err := control.Serve(d.ctx, l, d.api, d.log); err != nil {
+			d.log.Error("serve control socket", "err", err)
 			d.end()
 		}
 	})
@@ -315,78 +183,15 @@ func (d *Daemon) serve(l *control.Listener) {
 // close releases all resources. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
 // workers end with it.
 func (d *Daemon) close() {
-	d.mu.Lock()
-	d.ending = true
-	var doors []hypervisor.Door
-	for _, dom := range d.domains {
-		if dom.door == nil {
-			continue
-		}
-		if d.opt.Private {
-			dom.door.Close()
-		} else {
-			dom.door.Leave()
-		}
-		doors = append(doors, dom.door)
-	}
-	d.mu.Unlock()
-	for _, door := range doors {
-		door.Wait()
-	}
-	if d.opt.Private {
-		d.endGuests()
-	}
-	d.tasks.Wait()
-	if d.opt.Private {
-		d.reapGuests()
-	}
-	for _, p := range d.pools {
-		p.close()
-	}
-	d.leaveCgroups()
-	d.mu.Lock()
-	d.saveOrWarn()
-	d.mu.Unlock()
+	d.guests.Leave()
+	d.tasks.Wait() // first: scheduler loops may expel domains
+	d.guests.Wait()
+	d.workers.Close(guests.CloseTime)
+	d.guests.Save()
 	for _, a := range d.accelerators {
-		if err := errors.Join(a.hw.Close(), a.bell.Free()); err != nil {
-			d.log.Warn("close accelerator", "accelerator", a.name, "err", err)
+		if err := errors.Join(a.Hardware.Close(), a.Bell.Free()); err != nil {
+			d.log.Warn("close accelerator", "accelerator", a.Name, "err", err)
 		}
 	}
 	d.log.Info("ended")
-}
-
-// noteOf is note for events that a domain's guests cause. It limits their rate, so that guests cannot fill the log.
-func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
-	ok, lost := dom.trickle.pass(time.Now())
-	if lost > 0 {
-		d.note("lost", dom.name, "%d events of its guests' doing are left out here", lost)
-	}
-	if ok {
-		d.note(kind, dom.name, format, args...)
-	}
-}
-
-// warn logs the warnings of a valid configuration.
-func (d *Daemon) warn(c *configs.Config) {
-	for _, w := range c.Warnings {
-		d.note("warning", "", "%s", w)
-	}
-}
-
-// note writes an event to the journal and the log.
-func (d *Daemon) note(kind, domain, format string, args ...any) {
-	d.journal.note(kind, domain, format, args...)
-	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
-}
-
-// noteBy writes an event caused by a request of the control socket; by is nil for a signal.
-func (d *Daemon) noteBy(by *control.Peer, kind, domain, format string, args ...any) {
-	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
-	said := []any{"kind", kind, "domain", domain}
-	if by != nil {
-		e.By = &control.Caller{UID: by.UID, PID: by.PID}
-		said = append(said, "uid", by.UID, "pid", by.PID)
-	}
-	d.journal.add(e)
-	d.log.Info(e.Text, said...)
 }

@@ -185,7 +185,7 @@ func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	if err := os.MkdirAll(obstacle, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if said := h.knock("a").hear(); !strings.Contains(said, "write down a worker") {
+	if said := h.knock("a").hear(); !strings.Contains(said, "save the record of worker") {
 		t.Errorf("the guest hears %q", said)
 	}
 	if left, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*")); len(left) != 1 {

@@ -26,6 +26,7 @@ import (
 
 	"pegasus/backend"
 	"pegasus/backend/control"
+	"pegasus/backend/sched"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/kvm"
@@ -215,7 +216,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 }
 
 // accepted are the names that configurations may use.
-var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes, Specification: backend.Specification}
+var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes, Specification: sched.Specification}
 
 // load reads the requested configuration, otherwise the host's if there is one.
 func (s *settings) load() (*configs.Config, string, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"pegasus/accel/nvidia/listing"
-	"pegasus/backend"
+	"pegasus/backend/hardware"
 	"pegasus/configs"
 )
 
@@ -20,7 +20,7 @@ type nvidiaHardware struct {
 }
 
 // openNVIDIA runs pegasus-nvidia to query the driver. The daemon itself never loads it.
-func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (backend.Hardware, error) {
+func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (hardware.Accelerator, error) {
 	d, err := askNVIDIA(c)
 	if err != nil {
 		return nil, fmt.Errorf("type = \"nvidia\": %w", err)
@@ -84,7 +84,7 @@ func nvidiaWorker() []string {
 	return []string{program, "worker"}
 }
 
-func (h *nvidiaHardware) Profile() backend.Profile {
+func (h *nvidiaHardware) Profile() hardware.Profile {
 	p := h.softHardware.Profile()
 	p.Device, p.Change, p.Context = h.device.Name, h.contexts.Cost, h.contexts.Context
 	p.Bandwidth = h.device.Link

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel/soft/engine"
-	"pegasus/backend"
+	"pegasus/backend/hardware"
 	"pegasus/configs"
 )
 
@@ -24,8 +24,8 @@ import (
 var acceleratorTypes = []string{"soft", "nvidia"}
 
 // openHardware makes the accelerator of a configuration, or adopts the one with files that workers still use.
-func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
-	return func(c configs.Accelerator, dir string, files []*os.File) (backend.Hardware, error) {
+func openHardware(host configs.Daemon, log *slog.Logger) hardware.Maker {
+	return func(c configs.Accelerator, dir string, files []*os.File) (hardware.Accelerator, error) {
 		log := log.With("accelerator", c.Name)
 		switch c.Type {
 		case "soft":
@@ -53,7 +53,7 @@ type softHardware struct {
 	domains map[string]*softAccount
 }
 
-func openSoft(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (backend.Hardware, error) {
+func openSoft(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (hardware.Accelerator, error) {
 	if c.Cores == 0 {
 		c.Cores = runtime.NumCPU()
 	}
@@ -103,8 +103,8 @@ func adoptPage(f *os.File) (*engine.Memory, error) {
 	return page, nil
 }
 
-func (h *softHardware) Profile() backend.Profile {
-	return backend.Profile{
+func (h *softHardware) Profile() hardware.Profile {
+	return hardware.Profile{
 		Device:     fmt.Sprintf("software, %d cores", h.cores),
 		Memory:     h.page.Size(),
 		Swap:       h.page.Swap(),
@@ -145,8 +145,8 @@ func (h *softHardware) path(domain string) string { return filepath.Join(h.dir, 
 // pageName returns the name of the file of a domain's page.
 func pageName(domain string) string { return "domain-" + domain }
 
-// Account implements backend.Hardware.
-func (h *softHardware) Account(domain string) (backend.Account, error) {
+// Account implements hardware.Accelerator.
+func (h *softHardware) Account(domain string) (hardware.Account, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, err := h.find(domain)
@@ -203,8 +203,8 @@ func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, er
 	return a, nil
 }
 
-// OpenAccount implements backend.Hardware.
-func (h *softHardware) OpenAccount(domain string) backend.Account {
+// OpenAccount implements hardware.Accelerator.
+func (h *softHardware) OpenAccount(domain string) hardware.Account {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, err := h.find(domain)
@@ -217,7 +217,7 @@ func (h *softHardware) OpenAccount(domain string) backend.Account {
 	return a
 }
 
-// KeepAccounts implements backend.Hardware.
+// KeepAccounts implements hardware.Accelerator.
 func (h *softHardware) KeepAccounts(domains []string) {
 	if h.dir == "" {
 		return
@@ -246,18 +246,18 @@ type softAccount struct {
 	party    *engine.Party
 }
 
-func (a *softAccount) Total() backend.EngineTime { return engineTime(a.Engines.Total()) }
-func (a *softAccount) Charge(burst time.Duration) backend.EngineTime {
+func (a *softAccount) Total() hardware.EngineTime { return engineTime(a.Engines.Total()) }
+func (a *softAccount) Charge(burst time.Duration) hardware.EngineTime {
 	return engineTime(a.Engines.Charge(int64(burst)))
 }
 
-func (a *softAccount) Charged() backend.EngineTime { return engineTime(a.Engines.Charged()) }
+func (a *softAccount) Charged() hardware.EngineTime { return engineTime(a.Engines.Charged()) }
 func (a *softAccount) Turn(compute, copies bool, kernel time.Duration) {
 	a.party.SetLimit(2 * int64(kernel)) // which counts processor time
 	a.hardware.arbiter.SetTurn(a.party, compute, copies)
 }
 
-// Close implements backend.Account.
+// Close implements hardware.Account.
 func (a *softAccount) Close() {
 	h := a.hardware
 	h.mu.Lock()
@@ -284,18 +284,18 @@ func (a *softAccount) busyTime() (sum int64) {
 	return sum
 }
 
-func engineTime(t engine.Times) backend.EngineTime {
-	return backend.EngineTime{Compute: t[engine.Compute], CopyIn: t[engine.CopyIn], CopyOut: t[engine.CopyOut]}
+func engineTime(t engine.Times) hardware.EngineTime {
+	return hardware.EngineTime{Compute: t[engine.Compute], CopyIn: t[engine.CopyIn], CopyOut: t[engine.CopyOut]}
 }
 
-// Files implements backend.Hardware.
+// Files implements hardware.Accelerator.
 func (h *softHardware) Files(domain string) []*os.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return []*os.File{h.file, h.domains[domain].file}
 }
 
-// Reap implements backend.Hardware.
+// Reap implements hardware.Accelerator.
 func (h *softHardware) Reap(domain string, pid int) {
 	h.page.Reap(pid)
 	h.mu.Lock()
@@ -305,7 +305,7 @@ func (h *softHardware) Reap(domain string, pid int) {
 	}
 }
 
-// Serve implements backend.Hardware.
+// Serve implements hardware.Accelerator.
 func (h *softHardware) Serve(ctx context.Context) { h.arbiter.Run(ctx) }
 
 // engineNames are the names of the tokens in the log.
@@ -316,7 +316,7 @@ func (h *softHardware) overtook(p *engine.Party, k engine.Token) {
 	h.log.Warn("a domain keeps an engine after its turn: others go on, and it is charged", "domain", p.Name, "engine", engineNames[k])
 }
 
-// Mend implements backend.Hardware.
+// Mend implements hardware.Accelerator.
 func (h *softHardware) Mend() (damaged []string) {
 	h.page.Mend()
 	h.mu.Lock()

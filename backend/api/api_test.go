@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/backend/events"
+	"pegasus/backend/guests"
+	"pegasus/backend/workers"
+	"pegasus/configs"
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// A trace of use has the data from which shares are computed, and nothing else.
+func TestAboutUse(t *testing.T) {
+	event := func(k policies.EventKind, u vcpu.Usage) policies.Record {
+		return policies.Record{Event: &policies.Event{Kind: k, Used: u}}
+	}
+	for _, c := range []struct {
+		what string
+		r    policies.Record
+		want bool
+	}{
+		{"the policy at the beginning", policies.Record{Choice: &policies.Choice{}}, true},
+		{"who came", event(policies.Attach, vcpu.Usage{}), true},
+		{"a kernel", event(policies.Charge, vcpu.Usage{Compute: time.Millisecond}), true},
+		{"a copy", event(policies.Charge, vcpu.Usage{Copy: time.Millisecond}), true},
+		{"idleness", event(policies.Charge, vcpu.Usage{Idle: time.Millisecond}), false},
+		{"a request at the gate", event(policies.Head, vcpu.Usage{}), false},
+		{"a decision", policies.Record{Ready: true}, false},
+	} {
+		if got := aboutUse(c.r); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}
+
+// Changes that need a restart take effect with it.
+func TestControlGroupWaitsForRestart(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	path := filepath.Join(dir, "pegasus.toml")
+	if err := os.WriteFile(path, []byte("[daemon]\ncontrol_group = \"54322\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, journal := configs.Default(), events.NewJournal(log)
+	config.Daemon.ControlGroup = "54321"
+	r := guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
+		Accept: configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
+	r.Start(context.WithCancel(t.Context()))
+	d := New(Options{Config: config, RuntimeDir: dir, Guests: r.Requests(), Reload: r.Reload, Journal: journal})
+	if result, err := r.Reload(nil); err != nil || len(result.Changes) == 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	for gid, may := range map[int]bool{54321: true, 54322: false} {
+		if err := d.Authorize(control.Peer{UID: 4242, GID: gid}, control.MethodStatus); (err == nil) != may {
+			t.Errorf("a member of group %d: %v", gid, err)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package guests
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/backend/gate"
+	"pegasus/backend/meter"
+)
+
+// sampleEvery is the period at which shares are sampled.
+const sampleEvery = 250 * time.Millisecond
+
+// ShareWindow is the time over which shares are reported.
+const ShareWindow = meter.Intervals * sampleEvery
+
+// sample samples the use of all domains and accelerators, until ctx ends. It also expires leases and saves the state.
+func (reg *Registry) sample(ctx context.Context) {
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		reg.mu.Lock()
+		now := gate.Now()
+		for _, dom := range reg.domains {
+			if len(dom.guests) == 0 && dom.share.Resting() {
+				continue
+			}
+			t, _ := dom.totals()
+			dom.share.Sample(now, t.Used.Sum())
+			dom.stood.Sample(now, t.Stood)
+			dom.workers.Sample(now, t.CPU)
+		}
+		for _, a := range reg.accelerators {
+			a.load.Sample(now, a.Hardware.BusyTime())
+		}
+		reg.expire(time.Now())
+		reg.store.saveOrWarn()
+		reg.mu.Unlock()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// show returns a domain's description. Registry.mu is held.
+func (dom *domain) show() control.Domain {
+	reg := dom.reg
+	t, memory := dom.totals()
+	spent, steal := reg.cpus.Steal(dom.name)
+	out := control.Domain{
+		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
+		GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
+		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
+		Memory: memory, MemoryQuota: uint64(dom.settings.Memory), MemoryGuarantee: uint64(dom.settings.Guarantee),
+		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
+		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
+		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
+		VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
+		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
+		Machine: reg.showMachine(dom.name), Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing,
+		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate(),
+	}
+	for _, p := range dom.programs {
+		out.Programs = append(out.Programs, p.PID)
+	}
+	for g := range dom.guests {
+		if g.pid != 0 { // else the process is not on this host
+			out.PIDs = append(out.PIDs, g.pid)
+		}
+	}
+	slices.Sort(out.PIDs)
+	reg.showTuned(&out)
+	if dom.on == nil {
+		return out
+	}
+	out.Accelerator = dom.on.Name
+	out.Share = dom.measured()
+	out.Spent = dom.spent(steal)
+	out.State, out.Entitled = dom.on.Standing(dom.attachment)
+	return out
+}
+
+// spent returns where a domain's recent time went. Concurrent activities count once: time on the accelerator first,
+// then waiting for it, then the vCPUs' waiting for a CPU, a part steal of the time, of which only the sum is available:
+// it may overlap the others.
+func (u *usage) spent(steal float64) control.Spent {
+	used, ns := u.share.Growth()
+	stood, _ := u.stood.Growth()
+	if ns <= 0 {
+		return control.Spent{}
+	}
+	s := control.Spent{Window: ns}
+	left := 1.0
+	take := func(part *float64, of int64) {
+		*part = min(max(float64(of)/float64(ns), 0), left)
+		left -= *part
+	}
+	take(&s.Accelerator, used)
+	take(&s.Turn, stood)
+	take(&s.VCPU, int64(steal*float64(ns)))
+	s.Idle = left
+	return s
+}
+
+// measured returns a domain's part of the recent time used by all domains of its accelerator.
+func (dom *domain) measured() float64 {
+	reg := dom.reg
+	mine, _ := dom.share.Growth()
+	var all int64
+	for _, other := range reg.domains {
+		if other.on == dom.on {
+			used, _ := other.share.Growth()
+			all += used
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(mine) / float64(all)
+}
+
+// showAccelerator returns an accelerator's description. Registry.mu is held.
+func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
+	reg := r.reg
+	p := a.Hardware.Profile()
+	busy, ns := a.load.Growth()
+	reg.queue.SetOverloaded(a.Name, a.Overloaded())
+	held, uncharged := a.Balance()
+	out := control.Accelerator{
+		Name: a.Name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.Hardware.MemoryUsed(), Swap: p.Swap,
+		MemoryAllocated: a.Hardware.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
+		Weight: reg.queue.Weight(a.Name),
+	}
+	if ns > 0 {
+		out.Busy = float64(busy) / float64(ns)
+	}
+	st := a.State()
+	s := st.Settings
+	out.Type, out.Policy, out.Mode, out.Tick, out.MaxDomains = s.Type, s.Policy, s.Mode, int64(s.Tick), s.MaxDomains
+	out.Domains, out.Decisions, out.Explanation, out.DecisionCost = st.Domains, st.Decisions, st.Explanation, st.DecisionCost
+	return out
+}
+
+// showTuned fills in a machine's CPU weight and cap from the hypervisor. Registry.mu is held.
+func (reg *Registry) showTuned(out *control.Domain) {
+	if reg.opt.Tuner == nil || reg.machines[out.Name].Xen == 0 {
+		return
+	}
+	if w, err := reg.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
+		out.CPUWeight, out.CPUCap = int(w.Credits), w.Cap
+	}
+}
