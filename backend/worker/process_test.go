@@ -68,6 +68,15 @@ func attempt(number uintptr, a, b, c int) error {
 	return nil
 }
 
+// Commands and requests by which a process makes the kernel send a signal. They are the same on all architectures with
+// a filter.
+const (
+	fSetSig   = 10 // F_SETSIG
+	fSetOwnEx = 15 // F_SETOWN_EX
+	fioSetOwn = 0x8901
+	siocSPGrp = 0x8902
+)
+
 // escapes returns a bit for each forbidden operation that succeeded.
 func escapes() (found uint64) {
 	for i, try := range []func() error{

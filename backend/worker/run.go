@@ -18,6 +18,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/worker/confine"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -157,7 +158,7 @@ type worker struct {
 }
 
 func (w *worker) run() (err error) {
-	name(&w.job)
+	setName(&w.job)
 	defer func() {
 		r := Report{State: Ended}
 		if err != nil {
@@ -173,7 +174,7 @@ func (w *worker) run() (err error) {
 		w.host.Poison(int32(cuda.ErrorSystemNotReady))
 		return err
 	}
-	if err := confine(&w.job, w.config.Driver); err != nil {
+	if err := confine.Apply(w.job.UID, w.job.GID, w.config.Driver); err != nil {
 		s.end(cuda.ErrorSystemNotReady, err.Error())
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package worker
+package confine
 
 var allowedHere []uint32
 

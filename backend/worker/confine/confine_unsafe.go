@@ -1,11 +1,17 @@
-package worker
+// Package confine takes from a worker process the privileges that it does not need once all its files are open: memory
+// beyond a bound, files, another user's rights, and all system calls except those of a serving worker. It has no state
+// of its own: the kernel keeps the limits.
+//
+// Callers: backend/worker, once in each worker process, before the worker reports that it serves.
+//
+// Trust boundary: the code that runs afterwards executes a hostile guest's input, and may be under the guest's control.
+package confine
 
 import (
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -14,14 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine gives up the privileges that a worker does not need once everything is open, because it executes a hostile
-// guest's input. It cannot be undone. A driver needs more: it opens devices and files, maps them, also as code, and its
-// memory use cannot be predicted.
-func confine(j *Job, driver bool) error {
+// Apply confines this process for good, and makes it run as a user and a group; 0 keeps the present one. A driver needs
+// more: it opens devices and files, maps them, also as code, and its memory use cannot be predicted.
+func Apply(uid, gid int, driver bool) error {
 	_ = time.Now().Local().Format(time.RFC3339) // loads the time zone while its file is readable
 	private, err := privateMemory()
 	if err != nil {
-		return fmt.Errorf("confine: %w", err)
+		return fmt.Errorf("confine the worker: %w", err)
 	}
 	debug.SetMemoryLimit(maxPrivate * 3 / 4) // from there on garbage is collected more often
 	limits := []struct {
@@ -33,17 +38,17 @@ func confine(j *Job, driver bool) error {
 	}
 	for _, l := range limits {
 		if err := lower(l.which, l.most); err != nil {
-			return fmt.Errorf("confine: limit %d: %w", l.which, err)
+			return fmt.Errorf("confine the worker: limit %d: %w", l.which, err)
 		}
 	}
-	if err := become(j.UID, j.GID); err != nil {
-		return fmt.Errorf("confine: %w", err)
+	if err := become(uid, gid); err != nil {
+		return fmt.Errorf("confine the worker: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("confine: %w", err)
+		return fmt.Errorf("confine the worker: %w", err)
 	}
 	if err := filter(driver); err != nil {
-		return fmt.Errorf("confine: system call filter: %w", err)
+		return fmt.Errorf("confine the worker: system call filter: %w", err)
 	}
 	return nil
 }
@@ -96,32 +101,6 @@ func become(uid, gid int) error {
 		return fmt.Errorf("become user %d: %w", uid, err)
 	}
 	return nil
-}
-
-// name sets the names that ps and top show for this process.
-func name(j *Job) {
-	os.WriteFile("/proc/self/task/"+strconv.Itoa(os.Getpid())+"/comm", []byte("pegasus-worker"), 0)
-	title("pegasusd worker " + j.Domain)
-}
-
-// title overwrites the command line with text, within its length. That is safe because the strings of os.Args are
-// contiguous, each followed by a zero byte, in writable memory that the kernel allocated and reads for
-// /proc/PID/cmdline; the worker reads them no more.
-func title(text string) {
-	if len(os.Args) == 0 {
-		return
-	}
-	first := unsafe.StringData(os.Args[0])
-	room := 0
-	for _, a := range os.Args {
-		if unsafe.Pointer(unsafe.StringData(a)) != unsafe.Add(unsafe.Pointer(first), room) {
-			break
-		}
-		room += len(a) + 1
-	}
-	area := unsafe.Slice(first, room)
-	clear(area)
-	copy(area[:max(room-1, 0)], text)
 }
 
 // architectures are the audit values of the architectures that filter supports.
