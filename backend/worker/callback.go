@@ -10,8 +10,11 @@ import (
 )
 
 // callbacks are the host functions that the guest's own threads run. A stream whose callback is due is blocked until
-// the guest reports the callback as done.
+// the guest reports the callback as done. It handles the calls about them.
 type callbacks struct {
+	base
+	streams *streams
+
 	count atomic.Int32 // len(queued)+expected, readable without mu
 	given atomic.Int32 // len(queued)
 
@@ -26,14 +29,12 @@ type callbacks struct {
 type callback struct {
 	g        *guestContext
 	status   cuda.Result
-	told     bool
+	passed   bool // to the guest
 	finished func()
 }
 
 // maxCallbackThreads bounds the calls that wait for a callback.
 const maxCallbackThreads = 64
-
-func (b *callbacks) init() { b.queued = make(map[uint64]*callback) }
 
 // any reports whether work in flight depends on the guest or may come to.
 func (b *callbacks) any() bool { return b.count.Load() != 0 }
@@ -92,16 +93,16 @@ func (b *callbacks) next() (out cuda.CallbackWaitResult, ok bool) {
 		id := b.due[0]
 		b.due = b.due[1:]
 		if k := b.queued[id]; k != nil {
-			k.told = true
+			k.passed = true
 			return cuda.CallbackWaitResult{Callback: id, Status: int32(k.status)}, true
 		}
 	}
 	return out, false
 }
 
-// drop removes the callbacks of a context that is being destroyed, and unblocks its streams.
-func (b *callbacks) drop(g *guestContext) {
-	var held []func()
+// dropContext also unblocks the streams of the context.
+func (b *callbacks) dropContext(g *guestContext) {
+	var blocked []func()
 	b.mu.Lock()
 	for id, k := range b.queued {
 		if k.g != g {
@@ -109,40 +110,39 @@ func (b *callbacks) drop(g *guestContext) {
 		}
 		delete(b.queued, id)
 		if k.finished != nil {
-			held = append(held, k.finished)
+			blocked = append(blocked, k.finished)
 		}
 	}
 	b.counted()
 	b.due = slices.DeleteFunc(b.due, func(id uint64) bool { return b.queued[id] == nil })
 	b.mu.Unlock()
-	for _, finished := range held {
+	for _, finished := range blocked {
 		finished()
 	}
 }
 
-func (s *session) HostCallback(c cuda.Call, a cuda.HostCallbackArgs) cuda.Result {
-	g, st, r := s.stream(c)
+func (b *callbacks) HostCallback(c cuda.Call, a cuda.HostCallbackArgs) cuda.Result {
+	g, st, r := b.streams.forWork(c)
 	if r != cuda.Success {
 		return r
 	}
-	k, r := s.callbacks.add(a.Callback, g)
+	k, r := b.add(a.Callback, g)
 	if r != cuda.Success {
 		return r
 	}
-	due := func(status cuda.Result, finished func()) { s.callbackDue(a.Callback, k, status, finished) }
-	past := func(r cuda.Result, u accel.Usage) {
-		s.callbacks.remove(a.Callback, k)
+	due := func(status cuda.Result, finished func()) { b.deliver(a.Callback, k, status, finished) }
+	ended := func(r cuda.Result, u accel.Usage) {
+		b.remove(a.Callback, k)
 		g.end(r, u)
 	}
-	if r = s.submit(g, st, accel.HostFunc{Due: due}, past); r != cuda.Success {
-		s.callbacks.remove(a.Callback, k)
+	if r = b.work.submit(g, st, accel.HostFunc{Due: due}, ended); r != cuda.Success {
+		b.remove(a.Callback, k)
 	}
 	return r
 }
 
-// callbackDue passes a callback to a waiting guest thread, or keeps it for the next one.
-func (s *session) callbackDue(id uint64, k *callback, status cuda.Result, finished func()) {
-	b := &s.callbacks
+// deliver passes a callback to a waiting guest thread, or keeps it for the next one.
+func (b *callbacks) deliver(id uint64, k *callback, status cuda.Result, finished func()) {
 	b.mu.Lock()
 	if b.queued[id] != k {
 		b.mu.Unlock()
@@ -159,14 +159,13 @@ func (s *session) callbackDue(id uint64, k *callback, status cuda.Result, finish
 	b.waiting = slices.Delete(b.waiting, 0, 1)
 	out, _ := b.next()
 	b.mu.Unlock()
-	s.answer(c, cuda.Success, out.Append(nil))
+	b.answer(c, cuda.Success, out.Append(nil))
 }
 
-func (s *session) CallbackWait(c cuda.Call, a cuda.CallbackWaitArgs) (out cuda.CallbackWaitResult, r cuda.Result) {
-	b := &s.callbacks
+func (b *callbacks) CallbackWait(c cuda.Call, a cuda.CallbackWaitArgs) (out cuda.CallbackWaitResult, r cuda.Result) {
 	b.mu.Lock()
 	var finished func()
-	if k := b.queued[a.Done]; k != nil && k.told {
+	if k := b.queued[a.Done]; k != nil && k.passed {
 		finished = k.finished
 		delete(b.queued, a.Done)
 		b.counted()

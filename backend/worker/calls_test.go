@@ -707,8 +707,8 @@ func TestQueueIsBounded(t *testing.T) {
 			b.queue(cuda.OpEventRecord, 1, 0, &cuda.EventRecordArgs{Event: 1, Serial: i + 1})
 		}
 	})
-	b.until(func() bool { return b.s.flow.full.Load() })
-	if n := b.s.flow.n.Load(); n > maxOutstanding {
+	b.until(func() bool { return b.s.work.load.full.Load() })
+	if n := b.s.work.load.outstanding.Load(); n > maxOutstanding {
 		t.Errorf("%d pieces of work are with the device", n)
 	}
 	b.dev.leave <- struct{}{}

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"pegasus/accel"
-	"pegasus/backend/gate"
 	"pegasus/cuda"
 )
 
@@ -58,47 +57,18 @@ func (m *checked) mul(a, b uint64) uint64 {
 	return low
 }
 
-// resolve returns the device's endpoint for a place, or the error of an invalid place.
-func (s *session) resolve(p place, b box, g *guestContext) (accel.End, cuda.Result) {
-	if p.kind == cuda.EndArray {
-		arr, r := s.arrays.get(p.at)
-		if r == cuda.Success && arr.g != g {
-			r = cuda.ErrorInvalidHandle
-		}
-		if r != cuda.Success {
-			return accel.End{}, r
-		}
-		return accel.End{Array: arr.a, X: p.x, Y: p.y, Z: p.z}, cuda.Success
-	}
-	begin, length, ok := p.span(b)
-	m := checked{ok: ok}
-	at := m.add(p.at, begin)
-	m.add(at, length)
-	if !m.ok {
-		return accel.End{}, cuda.ErrorInvalidValue
-	}
-	e := accel.End{Pitch: p.pitch, Height: p.height}
-	switch p.kind {
-	case cuda.EndDevice:
-		e.Address = at
-	case cuda.EndArena:
-		if e.Host, ok = s.host.Arena(at, length); !ok {
-			return accel.End{}, cuda.ErrorInvalidValue
-		}
-	case cuda.EndInline:
-		if p.at != 0 || m.add(begin, length) > uint64(len(p.data)) {
-			return accel.End{}, cuda.ErrorInvalidValue
-		}
-		e.Host = p.data[begin : begin+length : begin+length]
-	default:
-		return accel.End{}, cuda.ErrorInvalidValue
-	}
-	return e, cuda.Success
+// transfers handles copies and fills. The poller owns it.
+type transfers struct {
+	base
+	streams  *streams
+	textures *textures
+	copying  accel.Copy // the one that is being submitted
+	filling  accel.Fill // the same of fills
 }
 
-func (s *session) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r cuda.Result) {
+func (h *transfers) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r cuda.Result) {
 	b, dst, src := endsOf(a)
-	return out, s.copy(c, b, dst, src, a.Release, a.Data)
+	return out, h.copy(c, b, dst, src, a.Release, a.Data)
 }
 
 // endsOf returns a copy's shape and its endpoints.
@@ -109,49 +79,35 @@ func endsOf(a cuda.CopyArgs) (b box, dst, src place) {
 	return b, dst, src
 }
 
-func (s *session) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyLinearResult, r cuda.Result) {
+func (h *transfers) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyLinearResult, r cuda.Result) {
 	dst, src := place{kind: uint32(a.DstKind), at: a.Dst}, place{kind: uint32(a.SrcKind), at: a.Src}
 	if dst.kind == cuda.EndArray || src.kind == cuda.EndArray {
-		s.host.Release(a.Release)
+		h.host.Release(a.Release)
 		return out, cuda.ErrorInvalidValue
 	}
-	return out, s.copy(c, box{a.Length, 1, 1}, dst, src, a.Release, a.Data)
+	return out, h.copy(c, box{a.Length, 1, 1}, dst, src, a.Release, a.Data)
 }
-
-// transfer is the data for the end of a copy or fill.
-type transfer struct {
-	call     cuda.Call
-	dst, src uint32 // kinds of its endpoints
-	bytes    uint64
-	release  uint32                    // release word of its source, or 0
-	inline   []byte                    // copied from the packet, whose buffer the poller reuses
-	reply    [cuda.MaxInlineReply]byte // data of the reply
-	into     []byte                    // the part of reply that the copy fills
-}
-
-// class returns the gate class of its engine.
-func (t *transfer) class() gate.Class { return gate.ClassOf(engines[direction(t.dst, t.src)]) }
 
 // copy returns Deferred if it submitted a copy with a reply. In every case the release word is set when the source is
 // needed no more.
-func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
-	g, st, r := s.stream(c)
+func (h *transfers) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
+	g, st, r := h.streams.forWork(c)
 	if r != cuda.Success || b.width == 0 || b.height == 0 || b.depth == 0 {
-		s.host.Release(release)
+		h.host.Release(release)
 		return r
 	}
-	sub := s.newSubmission(g, c.Stream)
+	sub := h.work.newSubmission(g, c.Stream)
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.release = c, dst.kind, src.kind, release
-	if r = s.prepareCopy(g, t, b, dst, src, data); r != cuda.Success {
+	if r = h.prepareCopy(g, t, b, dst, src, data); r != cuda.Success {
 		sub.recycle()
-		s.host.Release(release)
+		h.host.Release(release)
 		return r
 	}
-	s.copying.Spent = sub.spent
-	r = s.submitGated(sub, st, &s.copying, t.class(), s.costs.copy(t.dst, t.src, t.bytes))
+	h.copying.Spent = sub.spent
+	r = h.work.submitGated(sub, st, &h.copying, t.class(), h.work.costs.copy(t.dst, t.src, t.bytes))
 	if r != cuda.Success {
-		s.host.Release(release)
+		h.host.Release(release)
 		return r
 	}
 	return deferredIf(c.Reply)
@@ -165,22 +121,8 @@ func deferredIf(reply bool) cuda.Result {
 	return cuda.Success
 }
 
-// transferred completes a submitted copy or fill.
-func (s *session) transferred(g *guestContext, t *transfer, r cuda.Result, ns int64) {
-	s.host.Release(t.release)
-	s.costs.copied(t.dst, t.src, t.bytes, ns)
-	switch {
-	case !t.call.Reply:
-		g.fail(t.call.Stream, r)
-	case r != cuda.Success:
-		s.answer(t.call, g.report(r), nil)
-	default:
-		s.answer(t.call, g.synced(t.call.Stream, r), t.into)
-	}
-}
-
-// prepareCopy checks a copy and describes it to the device in s.copying.
-func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src place, data []byte) (r cuda.Result) {
+// prepareCopy checks a copy and describes it to the device in h.copying.
+func (h *transfers) prepareCopy(g *guestContext, t *transfer, b box, dst, src place, data []byte) (r cuda.Result) {
 	m := checked{ok: true}
 	t.bytes = m.mul(m.mul(b.width, b.height), b.depth)
 	if !m.ok {
@@ -195,21 +137,21 @@ func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src plac
 	}
 	if src.kind == cuda.EndInline {
 		t.inline = append(t.inline, data...)
-		s.flow.kept.Add(int64(len(t.inline))) // until recycle
+		h.work.load.kept.Add(int64(len(t.inline))) // until recycle
 		src.data = t.inline
 	} else if len(data) != 0 {
 		return cuda.ErrorInvalidValue
 	}
-	w := &s.copying
+	w := &h.copying
 	*w = accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
-	if w.Dst, r = s.resolve(dst, b, g); r == cuda.Success {
-		w.Src, r = s.resolve(src, b, g)
+	if w.Dst, r = h.textures.resolve(dst, b, g); r == cuda.Success {
+		w.Src, r = h.textures.resolve(src, b, g)
 	}
 	return r
 }
 
-func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
-	g, st, r := s.stream(c)
+func (h *transfers) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
+	g, st, r := h.streams.forWork(c)
 	if r != cuda.Success {
 		return r
 	}
@@ -217,12 +159,12 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	if r != cuda.Success || bytes == 0 {
 		return r
 	}
-	sub := s.newSubmission(g, c.Stream)
+	sub := h.work.newSubmission(g, c.Stream)
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
-	s.filling = w
-	s.filling.Spent = sub.spent
-	if r = s.submitGated(sub, st, &s.filling, t.class(), s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+	h.filling = w
+	h.filling.Spent = sub.spent
+	if r = h.work.submitGated(sub, st, &h.filling, t.class(), h.work.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
 		return r
 	}
 	return deferredIf(c.Reply)
@@ -246,4 +188,42 @@ func fillOf(a cuda.FillArgs) (w accel.Fill, bytes uint64, r cuda.Result) {
 	}
 	w = accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
 	return w, b.width * b.height, cuda.Success
+}
+
+// resolve returns the device's endpoint for a place, or the error of an invalid place.
+func (h *textures) resolve(p place, b box, g *guestContext) (accel.End, cuda.Result) {
+	if p.kind == cuda.EndArray {
+		arr, r := h.arrays.get(p.at)
+		if r == cuda.Success && arr.g != g {
+			r = cuda.ErrorInvalidHandle
+		}
+		if r != cuda.Success {
+			return accel.End{}, r
+		}
+		return accel.End{Array: arr.a, X: p.x, Y: p.y, Z: p.z}, cuda.Success
+	}
+	begin, length, ok := p.span(b)
+	m := checked{ok: ok}
+	at := m.add(p.at, begin)
+	m.add(at, length)
+	if !m.ok {
+		return accel.End{}, cuda.ErrorInvalidValue
+	}
+	e := accel.End{Pitch: p.pitch, Height: p.height}
+	switch p.kind {
+	case cuda.EndDevice:
+		e.Address = at
+	case cuda.EndArena:
+		if e.Host, ok = h.host.Arena(at, length); !ok {
+			return accel.End{}, cuda.ErrorInvalidValue
+		}
+	case cuda.EndInline:
+		if p.at != 0 || m.add(begin, length) > uint64(len(p.data)) {
+			return accel.End{}, cuda.ErrorInvalidValue
+		}
+		e.Host = p.data[begin : begin+length : begin+length]
+	default:
+		return accel.End{}, cuda.ErrorInvalidValue
+	}
+	return e, cuda.Success
 }

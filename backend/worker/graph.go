@@ -22,18 +22,40 @@ const (
 
 // graph is an executable graph of the guest.
 type graph struct {
-	g       *guestContext
-	bytes   uint64 // counted against maxGraphBytes
-	nodes   []graphNode
-	records int // number of nodes that record events
-	hosts   int // number of nodes that are host callbacks
-	class   gate.Class
-	usage   accel.Class // of the whole graph
-	native  accel.Graph // nil: the nodes are submitted one by one
-	last    accel.Event // for submission one by one: recorded after the latest launch
-	cost    int64       // predicted ns, used before the first launch
-	taken   *kernelCost // measured cost of recent launches
-	name    string      // names of its kernels, each once, in the order of their nodes
+	g        *guestContext
+	bytes    uint64 // counted against maxGraphBytes
+	nodes    []graphNode
+	records  int // number of nodes that record events
+	hosts    int // number of nodes that are host callbacks
+	class    gate.Class
+	usage    accel.Class // of the whole graph
+	native   accel.Graph // nil: the nodes are submitted one by one
+	last     accel.Event // for submission one by one: recorded after the latest launch
+	cost     int64       // predicted ns, used before the first launch
+	measured *kernelCost // measured cost of recent launches
+	name     string      // names of its kernels, each once, in the order of their nodes
+}
+
+// graphs owns the executable graphs of the guest process, by their ids, and handles the calls about them. The poller
+// owns it.
+type graphs struct {
+	base
+	modules   *modules
+	streams   *streams
+	events    *events
+	textures  *textures
+	callbacks *callbacks
+	table     table[*graph]
+	bytes     uint64 // counted against maxGraphBytes
+}
+
+func (h *graphs) dropContext(g *guestContext) {
+	h.table.drop(func(gr *graph) bool {
+		if gr.g == g {
+			h.destroyGraph(gr)
+		}
+		return gr.g == g
+	})
 }
 
 // graphNode is a node: work, or an event that it records or waits for.
@@ -43,25 +65,25 @@ type graphNode struct {
 }
 
 // GraphCreate replies with a pending error of the context, if there is one, since it calls the device.
-func (s *session) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
-	g, r := s.context(c)
+func (h *graphs) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
+	g, r := h.contexts.of(c)
 	if r != cuda.Success {
 		return r
 	}
-	old, r := s.graphs.get(a.Graph)
+	old, r := h.table.get(a.Graph)
 	if live := r == cuda.Success; live && old.g != g {
 		return cuda.ErrorInvalidHandle
 	} else if !live {
 		old = nil
-		if r := s.graphs.free(a.Graph); r != cuda.Success {
+		if r := h.table.free(a.Graph); r != cuda.Success {
 			return r
 		}
 	}
-	shared, ok := s.host.Arena(a.ArenaOffset, a.Length)
+	shared, ok := h.host.Arena(a.ArenaOffset, a.Length)
 	if !ok {
 		return cuda.ErrorInvalidValue
 	}
-	if a.Length > maxGraphBytes-s.graphBytes {
+	if a.Length > maxGraphBytes-h.bytes {
 		return cuda.ErrorOutOfMemory
 	}
 	nodes, ok := cuda.DecodeGraph(append([]byte(nil), shared...)) // a copy, since the guest may write to it
@@ -69,38 +91,39 @@ func (s *session) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
 		return cuda.ErrorInvalidValue
 	}
 	bytes := a.Length + graphNodeBytes*uint64(len(nodes))
-	if bytes > maxGraphBytes-s.graphBytes {
+	if bytes > maxGraphBytes-h.bytes {
 		return cuda.ErrorOutOfMemory
 	}
-	made, r := s.newGraph(g, nodes, old)
+	made, r := h.newGraph(g, nodes, old)
 	if r != cuda.Success {
 		return g.report(r)
 	}
 	made.bytes = bytes
 	if old != nil {
-		made.taken = old.taken
+		made.measured = old.measured
+		made.measured.name = made.name
 		made.last, old.last = old.last, nil
 		if made.native != nil {
 			old.native = nil // the new graph owns it
 		}
-		s.graphs.take(a.Graph)
-		s.destroyGraph(old)
+		h.table.take(a.Graph)
+		h.destroyGraph(old)
 	}
-	s.graphs.put(a.Graph, made)
-	s.graphBytes += made.bytes
+	h.table.put(a.Graph, made)
+	h.bytes += made.bytes
 	return cuda.Success
 }
 
-func (s *session) GraphDestroy(_ cuda.Call, a cuda.GraphDestroyArgs) cuda.Result {
-	gr, r := s.graphs.take(a.Graph)
+func (h *graphs) GraphDestroy(_ cuda.Call, a cuda.GraphDestroyArgs) cuda.Result {
+	gr, r := h.table.take(a.Graph)
 	if r == cuda.Success {
-		s.destroyGraph(gr)
+		h.destroyGraph(gr)
 	}
 	return r
 }
 
-func (s *session) destroyGraph(gr *graph) {
-	s.graphBytes -= gr.bytes
+func (h *graphs) destroyGraph(gr *graph) {
+	h.bytes -= gr.bytes
 	if gr.native != nil {
 		gr.native.Destroy()
 	}
@@ -110,11 +133,11 @@ func (s *session) destroyGraph(gr *graph) {
 }
 
 // newGraph checks the guest's description and returns a graph. It replaces old, if not nil.
-func (s *session) newGraph(g *guestContext, described []cuda.GraphNode, old *graph) (*graph, cuda.Result) {
-	gr := &graph{g: g, class: gate.Copy, usage: accel.CopyDevice, taken: &kernelCost{}, nodes: make([]graphNode, len(described))}
+func (h *graphs) newGraph(g *guestContext, described []cuda.GraphNode, old *graph) (*graph, cuda.Result) {
+	gr := &graph{g: g, class: gate.Copy, usage: accel.CopyDevice, measured: &kernelCost{}, nodes: make([]graphNode, len(described))}
 	whole := make([]accel.GraphNode, len(described))
 	for i, d := range described {
-		n, r := s.newGraphNode(gr, d)
+		n, r := h.newGraphNode(gr, d)
 		if r != cuda.Success {
 			return nil, r
 		}
@@ -123,7 +146,8 @@ func (s *session) newGraph(g *guestContext, described []cuda.GraphNode, old *gra
 	if gr.records > maxGraphRecords {
 		return nil, cuda.ErrorNotSupported
 	}
-	gr.taken.identity = mix(uint64(len(described)), uint64(gr.cost))
+	gr.measured.name = gr.name
+	gr.measured.identity = mix(uint64(len(described)), uint64(gr.cost))
 	r := cuda.ErrorNotSupported
 	if maker, ok := g.ctx.(accel.Grapher); ok && !gr.hasEvents() {
 		var before accel.Graph
@@ -148,7 +172,7 @@ func (gr *graph) hasEvents() bool {
 }
 
 // newGraphNode returns a checked node.
-func (s *session) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda.Result) {
+func (h *graphs) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda.Result) {
 	switch d.Op {
 	case cuda.OpNop:
 		return n, wellFormed(len(d.Payload) == 0)
@@ -157,26 +181,26 @@ func (s *session) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda
 		if !a.Decode(d.Payload) {
 			return n, cuda.ErrorInvalidValue
 		}
-		n.work, r = s.graphLaunch(gr, a)
+		n.work, r = h.graphLaunch(gr, a)
 	case cuda.OpCopy:
 		var a cuda.CopyArgs
 		if !a.Decode(d.Payload) || a.Release != 0 || len(a.Data) != 0 {
 			return n, cuda.ErrorInvalidValue
 		}
-		n.work, r = s.graphCopy(gr, a)
+		n.work, r = h.graphCopy(gr, a)
 	case cuda.OpFill:
 		var a cuda.FillArgs
 		if !a.Decode(d.Payload) {
 			return n, cuda.ErrorInvalidValue
 		}
-		n.work, r = s.graphFill(gr, a)
+		n.work, r = h.graphFill(gr, a)
 	case cuda.OpHostCallback:
 		var a cuda.HostCallbackArgs
 		if !a.Decode(d.Payload) || a.Callback == 0 {
 			return n, cuda.ErrorInvalidValue
 		}
 		gr.hosts++
-		n.work = s.graphHost(gr.g, a.Callback)
+		n.work = h.graphHost(gr.g, a.Callback)
 	case cuda.OpEventRecord:
 		var a cuda.EventRecordArgs
 		if !a.Decode(d.Payload) || a.Event == 0 {
@@ -227,8 +251,8 @@ func (gr *graph) mention(kernel string) {
 	}
 }
 
-func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Result) {
-	m, r := s.modules.get(a.Function >> 32)
+func (h *graphs) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Result) {
+	m, r := h.modules.table.get(a.Function >> 32)
 	if r != cuda.Success {
 		return nil, r
 	}
@@ -239,11 +263,11 @@ func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Re
 	w := launchOf(m, a)
 	gr.mention(m.costs[index].name)
 	gr.uses(accel.Compute)
-	gr.cost += s.predict(&m.costs[index], &w)
+	gr.cost += h.work.predict(&m.costs[index], &w)
 	return &w, cuda.Success
 }
 
-func (s *session) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result) {
+func (h *graphs) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result) {
 	b, dst, src := endsOf(a)
 	if b.width == 0 || b.height == 0 || b.depth == 0 {
 		return nil, cuda.Success
@@ -255,38 +279,38 @@ func (s *session) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result
 	}
 	w := &accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
 	var r cuda.Result
-	if w.Dst, r = s.resolve(dst, b, gr.g); r != cuda.Success {
+	if w.Dst, r = h.textures.resolve(dst, b, gr.g); r != cuda.Success {
 		return nil, r
 	}
-	if w.Src, r = s.resolve(src, b, gr.g); r != cuda.Success {
+	if w.Src, r = h.textures.resolve(src, b, gr.g); r != cuda.Success {
 		return nil, r
 	}
 	gr.uses(engines[direction(dst.kind, src.kind)])
-	gr.cost += s.costs.copy(dst.kind, src.kind, bytes)
+	gr.cost += h.work.costs.copy(dst.kind, src.kind, bytes)
 	return w, cuda.Success
 }
 
-func (s *session) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result) {
+func (h *graphs) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result) {
 	w, bytes, r := fillOf(a)
 	if r != cuda.Success || bytes == 0 {
 		return nil, r
 	}
 	gr.uses(accel.CopyDevice)
-	gr.cost += s.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes)
+	gr.cost += h.work.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes)
 	return &w, cuda.Success
 }
 
 // graphHost returns the work of a host callback in a graph. The callback becomes due at each launch, so its id is
 // registered only while it is due.
-func (s *session) graphHost(g *guestContext, id uint64) accel.HostFunc {
+func (h *graphs) graphHost(g *guestContext, id uint64) accel.HostFunc {
 	return accel.HostFunc{Due: func(status cuda.Result, finished func()) {
-		k, r := s.callbacks.add(id, g)
+		k, r := h.callbacks.add(id, g)
 		if r != cuda.Success {
 			g.fail(noStream, r)
 			finished()
 			return
 		}
-		s.callbackDue(id, k, status, finished)
+		h.callbacks.deliver(id, k, status, finished)
 	}}
 }
 
@@ -303,32 +327,23 @@ func readRecords(b []byte) (records []graphRecord) {
 }
 
 // GraphLaunch completes the records' serials also when it fails, like EventRecord.
-func (s *session) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
+func (h *graphs) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
 	records := readRecords(a.Records)
-	r := s.launchGraph(c, a, records)
+	r := h.launchGraph(c, a, records)
 	if r != cuda.Success {
 		for _, rec := range records {
-			s.completeRecord(rec)
+			h.events.completeRecord(rec.event, rec.serial)
 		}
 	}
 	return r
 }
 
-// completeRecord stores the serial of a record that will not be made, or whose event is gone.
-func (s *session) completeRecord(rec graphRecord) {
-	if e, r := s.events.get(rec.event); r == cuda.Success {
-		e.complete(s, rec.event, rec.serial)
-	} else {
-		s.host.CompleteEvent(rec.event, rec.serial)
-	}
-}
-
-func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []graphRecord) cuda.Result {
-	gr, r := s.graphs.get(a.Graph)
+func (h *graphs) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []graphRecord) cuda.Result {
+	gr, r := h.table.get(a.Graph)
 	if r != cuda.Success {
 		return r
 	}
-	g, st, r := s.stream(c)
+	g, st, r := h.streams.forWork(c)
 	if r != cuda.Success {
 		return r
 	}
@@ -341,15 +356,18 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 	if len(gr.nodes) == 0 {
 		return cuda.Success
 	}
-	if gr.taken.perBlock.Load() == 0 && !gr.prepared() {
-		s.gate.Prepare(gr.prepare)
+	if gr.measured.perBlock.Load() == 0 && !gr.prepared() {
+		h.gate.Prepare(gr.prepare)
 	}
-	b := s.newSubmission(g, c.Stream)
-	b.replay = &replay{s: s, gr: gr, stream: c.Stream, records: records, charge: b.spent}
-	s.callbacks.expect(gr.hosts)
-	r = s.submitGated(b, st, accel.Replay{Graph: gr.native, Spent: b.spent}, gr.class, gr.predict())
+	b := h.work.newSubmission(g, c.Stream)
+	b.cost, b.blocks, b.nodes, b.hosts = gr.measured, 1, len(gr.nodes), gr.hosts
+	p := &replay{h: h, gr: gr, stream: c.Stream, records: records, charge: b.spent}
+	h.callbacks.expect(gr.hosts)
+	if r = h.work.admit(b, gr.class, gr.predict()); r == cuda.Success {
+		r = h.work.submitted(b, p.submit(st, accel.Replay{Graph: gr.native, Spent: b.spent}, b.ended))
+	}
 	if r != cuda.Success {
-		s.callbacks.expect(-gr.hosts)
+		h.callbacks.expect(-gr.hosts)
 	}
 	return r
 }
@@ -373,15 +391,15 @@ func (gr *graph) prepared() bool {
 
 // predict returns a launch's predicted time in ns: that of recent launches, or the sum of its nodes'.
 func (gr *graph) predict() int64 {
-	if gr.taken.perBlock.Load() != 0 {
-		return gr.taken.predict(1)
+	if gr.measured.perBlock.Load() != 0 {
+		return gr.measured.predict(1)
 	}
 	return min(gr.cost, maxPredicted)
 }
 
 // replay is one launch of a graph.
 type replay struct {
-	s       *session
+	h       *graphs
 	gr      *graph
 	stream  uint64
 	records []graphRecord // not made yet
@@ -434,7 +452,7 @@ func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 		}
 	}
 	for _, rec := range p.records {
-		p.s.completeRecord(rec)
+		p.h.events.completeRecord(rec.event, rec.serial)
 	}
 	p.left.Add(1)
 	if r := ctx.Submit(st, accel.Record{Event: gr.last}, p.ended); r != cuda.Success {
@@ -446,12 +464,12 @@ func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 
 // give submits a node.
 func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
-	s, g := p.s, p.gr.g
+	h, g := p.h, p.gr.g
 	w, done := n.work, accel.Done(p.ended)
 	switch {
 	case n.record != 0:
 		rec := p.records[0]
-		e, r := s.events.get(rec.event)
+		e, r := h.events.table.get(rec.event)
 		switch {
 		case r != cuda.Success:
 			return r
@@ -460,11 +478,11 @@ func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
 		}
 		e.stream = p.stream
 		w, done = e.record, func(r cuda.Result, u accel.Usage) {
-			e.complete(s, rec.event, rec.serial)
+			e.complete(h.host, rec.event, rec.serial)
 			p.ended(r, u)
 		}
 	case n.wait != 0:
-		e, r := s.events.get(n.wait)
+		e, r := h.events.table.get(n.wait)
 		if r != cuda.Success {
 			return r
 		}

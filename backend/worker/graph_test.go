@@ -146,7 +146,7 @@ func TestGraphCallback(t *testing.T) {
 	if got := b.read(1, word); got != 4 {
 		t.Errorf("%d, want 4", got)
 	}
-	if b.s.callbacks.any() {
+	if b.s.calls.callbacks.any() {
 		t.Error("callbacks are said to be outstanding")
 	}
 }

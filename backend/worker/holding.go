@@ -13,36 +13,36 @@ import (
 // page records the holders.
 
 // shareMemory enables sharing of device memory in the domain's store, if the device supports it.
-func (s *session) shareMemory(store *os.File) {
-	c, ok := s.device.(accel.Commoner)
+func (h *segments) shareMemory(store *os.File) {
+	c, ok := h.device.(accel.Commoner)
 	if !ok {
 		return
 	}
-	if k, ok := s.device.(accel.Keeper); ok {
+	if k, ok := h.device.(accel.Keeper); ok {
 		unit := k.CommonUnit()
 		if unit == 0 {
 			return
 		}
-		s.gate.CountSegmentsIn(unit)
+		h.gate.CountSegmentsIn(unit)
 	}
-	s.commons = &commons{file: store, device: c}
+	h.commons = &commons{file: store, device: c}
 }
 
 // common describes an attached segment to the device.
-func (s *session) common(seg gate.Segment) accel.Common {
+func (h *segments) common(seg gate.Segment) accel.Common {
 	return accel.Common{
-		ID: seg.ID, Tag: s.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: s.commons.file, Offset: seg.Offset, Holding: holding{s, seg},
+		ID: seg.ID, Tag: h.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: h.commons.file, Offset: seg.Offset, Holding: segmentHolding{h, seg},
 	}
 }
 
-// holding implements accel.Holding for a segment with the gate page.
-type holding struct {
-	s   *session
+// segmentHolding implements accel.Holding for a segment with the gate page.
+type segmentHolding struct {
+	s   *segments
 	seg gate.Segment
 }
 
-func (h holding) Claim(leaves bool) cuda.Result {
-	stop := func() bool { return !leaves && h.s.ending.now.Load() }
+func (h segmentHolding) Claim(leaves bool) cuda.Result {
+	stop := func() bool { return !leaves && h.s.over() }
 	if !h.s.gate.ClaimSegment(h.seg.ID, gate.KeepTime(h.seg.Bytes), stop) {
 		if !stop() {
 			h.s.log.Warn("another process doesn't get done with a device segment", "bytes", h.seg.Bytes)
@@ -52,20 +52,20 @@ func (h holding) Claim(leaves bool) cuda.Result {
 	return cuda.Success
 }
 
-func (h holding) Yield()             { h.s.gate.YieldSegment(h.seg.ID) }
-func (h holding) Holders() []uint32  { return h.s.gate.SegmentHolders(h.seg.ID) }
-func (h holding) Hold(id uint32)     { h.s.gate.HoldSegment(h.seg.ID, id) }
-func (h holding) Leave(stored bool)  { h.s.gate.LeaveSegment(h.seg.ID, stored) }
-func (h holding) Stored() bool       { return h.s.gate.SegmentStored(h.seg.ID) }
-func (h holding) Clear() error       { return h.s.commons.Clear(h.seg.Offset, h.seg.Bytes) }
-func (h holding) Wanted() bool       { return h.s.gate.SegmentWanted(h.seg.ID) }
-func (h holding) Used(u accel.Usage) { h.s.gate.Charge(u) }
+func (h segmentHolding) Yield()             { h.s.gate.YieldSegment(h.seg.ID) }
+func (h segmentHolding) Holders() []uint32  { return h.s.gate.SegmentHolders(h.seg.ID) }
+func (h segmentHolding) Hold(id uint32)     { h.s.gate.HoldSegment(h.seg.ID, id) }
+func (h segmentHolding) Leave(stored bool)  { h.s.gate.LeaveSegment(h.seg.ID, stored) }
+func (h segmentHolding) Stored() bool       { return h.s.gate.SegmentStored(h.seg.ID) }
+func (h segmentHolding) Clear() error       { return h.s.commons.Clear(h.seg.Offset, h.seg.Bytes) }
+func (h segmentHolding) Wanted() bool       { return h.s.gate.SegmentWanted(h.seg.ID) }
+func (h segmentHolding) Used(u accel.Usage) { h.s.gate.Charge(u) }
 
-// keep stores the segments that would be lost with this process, while work may still run. It returns false if there
+// storeAll stores the segments that would be lost with this process, while work may still run. It returns false if there
 // are none, or if the time for it is over.
-func (s *session) keep() bool {
-	k, ok := s.device.(accel.Keeper)
-	patience := s.gate.Holds()
+func (h *segments) storeAll() bool {
+	k, ok := h.device.(accel.Keeper)
+	patience := h.gate.Holds()
 	if !ok || patience == 0 {
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *session) keep() bool {
 	case <-kept:
 		return true
 	case <-time.After(patience):
-		s.log.Warn("device segments that can't be stored are left to the kernel")
+		h.log.Warn("device segments that can't be stored are left to the kernel")
 		return false
 	}
 }

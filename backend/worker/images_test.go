@@ -3,6 +3,7 @@ package worker
 import (
 	"testing"
 
+	"pegasus/accel"
 	"pegasus/cuda"
 )
 
@@ -13,7 +14,8 @@ func (machine) Habits() int32 { return cuda.TakesMachineCode }
 
 // GPU libraries have more machine code than any program has PTX text.
 func TestMostImages(t *testing.T) {
-	text, code := &session{device: &fakeDevice{}}, &session{device: machine{&fakeDevice{}}}
+	of := func(d accel.Device) *modules { return &modules{base: base{core: &core{device: d}}} }
+	text, code := of(&fakeDevice{}), of(machine{&fakeDevice{}})
 	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {
 		t.Errorf("%d bytes of text, %d of machine code", text.mostImages(), code.mostImages())
 	}

@@ -25,70 +25,70 @@ func tagOf(secret, offset, bytes uint64) uint64 {
 }
 
 // MemLend waits until no work uses the process's memory; the process's later calls queue behind it.
-func (s *session) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
-	if s.allocs[a.Address] == nil {
+func (h *segments) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
+	if h.allocations.owners[a.Address] == nil {
 		return out, cuda.ErrorInvalidValue
 	}
-	if d, ok := s.device.(accel.Giver); ok {
+	if d, ok := h.device.(accel.Giver); ok {
 		t, bytes, r := d.Give(a.Address)
 		return cuda.MemLendResult{Tag: t.Tag, Bytes: bytes, Segment: t.ID}, r
 	}
-	d, ok := s.device.(accel.Lender)
-	if !ok || s.commons == nil {
+	d, ok := h.device.(accel.Lender)
+	if !ok || h.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	id, at, bytes, r := d.Lend(a.Address, func(bytes uint64) (l accel.Loan, r cuda.Result) {
-		seg, err := s.gate.MakeLoose(s.commons, bytes)
+		seg, err := h.gate.MakeLoose(h.commons, bytes)
 		if err != nil {
 			return l, segmentResult(err)
 		}
-		return accel.Loan{File: s.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}, cuda.Success
+		return accel.Loan{File: h.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { h.gate.DetachSegment(h.commons, seg.ID) }}, cuda.Success
 	})
 	if r != cuda.Success {
 		return out, r
 	}
-	secret, err := s.gate.LooseSecret(id)
+	secret, err := h.gate.LooseSecret(id)
 	return cuda.MemLendResult{Tag: tagOf(secret, at, bytes), Offset: at, Bytes: bytes, Segment: id}, segmentResult(err)
 }
 
 // MemBorrow attaches an allocation of another process.
-func (s *session) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
-	g, r := s.roomyContext(c)
+func (h *segments) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+	g, r := h.contexts.forWork(c)
 	if r != cuda.Success {
 		return out, r
 	}
 	if b, ok := g.ctx.(accel.Borrower); ok {
-		return s.borrow(g, b, a)
+		return h.borrow(g, b, a)
 	}
-	if s.commons == nil {
+	if h.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	at, ok := g.ctx.(accel.Attacher)
 	if !ok {
 		return out, cuda.ErrorNotSupported
 	}
-	if len(s.attached) >= maxObjects {
+	if len(h.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
 	}
-	secret, err := s.gate.LooseSecret(a.Segment)
+	secret, err := h.gate.LooseSecret(a.Segment)
 	if err != nil || !sameTag(tagOf(secret, a.Offset, a.Bytes), a.Tag) {
 		return out, cuda.ErrorInvalidValue
 	}
-	seg, err := s.gate.AttachLoose(a.Segment, secret)
+	seg, err := h.gate.AttachLoose(a.Segment, secret)
 	if err != nil {
 		return out, cuda.ErrorInvalidValue
 	}
-	if out.Address, r = at.Attach(s.commons.file, seg.Offset+a.Offset, a.Bytes); r != cuda.Success {
-		s.gate.DetachSegment(s.commons, seg.ID)
+	if out.Address, r = at.Attach(h.commons.file, seg.Offset+a.Offset, a.Bytes); r != cuda.Success {
+		h.gate.DetachSegment(h.commons, seg.ID)
 		return out, g.report(r)
 	}
-	s.attached[out.Address] = attachment{g, at, func() { s.gate.DetachSegment(s.commons, seg.ID) }}
+	h.attached[out.Address] = attachment{g, at, func() { h.gate.DetachSegment(h.commons, seg.ID) }}
 	return out, cuda.Success
 }
 
 // borrow is MemBorrow for devices that pass memory to each other.
-func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
-	if len(s.attached) >= maxObjects {
+func (h *segments) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+	if len(h.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
 	}
 	if a.Offset != 0 {
@@ -102,7 +102,7 @@ func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs
 		b.Detach(addr, func() {})
 		return out, cuda.ErrorInvalidValue
 	}
-	s.attached[addr] = attachment{g, b, func() {}}
+	h.attached[addr] = attachment{g, b, func() {}}
 	return cuda.MemBorrowResult{Address: addr}, cuda.Success
 }
 

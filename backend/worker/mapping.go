@@ -18,54 +18,63 @@ type memory struct {
 // maxRanges bounds the address ranges that a guest process has reserved.
 const maxRanges = 4096
 
+// mappings owns the address ranges that the guest process has reserved, and its memory without an address, and handles
+// the calls about them. The poller owns it.
+type mappings struct {
+	base
+	segments *segments
+	table    table[*memory]
+	ranges   map[uint64]struct{} // reserved addresses
+}
+
 // mapper returns the device's mapping interface. Its calls name no context: neither addresses nor memory belong to one.
-func (s *session) mapper() (accel.Mapper, cuda.Result) {
-	if m, ok := s.device.(accel.Mapper); ok && m.MapGranule() != 0 {
+func (h *mappings) mapper() (accel.Mapper, cuda.Result) {
+	if m, ok := h.device.(accel.Mapper); ok && m.MapGranule() != 0 {
 		return m, cuda.Success
 	}
 	return nil, cuda.ErrorNotSupported
 }
 
-func (s *session) RangeReserve(_ cuda.Call, a cuda.RangeReserveArgs) (out cuda.RangeReserveResult, r cuda.Result) {
-	m, r := s.mapper()
+func (h *mappings) RangeReserve(_ cuda.Call, a cuda.RangeReserveArgs) (out cuda.RangeReserveResult, r cuda.Result) {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return out, r
 	}
-	if len(s.ranges) >= maxRanges {
+	if len(h.ranges) >= maxRanges {
 		return out, cuda.ErrorOutOfMemory
 	}
 	if out.Address, r = m.ReserveRange(a.Bytes, a.Alignment, a.Wish); r == cuda.Success {
-		s.ranges[out.Address] = struct{}{}
+		h.ranges[out.Address] = struct{}{}
 	}
 	return out, r
 }
 
-func (s *session) RangeFree(_ cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
-	m, r := s.mapper()
+func (h *mappings) RangeFree(_ cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return r
 	}
 	if r = m.FreeRange(a.Address); r == cuda.Success {
-		delete(s.ranges, a.Address)
+		delete(h.ranges, a.Address)
 	}
 	return r
 }
 
 // MemoryCreate waits for memory that is being freed, like MemAlloc, but not for memory that may never be freed.
-func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
-	m, r := s.mapper()
+func (h *mappings) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return r
 	}
-	r = s.createMemory(m, a)
-	for r == cuda.ErrorOutOfMemory && m.AwaitFree() && !s.ending.now.Load() {
-		r = s.createMemory(m, a)
+	r = h.createMemory(m, a)
+	for r == cuda.ErrorOutOfMemory && m.AwaitFree() && !h.over() {
+		r = h.createMemory(m, a)
 	}
 	return r
 }
 
-func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Result {
-	r := s.memories.free(a.Memory)
+func (h *mappings) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Result {
+	r := h.table.free(a.Memory)
 	switch {
 	case r != cuda.Success:
 		return r
@@ -73,16 +82,16 @@ func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Res
 		return cuda.ErrorInvalidDevice
 	case a.Bytes == 0 || a.Bytes%m.MapGranule() != 0 || a.Shared > 1:
 		return cuda.ErrorInvalidValue
-	case a.Bytes > s.total:
+	case a.Bytes > h.total:
 		return cuda.ErrorOutOfMemory
 	case a.Shared == 1:
-		if r, ok := s.createShared(a); ok {
+		if r, ok := h.createShared(a); ok {
 			return r
 		}
 	}
 	mem, r := m.CreateMemory(a.Bytes)
 	if r == cuda.Success {
-		s.memories.put(a.Memory, &memory{m: mem})
+		h.table.put(a.Memory, &memory{m: mem})
 	}
 	return r
 }
@@ -90,61 +99,61 @@ func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Res
 // createShared makes memory that other processes can import. ok is false if that is impossible because the device
 // shares no memory or the domain has enough loose segments: programs request such memory long before they need it, and
 // most never do. They then get other memory, and an error when they export it.
-func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
-	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+func (h *mappings) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
+	if _, ok := h.device.(accel.Importer); !ok || h.segments.commons == nil {
 		return 0, false
 	}
-	seg, err := s.gate.MakeLoose(s.commons, a.Bytes)
+	seg, err := h.gate.MakeLoose(h.segments.commons, a.Bytes)
 	if errors.Is(err, gate.ErrSegments) {
 		return 0, false
 	}
 	if err != nil {
 		return segmentResult(err), true
 	}
-	return s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
+	return h.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
 }
 
 // adopt gives an attached segment an id as the guest's memory.
-func (s *session) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
-	mem, r := s.device.(accel.Importer).ImportMemory(s.commons.file, offset, bytes, func() { s.gate.DetachSegment(s.commons, segment) })
+func (h *mappings) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
+	mem, r := h.device.(accel.Importer).ImportMemory(h.segments.commons.file, offset, bytes, func() { h.gate.DetachSegment(h.segments.commons, segment) })
 	if r != cuda.Success {
-		s.gate.DetachSegment(s.commons, segment)
+		h.gate.DetachSegment(h.segments.commons, segment)
 		return r
 	}
-	s.memories.put(id, &memory{m: mem, shared: true, segment: segment})
+	h.table.put(id, &memory{m: mem, shared: true, segment: segment})
 	return cuda.Success
 }
 
-func (s *session) MemoryRelease(_ cuda.Call, a cuda.MemoryReleaseArgs) cuda.Result {
-	mem, r := s.memories.take(a.Memory)
+func (h *mappings) MemoryRelease(_ cuda.Call, a cuda.MemoryReleaseArgs) cuda.Result {
+	mem, r := h.table.take(a.Memory)
 	if r == cuda.Success {
 		mem.m.Release()
 	}
 	return r
 }
 
-func (s *session) MemoryMap(_ cuda.Call, a cuda.MemoryMapArgs) cuda.Result {
-	m, r := s.mapper()
+func (h *mappings) MemoryMap(_ cuda.Call, a cuda.MemoryMapArgs) cuda.Result {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return r
 	}
-	mem, r := s.memories.get(a.Memory)
+	mem, r := h.table.get(a.Memory)
 	if r != cuda.Success {
 		return r
 	}
 	return m.Map(a.Address, a.Bytes, a.Offset, mem.m)
 }
 
-func (s *session) MemoryUnmap(_ cuda.Call, a cuda.MemoryUnmapArgs) cuda.Result {
-	m, r := s.mapper()
+func (h *mappings) MemoryUnmap(_ cuda.Call, a cuda.MemoryUnmapArgs) cuda.Result {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return r
 	}
 	return m.Unmap(a.Address, a.Bytes)
 }
 
-func (s *session) MemoryAccess(_ cuda.Call, a cuda.MemoryAccessArgs) cuda.Result {
-	m, r := s.mapper()
+func (h *mappings) MemoryAccess(_ cuda.Call, a cuda.MemoryAccessArgs) cuda.Result {
+	m, r := h.mapper()
 	if r != cuda.Success {
 		return r
 	}
@@ -155,44 +164,44 @@ func (s *session) MemoryAccess(_ cuda.Call, a cuda.MemoryAccessArgs) cuda.Result
 	return cuda.ErrorInvalidValue
 }
 
-func (s *session) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.MemoryExportResult, r cuda.Result) {
-	mem, r := s.memories.get(a.Memory)
+func (h *mappings) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.MemoryExportResult, r cuda.Result) {
+	mem, r := h.table.get(a.Memory)
 	if r != cuda.Success {
 		return out, r
 	}
-	if d, ok := s.device.(accel.Giver); ok {
+	if d, ok := h.device.(accel.Giver); ok {
 		t, r := d.GiveMemory(mem.m)
 		return cuda.MemoryExportResult{Secret: t.Tag, Segment: t.ID}, r
 	}
 	if !mem.shared {
 		return out, cuda.ErrorNotSupported
 	}
-	secret, err := s.gate.LooseSecret(mem.segment)
+	secret, err := h.gate.LooseSecret(mem.segment)
 	return cuda.MemoryExportResult{Secret: secret, Segment: mem.segment}, segmentResult(err)
 }
 
-func (s *session) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.MemoryImportResult, r cuda.Result) {
-	if _, r = s.mapper(); r == cuda.Success {
-		r = s.memories.free(a.Memory)
+func (h *mappings) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.MemoryImportResult, r cuda.Result) {
+	if _, r = h.mapper(); r == cuda.Success {
+		r = h.table.free(a.Memory)
 	}
 	if r != cuda.Success {
 		return out, r
 	}
-	if d, ok := s.device.(accel.Giver); ok {
+	if d, ok := h.device.(accel.Giver); ok {
 		m, bytes, r := d.TakeMemory(accel.Ticket{ID: a.Segment, Tag: a.Secret})
 		if r == cuda.Success {
 			out.Bytes = bytes
-			s.memories.put(a.Memory, &memory{m: m})
+			h.table.put(a.Memory, &memory{m: m})
 		}
 		return out, r
 	}
-	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+	if _, ok := h.device.(accel.Importer); !ok || h.segments.commons == nil {
 		return out, cuda.ErrorNotSupported
 	}
-	seg, err := s.gate.AttachLoose(a.Segment, a.Secret)
+	seg, err := h.gate.AttachLoose(a.Segment, a.Secret)
 	if err != nil {
 		return out, cuda.ErrorInvalidValue
 	}
 	out.Bytes = seg.Bytes
-	return out, s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
+	return out, h.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
 }

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"pegasus/accel"
@@ -13,260 +12,244 @@ import (
 	"pegasus/cuda"
 )
 
-// held is a deferred packet: it was read from the ring ahead of its turn.
-type held struct {
+// deferredPacket was read from the ring ahead of its turn.
+type deferredPacket struct {
 	callbuf.Header
 	payload []byte
 }
 
-// maxBehind bounds the number of deferred packets, and maxBehindBytes their payloads. The bounds are large enough to
+// maxDeferred bounds the number of deferred packets, and maxDeferredBytes their payloads. The bounds are large enough to
 // find, behind a long queue, a callback's report and a write for which streams wait.
 const (
-	maxBehind      = 64 << 10
-	maxBehindBytes = 64 << 20
+	maxDeferred      = 64 << 10
+	maxDeferredBytes = 64 << 20
 )
 
+// lookahead holds the packets that the poller has read while a call waits for admission or capacity.
+type lookahead struct {
+	packet   callbuf.Packet // the latest one
+	deferred []deferredPacket
+	bytes    int // in the payloads of deferred
+}
+
+// full reports whether the limit on deferred packets is reached.
+func (l *lookahead) full() bool {
+	return len(l.deferred) >= maxDeferred || l.bytes >= maxDeferredBytes
+}
+
+// take removes and returns the deferred packet i.
+func (l *lookahead) take(i int) deferredPacket {
+	p := l.deferred[i]
+	l.bytes -= len(p.payload)
+	l.deferred = slices.Delete(l.deferred, i, i+1)
+	return p
+}
+
+// poller takes the calls from the ring in their order, dispatches them to their handlers, and replies. Its goroutine
+// owns it, and with it the handlers and the submitter.
+type poller struct {
+	*core
+	work  *submitter
+	calls *calls
+	spin  Spinner // nil if the device counts no seats
+
+	// spinTime is how long the poller polls an empty ring, and a guest thread its reply slot, before it sleeps.
+	spinTime   time.Duration
+	slept      bool   // the last call of idle slept
+	guestSpins bool   // the guest's threads may poll
+	uncounted  uint64 // served calls not yet added to the gate page
+	reply      [callbuf.MaxReplyData]byte
+
+	lookahead lookahead
+	reorder   reorder
+}
+
+// use sets the device.
+func (p *poller) use(d accel.Device) {
+	p.spin, _ = d.(Spinner)
+	p.letGuestSpin(true)
+}
+
 // poll serves calls until the session ends.
-func (s *session) poll() {
+func (p *poller) poll() {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true)
 	defer func() {
 		if v := recover(); v != nil {
-			s.end(cuda.ErrorUnknown, fmt.Sprintf("bug: %v\n%s", v, debug.Stack()))
+			p.end(cuda.ErrorUnknown, fmt.Sprintf("bug: %v\n%s", v, debug.Stack()))
 		}
 	}()
-	defer s.count()
-	var p callbuf.Packet
-	for !s.ending.now.Load() {
-		if s.serveBehind() {
+	defer p.count()
+	var packet callbuf.Packet
+	for !p.over() {
+		if p.serveDeferred() {
 			continue
 		}
-		if s.next(&p) {
-			s.serve(p.Header, p.Payload)
+		if p.next(&packet) {
+			p.serve(packet.Header, packet.Payload)
 		} else {
-			s.idle()
+			p.idle()
 		}
 	}
 }
 
 // next takes a packet from the ring, or one that was put beside it: only a callback's report may come ahead of its
 // turn. It ends the session of a guest that violates the protocol.
-func (s *session) next(p *callbuf.Packet) bool {
-	ok, err := s.host.Next(p)
-	return s.proper(p, ok, err)
+func (p *poller) next(packet *callbuf.Packet) bool {
+	ok, err := p.host.Next(packet)
+	return p.check(packet, ok, err)
 }
 
 // report takes a packet only from beside the ring.
-func (s *session) report(p *callbuf.Packet) bool {
-	ok, err := s.host.Report(p)
-	return s.proper(p, ok, err)
+func (p *poller) report(packet *callbuf.Packet) bool {
+	ok, err := p.host.Report(packet)
+	return p.check(packet, ok, err)
 }
 
-func (s *session) proper(p *callbuf.Packet, ok bool, err error) bool {
-	if ok && p.Beside && p.Op != uint16(cuda.OpCallbackWait) {
-		ok, err = false, fmt.Errorf("call %d came beside the ring", p.Op)
+func (p *poller) check(packet *callbuf.Packet, ok bool, err error) bool {
+	if ok && packet.Beside && packet.Op != uint16(cuda.OpCallbackWait) {
+		ok, err = false, fmt.Errorf("call %d came beside the ring", packet.Op)
 	}
 	if err != nil {
-		s.end(cuda.ErrorLaunchFailed, err.Error())
+		p.end(cuda.ErrorLaunchFailed, err.Error())
 	}
 	return ok
 }
 
-// serveBehind serves the first deferred packet and reports whether there was one.
-func (s *session) serveBehind() bool {
-	if len(s.behind) == 0 {
+// serveDeferred serves the first deferred packet and reports whether there was one.
+func (p *poller) serveDeferred() bool {
+	l := &p.lookahead
+	if len(l.deferred) == 0 {
 		return false
 	}
-	first := s.behind[0]
-	s.behind[0] = held{}
-	s.behindBytes -= len(first.payload)
-	if s.behind = s.behind[1:]; len(s.behind) == 0 {
-		s.behind = nil
+	first := l.deferred[0]
+	l.deferred[0] = deferredPacket{}
+	l.bytes -= len(first.payload)
+	if l.deferred = l.deferred[1:]; len(l.deferred) == 0 {
+		l.deferred = nil
 	}
-	s.serve(first.Header, first.payload)
+	p.serve(first.Header, first.payload)
 	return true
 }
 
 // serve executes one call.
-func (s *session) serve(h callbuf.Header, payload []byte) {
-	if s.uncounted++; s.uncounted == 64 {
-		s.count()
+func (p *poller) serve(h callbuf.Header, payload []byte) {
+	if p.uncounted++; p.uncounted == 64 {
+		p.count()
 	}
 	c := cuda.Call{
 		Op: cuda.Op(h.Op), Reply: h.Flags&callbuf.FlagReply != 0, ReplySlot: h.ReplySlot, ReplyTag: h.ReplyTag,
 		Context: h.Context, Stream: h.Stream,
 	}
-	if !s.early.serving && c.Op != cuda.OpCallbackWait {
-		s.early.next(c.Op, c.Stream, payload)
+	if !p.reorder.serving && c.Op != cuda.OpCallbackWait {
+		p.reorder.next(c.Op, c.Stream, payload)
 	}
-	data, r, ok := cuda.Dispatch(s, c, payload, s.reply[:0])
+	data, r, ok := cuda.Dispatch(p.calls, c, payload, p.reply[:0])
 	switch {
 	case !ok:
-		s.refuse(c)
+		p.refuse(c)
 	case r == cuda.Deferred:
 	case c.Reply:
-		s.answer(c, r, data)
+		p.answer(c, r, data)
 	case r != cuda.Success:
-		s.peek(c).fail(debtor(c), r)
+		p.calls.contexts.peek(c).fail(errorStream(c), r)
 	}
 }
 
 // count adds the calls served since the last count to the gate page.
-func (s *session) count() {
-	if s.uncounted != 0 {
-		s.gate.Calls(s.uncounted)
-		s.uncounted = 0
+func (p *poller) count() {
+	if p.uncounted != 0 {
+		p.gate.Calls(p.uncounted)
+		p.uncounted = 0
 	}
 }
 
 // refuse replies to a packet that is not a valid call.
-func (s *session) refuse(c cuda.Call) {
+func (p *poller) refuse(c cuda.Call) {
 	r := cuda.ErrorInvalidValue
 	if !c.Op.Known() {
 		r = cuda.ErrorNotSupported
 	}
 	if c.Reply {
-		s.answer(c, r, nil)
+		p.answer(c, r, nil)
 	} else {
-		s.peek(c).fail(debtor(c), r)
+		p.calls.contexts.peek(c).fail(errorStream(c), r)
 	}
 }
 
 // idle waits for the next packet: it polls for a short while, if a seat is free, and then sleeps.
-func (s *session) idle() {
-	s.count()
-	if s.slept {
-		s.slept = false
+func (p *poller) idle() {
+	p.count()
+	if p.slept {
+		p.slept = false
 		callbuf.Yield() // the thread that woke the poller is often on this processor, and waits for it
 	}
-	if s.pollFor(s.spinTime) {
+	if p.pollFor(p.spinTime) {
 		return
 	}
-	s.slept = true
-	if !s.ending.now.Load() {
-		s.host.Park(parkSlice)
+	p.slept = true
+	if !p.over() {
+		p.host.Park(parkSlice)
 	}
 }
 
 // pollFor polls the ring for a while and reports whether there is work.
-func (s *session) pollFor(d time.Duration) bool {
-	if s.spin == nil {
-		return callbuf.Spin(s.alone(d), s.look)
+func (p *poller) pollFor(d time.Duration) bool {
+	if p.spin == nil {
+		return callbuf.Spin(p.pollTime(d), p.ready)
 	}
-	busy := s.spin.Saturated()
-	s.letGuestSpin(!busy)
-	if busy || !s.spin.TrySpin() {
-		return s.look()
+	busy := p.spin.Saturated()
+	p.letGuestSpin(!busy)
+	if busy || !p.spin.TrySpin() {
+		return p.ready()
 	}
-	defer s.spin.EndSpin()
-	return callbuf.Spin(d, s.look)
+	defer p.spin.EndSpin()
+	return callbuf.Spin(d, p.ready)
 }
 
 // letGuestSpin publishes to the guest's threads whether they may poll for replies.
-func (s *session) letGuestSpin(may bool) {
-	if may == s.guestSpins {
+func (p *poller) letGuestSpin(may bool) {
+	if may == p.guestSpins {
 		return
 	}
-	s.guestSpins = may
+	p.guestSpins = may
 	if may {
-		s.host.SetSpin(s.alone(s.spinTime))
+		p.host.SetSpin(p.pollTime(p.spinTime))
 	} else {
-		s.host.SetSpin(0)
+		p.host.SetSpin(0)
 	}
 }
 
-// alone returns d, or 0 on a host with one CPU, where the awaited process could not run meanwhile.
-func (s *session) alone(d time.Duration) time.Duration {
+// pollTime returns d, or 0 on a host with one CPU, where the awaited process could not run meanwhile.
+func (p *poller) pollTime(d time.Duration) time.Duration {
 	if runtime.NumCPU() == 1 {
 		return 0
 	}
 	return d
 }
 
-func (s *session) look() bool { return s.host.Ready() || s.ending.now.Load() }
+func (p *poller) ready() bool { return p.host.Ready() || p.over() }
 
-// whileHeld is the poller's step while a call waits at the gate. See admit.
-func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
-	s.count()
-	s.host.Publish()
-	s.hold(true)
-	if !s.dependent() {
+// whileWaiting is the poller's step while a call waits for admission or capacity. See admit.
+func (p *poller) whileWaiting() (unbounded bool, slice time.Duration) {
+	p.count()
+	p.host.Publish()
+	p.work.showWaiting(true)
+	if !p.work.dependent() {
 		return false, 100 * time.Millisecond
 	}
-	p := &s.ahead
-	if s.farBehind() && s.report(p) {
-		s.serve(p.Header, p.Payload)
+	l := &p.lookahead
+	packet := &l.packet
+	if l.full() && p.report(packet) {
+		p.serve(packet.Header, packet.Payload)
 	}
-	for !s.ending.now.Load() && !s.farBehind() && s.next(p) {
-		if p.Op == uint16(cuda.OpCallbackWait) {
-			s.serve(p.Header, p.Payload)
+	for !p.over() && !l.full() && p.next(packet) {
+		if packet.Op == uint16(cuda.OpCallbackWait) {
+			p.serve(packet.Header, packet.Payload)
 			continue
 		}
-		s.behind = append(s.behind, held{p.Header, append([]byte(nil), p.Payload...)})
-		s.behindBytes += len(p.Payload)
+		l.deferred = append(l.deferred, deferredPacket{packet.Header, append([]byte(nil), packet.Payload...)})
+		l.bytes += len(packet.Payload)
 	}
 	return true, time.Millisecond
-}
-
-// farBehind reports whether the limit on deferred packets is reached.
-func (s *session) farBehind() bool {
-	return len(s.behind) >= maxBehind || s.behindBytes >= maxBehindBytes
-}
-
-// dependent reports whether work in flight may depend on the guest: on the report of a callback, or on the write of a
-// word, possibly by a call later in the ring.
-func (s *session) dependent() bool { return s.callbacks.any() || s.waits.Load() != 0 }
-
-// ending is the end of a session, which happens once.
-type ending struct {
-	once   sync.Once
-	now    atomic.Bool
-	why    string
-	result cuda.Result // of every later call; set before now
-}
-
-// end makes every further call of the guest process return r and stops the poller. Any goroutine may call it.
-func (s *session) end(r cuda.Result, why string) {
-	s.ending.once.Do(func() {
-		s.ending.why, s.ending.result = why, r
-		if why != "" {
-			s.log.Warn("session dropped", "why", why, "result", r.Name())
-		}
-		s.host.Poison(int32(r))
-		s.ending.now.Store(true)
-		s.gate.Stop()
-		if d, ok := s.device.(accel.Aborter); ok {
-			d.Abort() // the poller itself may be executing work
-		}
-		s.host.Unpark()
-	})
-}
-
-// close destroys the guest's objects after the poller has returned. It waits for a bounded time and reports whether all
-// were destroyed.
-func (s *session) close() bool {
-	gone := make(chan struct{})
-	go func() {
-		for _, g := range s.contexts {
-			if g != nil {
-				s.forget(g, func() {})
-			}
-		}
-		s.going.Wait()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-		return true
-	case <-time.After(endGrace):
-	}
-	if !s.keep() {
-		return false
-	}
-	select {
-	case <-gone: // only storing the attached segments took long
-		return true
-	case <-time.After(keptGrace):
-		return false
-	}
 }

@@ -193,7 +193,7 @@ func (w *worker) serve(s *session) {
 	watching.Go(func() { w.serveDaemons(s) })
 	over := make(chan struct{})
 	go s.tidy(over)
-	s.poll()
+	s.poller.poll()
 	close(over)
 	if s.close() {
 		s.device.Close()
@@ -285,7 +285,7 @@ func (w *worker) open() (*session, error) {
 	w.files.Segment.Close() // all parts in use are mapped
 	w.files.Segment = nil
 	s := newSession(w.host, w.member, w.log)
-	s.spinTime = w.job.SpinTime
+	s.poller.spinTime = w.job.SpinTime
 	place.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
 	place.Quota = w.quota
 	place.Swapped = w.member.Swapped
@@ -311,7 +311,7 @@ func (w *worker) open() (*session, error) {
 		return nil, fmt.Errorf("open the accelerator: %w", err)
 	}
 	s.use(d)
-	s.shareMemory(w.files.Store)
+	s.calls.segments.shareMemory(w.files.Store)
 	ok := last.Device != callbuf.NoWindow
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }

@@ -23,6 +23,15 @@ type attachment struct {
 	gone func() // called when it is no longer used
 }
 
+// segments owns the device segments and the exported memory of other processes that this process has attached, and
+// handles the calls about them and about exports. The poller owns it.
+type segments struct {
+	base
+	allocations *allocations
+	attached    map[uint64]attachment // by address
+	commons     *commons              // nil if the device cannot share memory
+}
+
 // commons is the store of the domain's segments.
 type commons struct {
 	file   *os.File
@@ -59,22 +68,22 @@ func segmentResult(err error) cuda.Result {
 }
 
 // shares returns the context that a call names, or an error if the device cannot share memory.
-func (s *session) shares(c cuda.Call) (*guestContext, cuda.Result) {
-	g, r := s.roomyContext(c)
-	if r == cuda.Success && s.commons == nil {
+func (h *segments) shares(c cuda.Call) (*guestContext, cuda.Result) {
+	g, r := h.contexts.forWork(c)
+	if r == cuda.Success && h.commons == nil {
 		r = cuda.ErrorNotSupported
 	}
 	return g, r
 }
 
-func (s *session) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
-	if _, r := s.shares(c); r != cuda.Success {
+func (h *segments) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
+	if _, r := h.shares(c); r != cuda.Success {
 		return out, r
 	}
-	if a.Bytes > s.total {
+	if a.Bytes > h.total {
 		return out, cuda.ErrorOutOfMemory
 	}
-	seg, err := s.gate.GetSegment(s.commons, a.Key, (a.Bytes+segmentGranule-1)&^(segmentGranule-1))
+	seg, err := h.gate.GetSegment(h.commons, a.Key, (a.Bytes+segmentGranule-1)&^(segmentGranule-1))
 	if errors.Is(err, gate.ErrNoSegment) {
 		return out, cuda.ErrorNotFound
 	}
@@ -84,64 +93,64 @@ func (s *session) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.Segme
 // segmentGranule is the unit to which segment sizes are rounded up, in bytes.
 const segmentGranule = 4096
 
-func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
-	g, r := s.shares(c)
+func (h *segments) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
+	g, r := h.shares(c)
 	if r != cuda.Success {
 		return out, r
 	}
-	if len(s.attached) >= maxObjects {
+	if len(h.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
 	}
-	seg, err := s.gate.AttachSegment(a.Segment)
+	seg, err := h.gate.AttachSegment(a.Segment)
 	if err != nil {
 		return out, segmentResult(err)
 	}
-	at := attachment{g: g, gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}
+	at := attachment{g: g, gone: func() { h.gate.DetachSegment(h.commons, seg.ID) }}
 	r = cuda.ErrorNotSupported
 	switch ctx := g.ctx.(type) {
 	case accel.Attacher:
 		at.by = ctx
-		out.Address, r = ctx.Attach(s.commons.file, seg.Offset, seg.Bytes)
+		out.Address, r = ctx.Attach(h.commons.file, seg.Offset, seg.Bytes)
 	case accel.Holder:
 		at.by = ctx
-		out.Address, r = ctx.AttachCommon(s.common(seg))
+		out.Address, r = ctx.AttachCommon(h.common(seg))
 	}
 	if r != cuda.Success {
 		at.gone()
 		return out, g.report(r)
 	}
 	out.Bytes = seg.Bytes
-	s.attached[out.Address] = at
+	h.attached[out.Address] = at
 	return out, cuda.Success
 }
 
 // SegmentDetach releases the attachment when no work uses it any more: then the segment may be freed.
-func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Result {
-	at, ok := s.attached[a.Address]
+func (h *segments) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Result {
+	at, ok := h.attached[a.Address]
 	if !ok {
 		return cuda.ErrorInvalidValue
 	}
-	delete(s.attached, a.Address)
-	s.begin()
+	delete(h.attached, a.Address)
+	h.work.begin()
 	r := at.by.Detach(a.Address, func() {
 		at.gone()
-		s.answer(c, cuda.Success, nil)
-		s.ended()
+		h.answer(c, cuda.Success, nil)
+		h.work.ended()
 	})
 	if r != cuda.Success {
-		s.ended()
+		h.work.ended()
 		return at.g.report(r)
 	}
 	return cuda.Deferred
 }
 
-// takeAttachments removes a context's attachments, and returns the function that releases them after the context's
+// take removes a context's attachments, and returns the function that releases them after the context's
 // destruction.
-func (s *session) takeAttachments(g *guestContext) (giveBack func()) {
+func (h *segments) take(g *guestContext) (release func()) {
 	var all []func()
-	for addr, at := range s.attached {
+	for addr, at := range h.attached {
 		if at.g == g {
-			delete(s.attached, addr)
+			delete(h.attached, addr)
 			all = append(all, at.gone)
 		}
 	}
@@ -158,17 +167,17 @@ const (
 	tellOfSegment = 2
 )
 
-func (s *session) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
-	if _, r := s.shares(c); r != cuda.Success {
+func (h *segments) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
+	if _, r := h.shares(c); r != cuda.Success {
 		return out, r
 	}
 	var seg gate.Segment
 	var err error
 	switch a.Action {
 	case removeSegment:
-		seg, err = s.gate.RemoveSegment(s.commons, a.Segment)
+		seg, err = h.gate.RemoveSegment(h.commons, a.Segment)
 	case tellOfSegment:
-		seg, err = s.gate.SegmentOf(a.Segment)
+		seg, err = h.gate.SegmentOf(a.Segment)
 	default:
 		return out, cuda.ErrorInvalidValue
 	}

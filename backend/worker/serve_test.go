@@ -57,7 +57,7 @@ func newBench(t testing.TB, geometry callbuf.Geometry) *bench {
 	m := gate.Join(page, bell, slot)
 	b := &bench{t: t, page: page, bell: bell, g: g, h: h, mem: mem, served: make(chan struct{})}
 	b.s = newSession(h, m, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
-	b.s.spinTime = 50 * time.Microsecond
+	b.s.poller.spinTime = 50 * time.Microsecond
 	b.dev = newFake(Place{OnTimeout: func() { b.s.end(cuda.ErrorLaunchTimeout, "timeout") }, Quota: func(d int64) bool {
 		if d < 0 {
 			m.Return(gate.DeviceMemory, uint64(-d))
@@ -67,7 +67,7 @@ func newBench(t testing.TB, geometry callbuf.Geometry) *bench {
 	}})
 	b.s.use(b.dev)
 	go func() {
-		b.s.poll()
+		b.s.poller.poll()
 		b.s.close()
 		close(b.served)
 	}()

@@ -9,13 +9,13 @@ import (
 const writeValue = 16
 
 // StreamValue needs no admission at the gate, like events: a word takes a negligible time of an engine.
-func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
-	g, st, r := s.stream(c)
+func (h *streams) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
+	g, st, r := h.forWork(c)
 	if r != cuda.Success {
 		return r
 	}
 	bits, nor := 0, false
-	if v, ok := s.device.(accel.Valuer); ok {
+	if v, ok := h.device.(accel.Valuer); ok {
 		bits, nor = v.HasValues()
 	}
 	switch {
@@ -34,15 +34,15 @@ func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
 		return cuda.ErrorInvalidValue
 	}
 	if a.Action == writeValue {
-		return s.submit(g, st, w, g.ended)
+		return h.work.submit(g, st, w, g.ended)
 	}
-	s.waits.Add(1)
-	r = s.submit(g, st, w, func(r cuda.Result, u accel.Usage) {
-		s.waits.Add(-1)
+	h.work.waits.Add(1)
+	r = h.work.submit(g, st, w, func(r cuda.Result, u accel.Usage) {
+		h.work.waits.Add(-1)
 		g.end(r, u)
 	})
 	if r != cuda.Success {
-		s.waits.Add(-1)
+		h.work.waits.Add(-1)
 	}
 	return r
 }

@@ -23,14 +23,11 @@ package worker
 
 import (
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
 	"pegasus/callbuf"
-	"pegasus/cuda"
 )
 
 // Spinner is an optional interface of a device: it counts, for the whole host, the seats of threads that poll instead
@@ -78,76 +75,57 @@ const (
 	keptGrace = 200 * time.Millisecond
 )
 
-// session is a guest process that is being served.
+// session serves one guest process. It consists of the poller, which takes calls from the ring, the calls' handlers, each
+// with the objects that it owns, and the submitter, through which they submit work. It has no state of its own.
 type session struct {
-	host   *callbuf.Host
-	gate   *gate.Member
-	device accel.Device
-	total  uint64  // the device's memory in bytes
-	spin   Spinner // nil if the device counts no seats
+	core
+	poller poller
+	calls  calls
+	work   submitter
+}
 
-	// spinTime is how long the poller polls an empty ring, and a guest thread its reply slot, before it sleeps.
-	spinTime time.Duration
-
-	predictor accel.Predictor // nil if the device predicts nothing
-	queue     accel.Queue     // nil if the device counts nothing
-	log       *slog.Logger
-
-	// The poller's fields.
-	contexts    [callbuf.MaxContexts]*guestContext
-	going       sync.WaitGroup // contexts that are being destroyed
-	modules     table[*module]
-	imageBytes  uint64 // of the modules
-	streams     table[*stream]
-	events      table[*event]
-	arrays      table[*array]
-	textures    table[*texture]
-	memories    table[*memory]
-	ranges      map[uint64]struct{} // reserved addresses
-	graphs      table[*graph]
-	graphBytes  uint64                   // counted against maxGraphBytes
-	allocs      map[uint64]*guestContext // context of the device memory at an address
-	attached    map[uint64]attachment    // device segments, by address
-	commons     *commons                 // nil if the device cannot share memory
-	slept       bool                     // the last call of idle slept
-	ahead       callbuf.Packet           // the packet read from the ring during a wait for admission
-	behind      []held                   // deferred packets, read ahead during such waits
-	behindBytes int                      // in their payloads
-	costs       costs
-	uncounted   uint64 // served calls not yet added to the gate page
-
-	// The work that is being submitted.
-	asking struct {
-		b *submission
-		w accel.Work
-	}
-	launch  accel.Launch
-	copying accel.Copy
-	filling accel.Fill
-
-	guestSpins bool
-	held       bool // the held flag, visible to the guest, is set
-	reply      [callbuf.MaxReplyData]byte
-
-	flow      flow
-	early     early
-	callbacks callbacks
-	waits     atomic.Int32 // streams that wait for a memory word
-	ending    ending
+// calls handles the guest's calls: it implements cuda.Handler by its parts, each of which owns one kind of object.
+type calls struct {
+	contexts
+	modules
+	streams
+	events
+	allocations
+	textures
+	segments
+	mappings
+	graphs
+	callbacks
+	launches
+	transfers
+	deviceCalls
 }
 
 // newSession returns a session without a device, which can be ended but not served.
 func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
-	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext), attached: make(map[uint64]attachment), ranges: make(map[uint64]struct{})}
-	s.modules.init()
-	s.streams.init()
-	s.events.init()
-	s.arrays.init()
-	s.textures.init()
-	s.memories.init()
-	s.graphs.init()
-	s.flow.init()
-	s.callbacks.init()
+	s := &session{core: core{host: h, gate: m, log: log}}
+	k := &s.calls
+	b := base{&s.core, &s.work, &k.contexts}
+	s.poller = poller{core: &s.core, work: &s.work, calls: k}
+	s.work = submitter{core: &s.core, callbacks: &k.callbacks, poller: &s.poller}
+	s.work.load.init()
+	k.contexts = contexts{core: &s.core, work: &s.work, segments: &k.segments}
+	k.contexts.owners = []objectOwner{&k.modules, &k.streams, &k.events, &k.textures, &k.graphs, &k.allocations, &k.callbacks}
+	k.modules = modules{base: b, table: newTable[*module]()}
+	k.streams = streams{base: b, table: newTable[*stream]()}
+	k.events = events{base: b, streams: &k.streams, table: newTable[*event]()}
+	k.allocations = allocations{base: b, owners: make(map[uint64]*guestContext)}
+	k.textures = textures{base: b, modules: &k.modules, arrays: newTable[*array](), table: newTable[*texture]()}
+	k.segments = segments{base: b, allocations: &k.allocations, attached: make(map[uint64]attachment)}
+	k.mappings = mappings{base: b, segments: &k.segments, table: newTable[*memory](), ranges: make(map[uint64]struct{})}
+	k.callbacks.base, k.callbacks.streams, k.callbacks.queued = b, &k.streams, make(map[uint64]*callback)
+	k.graphs = graphs{
+		base: b, modules: &k.modules, streams: &k.streams, events: &k.events, textures: &k.textures, callbacks: &k.callbacks,
+		table: newTable[*graph](),
+	}
+	k.launches = launches{base: b, modules: &k.modules, streams: &k.streams}
+	k.transfers = transfers{base: b, streams: &k.streams, textures: &k.textures}
+	k.deviceCalls = deviceCalls{b}
 	h.TakeReports()
 	h.TakeLong()
 	return s
@@ -157,18 +135,30 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 func (s *session) use(d accel.Device) {
 	s.device = d
 	s.total = d.Snapshot().TotalMem
-	s.spin, _ = d.(Spinner)
-	s.letGuestSpin(true)
-	s.predictor, _ = d.(accel.Predictor)
-	s.queue, _ = d.(accel.Queue)
+	s.work.use(d)
+	s.poller.use(d)
 }
 
-// answer writes a reply. If a call's context is destroyed because the session ends, the reply has the session's result.
-func (s *session) answer(c cuda.Call, r cuda.Result, data []byte) {
-	if r == cuda.ErrorContextIsDestroyed && s.ending.now.Load() {
-		r = s.ending.result
+// close destroys the guest's objects after the poller has returned. It waits for a bounded time and reports whether all
+// were destroyed.
+func (s *session) close() bool {
+	gone := make(chan struct{})
+	go func() {
+		s.calls.contexts.forgetAll()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return true
+	case <-time.After(endGrace):
 	}
-	if err := s.host.Reply(c.ReplySlot, c.ReplyTag, int32(r), data); err != nil {
-		s.log.Error("answer a call", "op", c.Op, "err", err)
+	if !s.calls.segments.storeAll() {
+		return false
+	}
+	select {
+	case <-gone: // only storing the attached segments took long
+		return true
+	case <-time.After(keptGrace):
+		return false
 	}
 }

@@ -17,7 +17,7 @@ type entry[T any] struct {
 	bad    cuda.Result
 }
 
-func (t *table[T]) init() { t.m = make(map[uint64]entry[T]) }
+func newTable[T any]() table[T] { return table[T]{m: make(map[uint64]entry[T])} }
 
 // free reports whether an object may be made under id.
 func (t *table[T]) free(id uint64) cuda.Result {

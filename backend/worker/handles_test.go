@@ -8,8 +8,7 @@ import (
 
 // A lookup returns the table's present content, also right after a lookup of the same id.
 func TestTable(t *testing.T) {
-	var all table[string]
-	all.init()
+	all := newTable[string]()
 	want := func(id uint64, name string, result cuda.Result) {
 		t.Helper()
 		for range 2 {

@@ -30,20 +30,20 @@ func alone(t *testing.T) (*session, *bench) {
 func TestRoomIsWaitedFor(t *testing.T) {
 	s, _ := alone(t)
 	q := &fullQueue{}
-	s.queue = q
-	if r := s.room(); r != cuda.Success {
+	s.work.queue = q
+	if r := s.work.awaitCapacity(); r != cuda.Success {
 		t.Fatal(r)
 	}
 	q.Store(maxQueued)
 	synctest.Test(t, func(t *testing.T) {
-		s.flow.init() // the channel belongs to the bubble
+		s.work.load.init() // the channel belongs to the bubble
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() {
 			q.Store(maxQueued - 1)
-			s.begin()
-			s.ended()
+			s.work.begin()
+			s.work.ended()
 		})
-		if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
+		if r := s.work.awaitCapacity(); r != cuda.Success || time.Since(start) < time.Minute {
 			t.Errorf("%v after %v", r, time.Since(start))
 		}
 	})
@@ -51,13 +51,13 @@ func TestRoomIsWaitedFor(t *testing.T) {
 
 func TestKeptPacketsCount(t *testing.T) {
 	s, _ := alone(t)
-	s.queue = &fullQueue{}
-	s.flow.kept.Store(maxQueued<<10 - 1)
-	if s.full() {
+	s.work.queue = &fullQueue{}
+	s.work.load.kept.Store(maxQueued<<10 - 1)
+	if s.work.full() {
 		t.Error("full too early")
 	}
-	s.flow.kept.Add(1)
-	if !s.full() {
+	s.work.load.kept.Add(1)
+	if !s.work.full() {
 		t.Error("packets that are kept don't count")
 	}
 }
@@ -71,16 +71,16 @@ func TestRoomBehindCallbacks(t *testing.T) {
 }
 
 func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
-	s.flow.init() // the channel belongs to the bubble
+	s.work.load.init() // the channel belongs to the bubble
 	q := &fullQueue{}
-	s.queue = q
+	s.work.queue = q
 	q.Store(maxQueued)
-	k, r := s.callbacks.add(5, nil)
+	k, r := s.calls.callbacks.add(5, nil)
 	if r != cuda.Success {
 		t.Fatal(r)
 	}
 	if beside { // the ring is not read any more
-		s.behindBytes = maxBehindBytes
+		s.poller.lookahead.bytes = maxDeferredBytes
 	}
 	send := func(slot uint16, done uint64) {
 		h := callbuf.Header{Op: uint16(cuda.OpCallbackWait), Flags: callbuf.FlagReply, ReplySlot: slot, ReplyTag: 1}
@@ -94,11 +94,11 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
 			t.Error(err)
 		}
 	}
-	s.callbackDue(5, k, cuda.Success, func() { q.Store(0) })
+	s.calls.callbacks.deliver(5, k, cuda.Success, func() { q.Store(0) })
 	start := time.Now()
 	time.AfterFunc(time.Second, func() { send(0, 0) }) // receives the callback
 	time.AfterFunc(time.Minute, func() { send(1, 5) }) // has run it
-	if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
+	if r := s.work.awaitCapacity(); r != cuda.Success || time.Since(start) < time.Minute {
 		t.Fatalf("%v after %v", r, time.Since(start))
 	}
 }
@@ -107,16 +107,16 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
 func TestRoomEndsWithTheSession(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
-		s.flow.init()
+		s.work.load.init()
 		q := &fullQueue{}
-		s.queue = q
+		s.work.queue = q
 		q.Store(maxQueued)
-		if _, r := s.callbacks.add(5, nil); r != cuda.Success {
+		if _, r := s.calls.callbacks.add(5, nil); r != cuda.Success {
 			t.Fatal(r)
 		}
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { s.end(cuda.ErrorDeinitialized, "") })
-		if r := s.room(); r != cuda.ErrorDeinitialized || time.Since(start) > time.Minute+time.Second {
+		if r := s.work.awaitCapacity(); r != cuda.ErrorDeinitialized || time.Since(start) > time.Minute+time.Second {
 			t.Errorf("%v after %v", r, time.Since(start))
 		}
 	})
@@ -126,22 +126,22 @@ func TestRoomEndsWithTheSession(t *testing.T) {
 func TestRoomForTheDeaf(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
-		s.flow.init()
+		s.work.load.init()
 		q := &fullQueue{}
-		s.queue = q
+		s.work.queue = q
 		q.Store(maxQueued)
-		if _, r := s.callbacks.add(5, nil); r != cuda.Success {
+		if _, r := s.calls.callbacks.add(5, nil); r != cuda.Success {
 			t.Fatal(r)
 		}
-		s.behindBytes = maxBehindBytes
-		for _, least := range []time.Duration{roomPatience, 0} {
+		s.poller.lookahead.bytes = maxDeferredBytes
+		for _, least := range []time.Duration{capacityPatience, 0} {
 			start := time.Now()
-			if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) < least || time.Since(start) > least+roomPatience/2 {
+			if r := s.work.awaitCapacity(); r != cuda.ErrorOutOfMemory || time.Since(start) < least || time.Since(start) > least+capacityPatience/2 {
 				t.Fatalf("%v after %v", r, time.Since(start))
 			}
 		}
 		q.Store(0)
-		if r := s.room(); r != cuda.Success {
+		if r := s.work.awaitCapacity(); r != cuda.Success {
 			t.Fatal(r)
 		}
 	})
@@ -163,14 +163,14 @@ func TestCallsBesideTheRing(t *testing.T) {
 func TestRoomBehindGraphs(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
-		s.flow.init() // the channel belongs to the bubble
+		s.work.load.init() // the channel belongs to the bubble
 		q := &fullQueue{}
-		s.queue = q
+		s.work.queue = q
 		q.Store(maxQueued)
-		s.callbacks.expect(2)
+		s.calls.callbacks.expect(2)
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { q.Store(0) })
-		if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
+		if r := s.work.awaitCapacity(); r != cuda.Success || time.Since(start) < time.Minute {
 			t.Fatalf("%v after %v", r, time.Since(start))
 		}
 	})
@@ -179,16 +179,16 @@ func TestRoomBehindGraphs(t *testing.T) {
 // Callbacks of a destroyed context are not kept for the next CallbackWait.
 func TestCallbacksGoWithTheirContext(t *testing.T) {
 	s, _ := alone(t)
-	g := &guestContext{s: s}
+	g := &guestContext{work: &s.work}
 	for id := range uint64(100) {
-		k, r := s.callbacks.add(id+1, g)
+		k, r := s.calls.callbacks.add(id+1, g)
 		if r != cuda.Success {
 			t.Fatal(r)
 		}
-		s.callbackDue(id+1, k, cuda.Success, func() {})
+		s.calls.callbacks.deliver(id+1, k, cuda.Success, func() {})
 	}
-	s.callbacks.drop(g)
-	if n := len(s.callbacks.due); n != 0 || s.callbacks.any() {
+	s.calls.callbacks.dropContext(g)
+	if n := len(s.calls.callbacks.due); n != 0 || s.calls.callbacks.any() {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -207,15 +207,15 @@ func TestWaitersLearnWhySessionsEnd(t *testing.T) {
 
 // A write for which streams may be waiting passes the work queued in other streams, and nothing else.
 func TestWritesPassOtherStreams(t *testing.T) {
-	call := func(op cuda.Op, stream uint64, a interface{ Append([]byte) []byte }, flags uint16) held {
-		h := held{Header: callbuf.Header{Op: uint16(op), Stream: stream, Context: 1, Flags: flags}}
+	call := func(op cuda.Op, stream uint64, a interface{ Append([]byte) []byte }, flags uint16) deferredPacket {
+		h := deferredPacket{Header: callbuf.Header{Op: uint16(op), Stream: stream, Context: 1, Flags: flags}}
 		if a != nil {
 			h.payload = a.Append(nil)
 		}
 		return h
 	}
-	launch := func(stream uint64) held { return call(cuda.OpLaunch, stream, &cuda.LaunchArgs{}, 0) }
-	value := func(stream uint64, action uint32) held {
+	launch := func(stream uint64) deferredPacket { return call(cuda.OpLaunch, stream, &cuda.LaunchArgs{}, 0) }
+	value := func(stream uint64, action uint32) deferredPacket {
 		return call(cuda.OpStreamValue, stream, &cuda.StreamValueArgs{Bytes: 4, Action: action}, 0)
 	}
 	const a, b, c = cuda.FirstStream, cuda.FirstStream + 1, cuda.FirstStream + 2
@@ -225,39 +225,39 @@ func TestWritesPassOtherStreams(t *testing.T) {
 	legacy := launch(cuda.StreamLegacy)
 	for name, x := range map[string]struct {
 		turn   uint64
-		behind []held
+		behind []deferredPacket
 		full   int64
 		left   int
 	}{
-		"behind launches":             {a, []held{launch(a), launch(a), value(b, writeValue)}, 0, 2},
-		"several":                     {a, []held{launch(a), value(b, writeValue), launch(a), value(b, writeValue), value(c, writeValue)}, 0, 2},
-		"behind its own stream's":     {a, []held{launch(b), value(b, writeValue)}, 0, 2},
-		"in the stream that waits":    {a, []held{value(a, writeValue)}, 0, 1},
-		"behind a wait of its own":    {a, []held{value(b, 0), value(b, writeValue)}, 0, 2},
-		"behind what frees memory":    {a, []held{free, value(b, writeValue)}, 0, 2},
-		"behind what is waited for":   {a, []held{alloc, value(b, writeValue)}, 0, 2},
-		"behind what only waits":      {a, []held{synchronize, value(b, writeValue)}, 0, 1},
-		"behind the legacy stream's":  {a, []held{legacy, value(b, writeValue)}, 0, 2},
-		"where that has its turn":     {cuda.StreamLegacy, []held{value(b, writeValue)}, 0, 1},
-		"where no stream has it":      {0, []held{value(b, writeValue)}, 0, 1},
-		"in the legacy stream":        {a, []held{value(cuda.StreamLegacy, writeValue)}, 0, 1},
-		"where many did":              {a, []held{value(b, writeValue)}, maxOutstanding + maxEarly, 1},
-		"where all is full otherwise": {a, []held{value(b, writeValue)}, maxOutstanding, 0},
-		"malformed":                   {a, []held{{Header: callbuf.Header{Op: uint16(cuda.OpStreamValue), Stream: b}}}, 0, 1},
+		"behind launches":             {a, []deferredPacket{launch(a), launch(a), value(b, writeValue)}, 0, 2},
+		"several":                     {a, []deferredPacket{launch(a), value(b, writeValue), launch(a), value(b, writeValue), value(c, writeValue)}, 0, 2},
+		"behind its own stream's":     {a, []deferredPacket{launch(b), value(b, writeValue)}, 0, 2},
+		"in the stream that waits":    {a, []deferredPacket{value(a, writeValue)}, 0, 1},
+		"behind a wait of its own":    {a, []deferredPacket{value(b, 0), value(b, writeValue)}, 0, 2},
+		"behind what frees memory":    {a, []deferredPacket{free, value(b, writeValue)}, 0, 2},
+		"behind what is waited for":   {a, []deferredPacket{alloc, value(b, writeValue)}, 0, 2},
+		"behind what only waits":      {a, []deferredPacket{synchronize, value(b, writeValue)}, 0, 1},
+		"behind the legacy stream's":  {a, []deferredPacket{legacy, value(b, writeValue)}, 0, 2},
+		"where that has its turn":     {cuda.StreamLegacy, []deferredPacket{value(b, writeValue)}, 0, 1},
+		"where no stream has it":      {0, []deferredPacket{value(b, writeValue)}, 0, 1},
+		"in the legacy stream":        {a, []deferredPacket{value(cuda.StreamLegacy, writeValue)}, 0, 1},
+		"where many did":              {a, []deferredPacket{value(b, writeValue)}, maxOutstanding + maxReordered, 1},
+		"where all is full otherwise": {a, []deferredPacket{value(b, writeValue)}, maxOutstanding, 0},
+		"malformed":                   {a, []deferredPacket{{Header: callbuf.Header{Op: uint16(cuda.OpStreamValue), Stream: b}}}, 0, 1},
 	} {
 		s, _ := alone(t)
-		s.waits.Store(1)
-		s.flow.n.Store(x.full)
-		s.behind = x.behind
+		s.work.waits.Store(1)
+		s.work.load.outstanding.Store(x.full)
+		s.poller.lookahead.deferred = x.behind
 		for _, h := range x.behind {
-			s.behindBytes += len(h.payload)
+			s.poller.lookahead.bytes += len(h.payload)
 		}
-		s.early.turn = x.turn
-		s.early.begin()
-		s.serveEarly()
-		s.serveEarly()
-		if len(s.behind) != x.left {
-			t.Errorf("%s: %d are left, want %d", name, len(s.behind), x.left)
+		s.poller.reorder.stream = x.turn
+		s.poller.reorder.begin()
+		s.poller.serveReordered()
+		s.poller.serveReordered()
+		if len(s.poller.lookahead.deferred) != x.left {
+			t.Errorf("%s: %d are left, want %d", name, len(s.poller.lookahead.deferred), x.left)
 		}
 	}
 }
