@@ -35,6 +35,13 @@ var mayImport = map[string][]string{
 	"xenstore":         {},
 	"cmd":              {"*"},
 	"test":             {"*"},
+
+	"backend/gate":              {"callbuf", "accel"},
+	"backend/worker":            {"callbuf", "cuda", "accel", "backend/gate"},
+	"backend/worker/session":    {"callbuf", "cuda", "accel", "backend/gate", "backend/worker/handles"},
+	"backend/worker/handles":    {"cuda"},
+	"backend/worker/confine":    {},
+	"backend/worker/workertest": {"callbuf", "cuda", "accel"},
 }
 
 func room(pkg string) string {

@@ -1,3 +1,14 @@
+// Package worker is the process that serves one guest process: it receives its job from the daemon, agrees with the
+// guest on addresses, opens the device, gives up its privileges (package confine), serves the guest's calls (package
+// session), and watches the guest process and the daemon meanwhile. A worker is started by the daemon and independent of
+// it afterwards, so that a guest process can crash its own worker only, as on a machine of its own.
+//
+// Callers: cmd/pegasusd and cmd/pegasus-nvidia, with the function that opens a device. The daemon communicates with the
+// worker over one socket (job.go).
+//
+// Trust boundary: the worker trusts the daemon and the device, and nothing in the guest.
+//
+// The worker's mutex guards the connection to the daemon, and is held while a report is sent.
 package worker
 
 import (
@@ -19,6 +30,7 @@ import (
 	"pegasus/accel"
 	"pegasus/backend/gate"
 	"pegasus/backend/worker/confine"
+	"pegasus/backend/worker/session"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -67,7 +79,7 @@ const (
 // tidy collects garbage and returns memory to the host while the session lasts. By default the runtime collects the
 // heap of a process with little garbage every two minutes, lets it grow between, and keeps its size; there are many
 // workers.
-func (s *session) tidy(over <-chan struct{}) {
+func (w *worker) tidy(over <-chan struct{}) {
 	called, pause := uint64(0), firstTidy
 	for tidied := 0; ; {
 		select {
@@ -75,7 +87,7 @@ func (s *session) tidy(over <-chan struct{}) {
 			return
 		case <-time.After(pause):
 		}
-		if n := s.gate.Called(); n != called {
+		if n := w.member.Called(); n != called {
 			called = n
 			debug.FreeOSMemory()
 			tidied++
@@ -149,6 +161,7 @@ type worker struct {
 	layout  callbuf.Layout
 	host    *callbuf.Host
 	member  *gate.Member
+	device  accel.Device
 	guest   *net.UnixConn
 	guestFD int               // of guest, valid until serve returns
 	door    *net.UnixListener // for future daemons; nil if there is none
@@ -175,28 +188,28 @@ func (w *worker) run() (err error) {
 		return err
 	}
 	if err := confine.Apply(w.job.UID, w.job.GID, w.config.Driver); err != nil {
-		s.end(cuda.ErrorSystemNotReady, err.Error())
+		s.End(cuda.ErrorSystemNotReady, err.Error())
 		return err
 	}
 	w.report(Report{State: Serving})
 	w.serve(s)
-	if why := s.ending.why; why != "" {
+	if why := s.Why(); why != "" {
 		return errors.New(why)
 	}
 	return nil
 }
 
 // serve serves until the session has ended and its contexts are destroyed, or the time for that is over.
-func (w *worker) serve(s *session) {
+func (w *worker) serve(s *session.Session) {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.watchGuest(s) })
 	watching.Go(func() { w.serveDaemons(s) })
 	over := make(chan struct{})
-	go s.tidy(over)
-	s.poller.poll()
+	go w.tidy(over)
+	s.Poll()
 	close(over)
-	if s.close() {
-		s.device.Close()
+	if s.Close() {
+		w.device.Close()
 	} else {
 		w.log.Warn("work that does not end is left to the kernel")
 	}
@@ -276,7 +289,7 @@ func (w *worker) attach() (err error) {
 }
 
 // open agrees with the guest on addresses, opens the device there, and replies to the guest.
-func (w *worker) open() (*session, error) {
+func (w *worker) open() (*session.Session, error) {
 	place, last, err := agree(w.guest, w.files.Segment, w.layout, &w.job)
 	if err != nil {
 		return nil, err
@@ -284,13 +297,12 @@ func (w *worker) open() (*session, error) {
 	w.host.UseArena(place.Arena)
 	w.files.Segment.Close() // all parts in use are mapped
 	w.files.Segment = nil
-	s := newSession(w.host, w.member, w.log)
-	s.poller.spinTime = w.job.SpinTime
+	s := session.New(w.host, w.member, w.job.SpinTime, w.log)
 	place.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
 	place.Quota = w.quota
 	place.Swapped = w.member.Swapped
 	place.Turn = turn{w.member}
-	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
+	place.OnTimeout = func() { s.End(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	place.OnFault = func(r cuda.Result, text string) {
 		if r != cuda.ErrorAssert { // assert has printed the failed expression
 			w.host.LastWords(text)
@@ -310,8 +322,9 @@ func (w *worker) open() (*session, error) {
 		answerMap(w.guest, r, true, true)
 		return nil, fmt.Errorf("open the accelerator: %w", err)
 	}
-	s.use(d)
-	s.calls.segments.shareMemory(w.files.Store)
+	w.device = d
+	s.Use(d)
+	s.ShareMemory(w.files.Store)
 	ok := last.Device != callbuf.NoWindow
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
+	"pegasus/backend/worker/session"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
 
 // watchGuest blocks until the guest process ends, seen by its hang-up or its pidfd, and then ends the session. Until
 // then it processes the guest's rings.
-func (w *worker) watchGuest(s *session) {
+func (w *worker) watchGuest(s *session.Session) {
 	fds := []unix.PollFd{{Fd: int32(w.guestFD), Events: unix.POLLRDHUP}}
 	if w.job.Features&callbuf.FeatureBell != 0 {
 		fds[0].Events |= unix.POLLIN
@@ -36,7 +37,7 @@ func (w *worker) watchGuest(s *session) {
 			w.hearRing()
 			continue
 		}
-		s.end(cuda.ErrorDeinitialized, "")
+		s.End(cuda.ErrorDeinitialized, "")
 		return
 	}
 }
@@ -50,8 +51,14 @@ func (w *worker) hearRing() {
 	time.Sleep(callbuf.RingPause)
 }
 
+// Sharing is an optional interface of a device: it enforces domains' shares of its memory.
+type Sharing interface {
+	// SetShare changes the share of the worker's domain. Any goroutine may call it.
+	SetShare(Share)
+}
+
 // serveDaemons executes the daemon's orders, and accepts new daemons.
-func (w *worker) serveDaemons(s *session) {
+func (w *worker) serveDaemons(s *session.Session) {
 	w.mu.Lock()
 	first := w.daemon
 	w.mu.Unlock()
@@ -115,7 +122,7 @@ var startUID = uint32(os.Getuid())
 
 // obey executes a daemon's orders until it hangs up. Then the worker continues alone, if it has a door at which the
 // next daemon can find it; else it ends.
-func (w *worker) obey(c *net.UnixConn, s *session) {
+func (w *worker) obey(c *net.UnixConn, s *session.Session) {
 	for {
 		var o Order
 		files, err := receive(c, &o)
@@ -126,14 +133,14 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 			}
 			break
 		}
-		if l, ok := s.device.(accel.Limiter); ok && o.KernelTimeout > 0 {
+		if l, ok := w.device.(accel.Limiter); ok && o.KernelTimeout > 0 {
 			l.LimitKernels(o.KernelTimeout)
 		}
-		if d, ok := s.device.(Sharing); ok && o.Share != nil {
+		if d, ok := w.device.(Sharing); ok && o.Share != nil {
 			d.SetShare(*o.Share)
 		}
 		if o.End != 0 {
-			s.end(cuda.Result(o.End), o.Why)
+			s.End(cuda.Result(o.End), o.Why)
 		}
 	}
 	w.mu.Lock()
@@ -143,7 +150,7 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 	}
 	c.Close()
 	if w.door == nil {
-		s.end(cuda.ErrorSystemNotReady, "its daemon has gone, and there will be no other")
+		s.End(cuda.ErrorSystemNotReady, "its daemon has gone, and there will be no other")
 	}
 }
 

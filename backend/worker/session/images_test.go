@@ -1,0 +1,23 @@
+package session
+
+import (
+	"testing"
+
+	"pegasus/accel"
+	"pegasus/backend/worker/workertest"
+	"pegasus/cuda"
+)
+
+// machine is a device that takes machine code.
+type machine struct{ *workertest.Device }
+
+func (machine) Habits() int32 { return cuda.TakesMachineCode }
+
+// GPU libraries have more machine code than any program has PTX text.
+func TestMostImages(t *testing.T) {
+	of := func(d accel.Device) *modules { return &modules{base: base{core: &core{device: d}}} }
+	text, code := of(&workertest.Device{}), of(machine{&workertest.Device{}})
+	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {
+		t.Errorf("%d bytes of text, %d of machine code", text.mostImages(), code.mostImages())
+	}
+}
