@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("PEGASUS_TEST_PROCESS") {
 	case "worker":
-		os.Exit(Main(Config{Driver: os.Getenv("PEGASUS_TEST_DRIVER") != "", Open: func(_ Job, _ []*os.File, p Place, log *slog.Logger) (accel.Device, error) {
+		os.Exit(Main(Config{Driver: os.Getenv("PEGASUS_TEST_DRIVER") != "", Open: func(_ Job, _ []*os.File, p AddressLayout, log *slog.Logger) (accel.Device, error) {
 			return &prober{workertest.NewDevice(workertest.DeviceConfig{DeviceBase: p.DeviceBase, Quota: p.Quota, OnTimeout: p.OnTimeout}), log}, nil
 		}}))
 	case "sleeper":

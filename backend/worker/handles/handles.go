@@ -1,5 +1,5 @@
-// Package handles maps the ids that a guest process chooses for its objects to the worker's objects. A table has no lock:
-// it belongs to the poller.
+// Package handles maps the ids that a guest process chooses for its objects to the worker's objects. A table has no
+// lock: it belongs to the poller.
 //
 // Callers: backend/worker/session, with one table for each kind of object.
 //

@@ -19,8 +19,8 @@ const (
 	maxReordered = 256
 	// capacityPatience is how long a call waits for room when the report that would make room cannot reach the worker.
 	capacityPatience = 2 * time.Second
-	// capacitySlice is the poller's initial interval for checking callback reports, and maxCapacitySlice its interval after a
-	// long wait.
+	// capacitySlice is the poller's initial interval for checking callback reports, and maxCapacitySlice its interval
+	// after a long wait.
 	capacitySlice    = time.Millisecond
 	maxCapacitySlice = 10 * time.Millisecond
 )
@@ -43,10 +43,11 @@ func (q *submitter) full() bool {
 	return q.queue != nil && q.queue.Queued()+int(q.load.kept.Load()>>10) >= maxQueued
 }
 
-// awaitCapacity blocks the poller until the device's queue has room. Queued work completes on its own or when the guest reports
-// a host callback as finished, which may take any time, so callback reports are still processed while awaitCapacity blocks, and
-// other calls are deferred: a dropped call without a reply would be lost without an error. A guest that never reports a
-// callback stalls only itself: its blocked work has not passed the gate, and its session can still be ended.
+// awaitCapacity blocks the poller until the device's queue has room. Queued work completes on its own or when the guest
+// reports a host callback as finished, which may take any time, so callback reports are still processed while
+// awaitCapacity blocks, and other calls are deferred: a dropped call without a reply would be lost without an error. A
+// guest that never reports a callback stalls only itself: its blocked work has not passed the gate, and its session can
+// still be ended.
 //
 // A guest that cannot put reports beside the ring can fill the ring, and the deferred packets, so that its reports do
 // not arrive. Its calls then fail after capacityPatience, until there is room again.
@@ -65,7 +66,7 @@ func (q *submitter) awaitCapacity() cuda.Result {
 	f.full.Store(true)
 	defer f.full.Store(false)
 	defer q.showWaiting(false)
-	start, heard := time.Now(), time.Duration(0)
+	start, readAt := time.Now(), time.Duration(0)
 	for q.full() {
 		if q.over() {
 			return cuda.ErrorDeinitialized
@@ -74,10 +75,10 @@ func (q *submitter) awaitCapacity() cuda.Result {
 		q.poller.serveReordered()
 		waited := time.Since(start)
 		if !q.poller.lookahead.full() {
-			heard = waited
+			readAt = waited
 		}
 		inRing := q.callbacks.outstanding() && !q.host.Reports()
-		if f.stuck = inRing && (f.stuck || waited-heard > capacityPatience); f.stuck {
+		if f.stuck = inRing && (f.stuck || waited-readAt > capacityPatience); f.stuck {
 			return cuda.ErrorOutOfMemory
 		}
 		select {

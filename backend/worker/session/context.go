@@ -63,8 +63,8 @@ func (g *guestContext) fail(stream uint64, r cuda.Result) {
 	}
 }
 
-// keepError keeps the error of a stream without a pending one; for streams beyond maxPendingErrors, one for all calls that
-// synchronise the context.
+// keepError keeps the error of a stream without a pending one; for streams beyond maxPendingErrors, one for all calls
+// that synchronise the context.
 func (g *guestContext) keepError(stream uint64, r cuda.Result) {
 	d := &g.pending
 	d.mu.Lock()
@@ -98,8 +98,8 @@ func (g *guestContext) keepForContext(stream uint64) {
 	}
 }
 
-// errorStream returns the stream under which the error of a call without a reply is kept: that of the call for work queued in
-// a stream, else noStream.
+// errorStream returns the stream under which the error of a call without a reply is kept: that of the call for work
+// queued in a stream, else noStream.
 func errorStream(c cuda.Call) uint64 {
 	switch c.Op {
 	case cuda.OpLaunch, cuda.OpGraphLaunch, cuda.OpCopy, cuda.OpCopyLinear, cuda.OpFill, cuda.OpHostCallback,

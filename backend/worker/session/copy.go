@@ -10,8 +10,8 @@ import (
 // box is the shape of a copy.
 type box struct{ width, height, depth uint64 }
 
-// place is a copy endpoint as the guest describes it.
-type place struct {
+// copyEndpoint is a copy endpoint as the guest describes it.
+type copyEndpoint struct {
 	kind          uint32
 	at            uint64
 	x, y, z       uint64
@@ -19,10 +19,10 @@ type place struct {
 	data          []byte // inline bytes
 }
 
-// span returns where in linear memory a box begins, counted from the place's start, and how many bytes from there it
-// covers. It sets a pitch or height without a meaning for this box to the smallest valid value. ok is false if the
+// span returns where in linear memory a box begins, counted from the endpoint's address, and how many bytes from there
+// it covers. It sets a pitch or height without a meaning for this box to the smallest valid value. ok is false if the
 // numbers overflow or rows overlap.
-func (p *place) span(b box) (begin, length uint64, ok bool) {
+func (p *copyEndpoint) span(b box) (begin, length uint64, ok bool) {
 	m := checked{ok: true}
 	slices := b.depth > 1 || p.z != 0
 	rows := slices || b.height > 1 || p.y != 0
@@ -72,15 +72,15 @@ func (h *transfers) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r c
 }
 
 // endsOf returns a copy's shape and its endpoints.
-func endsOf(a cuda.CopyArgs) (b box, dst, src place) {
+func endsOf(a cuda.CopyArgs) (b box, dst, src copyEndpoint) {
 	b = box{a.Width, a.Height, a.Depth}
-	dst = place{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
-	src = place{kind: a.SrcKind, at: a.Src, x: a.SrcX, y: a.SrcY, z: a.SrcZ, pitch: a.SrcPitch, height: a.SrcHeight}
+	dst = copyEndpoint{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
+	src = copyEndpoint{kind: a.SrcKind, at: a.Src, x: a.SrcX, y: a.SrcY, z: a.SrcZ, pitch: a.SrcPitch, height: a.SrcHeight}
 	return b, dst, src
 }
 
 func (h *transfers) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyLinearResult, r cuda.Result) {
-	dst, src := place{kind: uint32(a.DstKind), at: a.Dst}, place{kind: uint32(a.SrcKind), at: a.Src}
+	dst, src := copyEndpoint{kind: uint32(a.DstKind), at: a.Dst}, copyEndpoint{kind: uint32(a.SrcKind), at: a.Src}
 	if dst.kind == cuda.EndArray || src.kind == cuda.EndArray {
 		h.host.Release(a.Release)
 		return out, cuda.ErrorInvalidValue
@@ -90,7 +90,7 @@ func (h *transfers) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.Cop
 
 // copy returns Deferred if it submitted a copy with a reply. In every case the release word is set when the source is
 // needed no more.
-func (h *transfers) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
+func (h *transfers) copy(c cuda.Call, b box, dst, src copyEndpoint, release uint32, data []byte) cuda.Result {
 	g, st, r := h.streams.forWork(c)
 	if r != cuda.Success || b.width == 0 || b.height == 0 || b.depth == 0 {
 		h.host.Release(release)
@@ -105,7 +105,7 @@ func (h *transfers) copy(c cuda.Call, b box, dst, src place, release uint32, dat
 		return r
 	}
 	h.copying.Spent = sub.spent
-	r = h.work.submitGated(sub, st, &h.copying, t.class(), h.work.costs.copy(t.dst, t.src, t.bytes))
+	r = h.work.submitGated(sub, st, &h.copying, t.class(), h.work.costs.predictCopy(t.dst, t.src, t.bytes))
 	if r != cuda.Success {
 		h.host.Release(release)
 		return r
@@ -122,7 +122,7 @@ func deferredIf(reply bool) cuda.Result {
 }
 
 // prepareCopy checks a copy and describes it to the device in h.copying.
-func (h *transfers) prepareCopy(g *guestContext, t *transfer, b box, dst, src place, data []byte) (r cuda.Result) {
+func (h *transfers) prepareCopy(g *guestContext, t *transfer, b box, dst, src copyEndpoint, data []byte) (r cuda.Result) {
 	m := checked{ok: true}
 	t.bytes = m.mul(m.mul(b.width, b.height), b.depth)
 	if !m.ok {
@@ -164,7 +164,7 @@ func (h *transfers) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
 	h.filling = w
 	h.filling.Spent = sub.spent
-	if r = h.work.submitGated(sub, st, &h.filling, t.class(), h.work.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+	if r = h.work.submitGated(sub, st, &h.filling, t.class(), h.work.costs.predictCopy(t.dst, t.src, t.bytes)); r != cuda.Success {
 		return r
 	}
 	return deferredIf(c.Reply)
@@ -179,7 +179,7 @@ func fillOf(a cuda.FillArgs) (w accel.Fill, bytes uint64, r cuda.Result) {
 		return w, 0, cuda.Success
 	}
 	m := checked{ok: true}
-	p := place{at: a.Dst, pitch: a.Pitch}
+	p := copyEndpoint{at: a.Dst, pitch: a.Pitch}
 	b := box{m.mul(a.Width, uint64(a.ElementSize)), a.Height, 1}
 	_, length, ok := p.span(b)
 	m.add(a.Dst, length)
@@ -190,8 +190,8 @@ func fillOf(a cuda.FillArgs) (w accel.Fill, bytes uint64, r cuda.Result) {
 	return w, b.width * b.height, cuda.Success
 }
 
-// resolve returns the device's endpoint for a place, or the error of an invalid place.
-func (h *textures) resolve(p place, b box, g *guestContext) (accel.End, cuda.Result) {
+// resolve returns the device's endpoint for a copy endpoint, or the error of an invalid one.
+func (h *textures) resolve(p copyEndpoint, b box, g *guestContext) (accel.End, cuda.Result) {
 	if p.kind == cuda.EndArray {
 		arr, r := h.arrays.Get(p.at)
 		if r == cuda.Success && arr.g != g {

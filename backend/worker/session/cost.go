@@ -58,7 +58,7 @@ func direction(dst, src uint32) int {
 // copyOverhead is the time of a copy apart from its bytes.
 const copyOverhead = 2000 // ns
 
-func (k *costs) copy(dst, src uint32, bytes uint64) int64 {
+func (k *costs) predictCopy(dst, src uint32, bytes uint64) int64 {
 	per := k.perByte[direction(dst, src)].Load()
 	if per == 0 {
 		per = 256 // 4 GB/s
@@ -66,7 +66,7 @@ func (k *costs) copy(dst, src uint32, bytes uint64) int64 {
 	return copyOverhead + scale(per, bytes)
 }
 
-func (k *costs) copied(dst, src uint32, bytes uint64, ns int64) {
+func (k *costs) learnCopy(dst, src uint32, bytes uint64, ns int64) {
 	learn(&k.perByte[direction(dst, src)], bytes, ns-copyOverhead)
 }
 

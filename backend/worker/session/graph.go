@@ -23,18 +23,18 @@ const (
 
 // graph is an executable graph of the guest.
 type graph struct {
-	g        *guestContext
-	bytes    uint64 // counted against maxGraphBytes
-	nodes    []graphNode
-	records  int // number of nodes that record events
-	hosts    int // number of nodes that are host callbacks
-	class    gate.Class
-	usage    accel.Class // of the whole graph
-	native   accel.Graph // nil: the nodes are submitted one by one
-	last     accel.Event // for submission one by one: recorded after the latest launch
-	cost     int64       // predicted ns, used before the first launch
-	measured *kernelCost // measured cost of recent launches
-	name     string      // names of its kernels, each once, in the order of their nodes
+	g         *guestContext
+	bytes     uint64 // counted against maxGraphBytes
+	nodes     []graphNode
+	records   int // number of nodes that record events
+	hostNodes int // number of nodes that are host callbacks
+	class     gate.Class
+	usage     accel.Class // of the whole graph
+	native    accel.Graph // nil: the nodes are submitted one by one
+	last      accel.Event // for submission one by one: recorded after the latest launch
+	cost      int64       // predicted ns, used before the first launch
+	measured  *kernelCost // measured cost of recent launches
+	name      string      // names of its kernels, each once, in the order of their nodes
 }
 
 // graphs owns the executable graphs of the guest process, by their ids, and handles the calls about them. The poller
@@ -200,7 +200,7 @@ func (h *graphs) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda.
 		if !a.Decode(d.Payload) || a.Callback == 0 {
 			return n, cuda.ErrorInvalidValue
 		}
-		gr.hosts++
+		gr.hostNodes++
 		n.work = h.graphHost(gr.g, a.Callback)
 	case cuda.OpEventRecord:
 		var a cuda.EventRecordArgs
@@ -239,15 +239,15 @@ func (gr *graph) uses(c accel.Class) {
 	}
 }
 
-// mostNamed is the length of a graph's name from which no further kernels are added.
-const mostNamed = 128
+// maxNameLength is the length of a graph's name from which no further kernels are added.
+const maxNameLength = 128
 
-// mention adds a kernel to the graph's name.
-func (gr *graph) mention(kernel string) {
+// addKernelName adds a kernel to the graph's name.
+func (gr *graph) addKernelName(kernel string) {
 	switch {
 	case gr.name == "":
 		gr.name = kernel
-	case len(gr.name) < mostNamed && !slices.Contains(strings.Split(gr.name, ", "), kernel):
+	case len(gr.name) < maxNameLength && !slices.Contains(strings.Split(gr.name, ", "), kernel):
 		gr.name += ", " + kernel
 	}
 }
@@ -262,7 +262,7 @@ func (h *graphs) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Res
 		return nil, cuda.ErrorInvalidHandle
 	}
 	w := launchOf(m, a)
-	gr.mention(m.costs[index].name)
+	gr.addKernelName(m.costs[index].name)
 	gr.uses(accel.Compute)
 	gr.cost += h.work.predict(&m.costs[index], &w)
 	return &w, cuda.Success
@@ -287,7 +287,7 @@ func (h *graphs) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result)
 		return nil, r
 	}
 	gr.uses(engines[direction(dst.kind, src.kind)])
-	gr.cost += h.work.costs.copy(dst.kind, src.kind, bytes)
+	gr.cost += h.work.costs.predictCopy(dst.kind, src.kind, bytes)
 	return w, cuda.Success
 }
 
@@ -297,7 +297,7 @@ func (h *graphs) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result)
 		return nil, r
 	}
 	gr.uses(accel.CopyDevice)
-	gr.cost += h.work.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes)
+	gr.cost += h.work.costs.predictCopy(cuda.EndDevice, cuda.EndDevice, bytes)
 	return &w, cuda.Success
 }
 
@@ -361,14 +361,14 @@ func (h *graphs) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []grap
 		h.gate.Prepare(gr.prepare)
 	}
 	b := h.work.newSubmission(g, c.Stream)
-	b.cost, b.blocks, b.nodes, b.hosts = gr.measured, 1, len(gr.nodes), gr.hosts
+	b.cost, b.blocks, b.nodes, b.hostNodes = gr.measured, 1, len(gr.nodes), gr.hostNodes
 	p := &replay{h: h, gr: gr, stream: c.Stream, records: records, charge: b.spent}
-	h.callbacks.expect(gr.hosts)
+	h.callbacks.expect(gr.hostNodes)
 	if r = h.work.admit(b, gr.class, gr.predict()); r == cuda.Success {
 		r = h.work.submitted(b, p.submit(st, accel.Replay{Graph: gr.native, Spent: b.spent}, b.ended))
 	}
 	if r != cuda.Success {
-		h.callbacks.expect(-gr.hosts)
+		h.callbacks.expect(-gr.hostNodes)
 	}
 	return r
 }
@@ -406,19 +406,19 @@ type replay struct {
 	records []graphRecord // not made yet
 
 	// For nodes that are submitted one by one.
-	left   atomic.Int64 // nodes that have not ended, plus one for the submission
-	bad    atomic.Int32 // the first error
-	begun  atomic.Int64
-	held   atomic.Int64 // ns for which ended nodes held engines
-	told   atomic.Int64 // ns of these that were charged
-	charge accel.Spent
-	spent  accel.Spent // the method value p.spend
-	done   accel.Done
+	left       atomic.Int64 // nodes that have not ended, plus one for the submission
+	firstError atomic.Int32 // the first error
+	firstStart atomic.Int64
+	engineTime atomic.Int64 // ns for which ended nodes held engines
+	charged    atomic.Int64 // ns of these that were charged
+	charge     accel.Spent
+	spent      accel.Spent // the method value p.spend
+	done       accel.Done
 }
 
 // spend charges a part of a node's use.
 func (p *replay) spend(u accel.Usage) {
-	p.told.Add(max(u.End-u.Start, 0))
+	p.charged.Add(max(u.End-u.Start, 0))
 	p.charge(u)
 }
 
@@ -427,12 +427,12 @@ func (p *replay) submit(st accel.Stream, w accel.Work, done accel.Done) cuda.Res
 	if p.gr.native != nil {
 		return p.gr.g.ctx.Submit(st, w, done)
 	}
-	return p.oneByOne(st, done)
+	return p.submitNodes(st, done)
 }
 
-// oneByOne submits the nodes in their order to the launch's stream, so that each follows its dependencies. They wait
+// submitNodes submits the nodes in their order to the launch's stream, so that each follows its dependencies. They wait
 // for the end of a launch of the graph in another stream. It stops at the first node that the device rejects.
-func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
+func (p *replay) submitNodes(st accel.Stream, done accel.Done) cuda.Result {
 	gr, ctx := p.gr, p.gr.g.ctx
 	if gr.last == nil {
 		e, r := ctx.NewEvent(uint32(cuda.EventFlagDisableTiming))
@@ -447,8 +447,8 @@ func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 		return r
 	}
 	for i := range gr.nodes {
-		if r := p.give(st, &gr.nodes[i]); r != cuda.Success {
-			p.bad.CompareAndSwap(0, int32(r))
+		if r := p.submitNode(st, &gr.nodes[i]); r != cuda.Success {
+			p.firstError.CompareAndSwap(0, int32(r))
 			break
 		}
 	}
@@ -463,8 +463,8 @@ func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 	return cuda.Success
 }
 
-// give submits a node.
-func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
+// submitNode submits a node.
+func (p *replay) submitNode(st accel.Stream, n *graphNode) cuda.Result {
 	h, g := p.h, p.gr.g
 	w, done := n.work, accel.Done(p.ended)
 	switch {
@@ -515,17 +515,17 @@ func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
 // ended counts an ended node, and reports the launch's result and use after the last one.
 func (p *replay) ended(r cuda.Result, u accel.Usage) {
 	if r != cuda.Success {
-		p.bad.CompareAndSwap(0, int32(r))
+		p.firstError.CompareAndSwap(0, int32(r))
 	}
 	if u.End > u.Start {
-		p.begun.CompareAndSwap(0, u.Start)
-		held := p.held.Add(u.End - u.Start)
-		if untold := held - p.told.Load(); untold > 0 { // of a device that does not report parts
-			p.spend(accel.Usage{Class: u.Class, Start: u.End - untold, End: u.End})
+		p.firstStart.CompareAndSwap(0, u.Start)
+		total := p.engineTime.Add(u.End - u.Start)
+		if uncharged := total - p.charged.Load(); uncharged > 0 { // of a device that does not report parts
+			p.spend(accel.Usage{Class: u.Class, Start: u.End - uncharged, End: u.End})
 		}
 	}
 	if p.left.Add(-1) == 0 {
-		from := p.begun.Load()
-		p.done(cuda.Result(p.bad.Load()), accel.Usage{Class: p.gr.usage, Start: from, End: from + p.held.Load()})
+		from := p.firstStart.Load()
+		p.done(cuda.Result(p.firstError.Load()), accel.Usage{Class: p.gr.usage, Start: from, End: from + p.engineTime.Load()})
 	}
 }

@@ -10,16 +10,16 @@ func TestGraphName(t *testing.T) {
 	gr := &graph{}
 	for range 3 {
 		for _, kernel := range []string{"scale", "add", "add_all"} {
-			gr.mention(kernel)
+			gr.addKernelName(kernel)
 		}
 	}
 	if gr.name != "scale, add, add_all" {
 		t.Errorf("it is %q", gr.name)
 	}
 	for i := range 10000 {
-		gr.mention(strings.Repeat("k", i%100) + "x")
+		gr.addKernelName(strings.Repeat("k", i%100) + "x")
 	}
-	if len(gr.name) > mostNamed+102 {
+	if len(gr.name) > maxNameLength+102 {
 		t.Errorf("it has %d bytes", len(gr.name))
 	}
 }

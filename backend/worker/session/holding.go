@@ -25,13 +25,13 @@ func (h *segments) shareMemory(store *os.File) {
 		}
 		h.gate.CountSegmentsIn(unit)
 	}
-	h.commons = &commons{file: store, device: c}
+	h.store = &segmentStore{file: store, device: c}
 }
 
-// common describes an attached segment to the device.
-func (h *segments) common(seg gate.Segment) accel.Common {
+// describe describes an attached segment to the device.
+func (h *segments) describe(seg gate.Segment) accel.Common {
 	return accel.Common{
-		ID: seg.ID, Tag: h.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: h.commons.file, Offset: seg.Offset, Holding: segmentHolding{h, seg},
+		ID: seg.ID, Tag: h.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: h.store.file, Offset: seg.Offset, Holding: segmentHolding{h, seg},
 	}
 }
 
@@ -45,7 +45,7 @@ func (h segmentHolding) Claim(leaves bool) cuda.Result {
 	stop := func() bool { return !leaves && h.s.over() }
 	if !h.s.gate.ClaimSegment(h.seg.ID, gate.KeepTime(h.seg.Bytes), stop) {
 		if !stop() {
-			h.s.log.Warn("another process doesn't get done with a device segment", "bytes", h.seg.Bytes)
+			h.s.log.Warn("claim device segment: timed out; another process holds the claim", "bytes", h.seg.Bytes)
 		}
 		return cuda.ErrorTimeout
 	}
@@ -57,12 +57,12 @@ func (h segmentHolding) Holders() []uint32  { return h.s.gate.SegmentHolders(h.s
 func (h segmentHolding) Hold(id uint32)     { h.s.gate.HoldSegment(h.seg.ID, id) }
 func (h segmentHolding) Leave(stored bool)  { h.s.gate.LeaveSegment(h.seg.ID, stored) }
 func (h segmentHolding) Stored() bool       { return h.s.gate.SegmentStored(h.seg.ID) }
-func (h segmentHolding) Clear() error       { return h.s.commons.Clear(h.seg.Offset, h.seg.Bytes) }
+func (h segmentHolding) Clear() error       { return h.s.store.Clear(h.seg.Offset, h.seg.Bytes) }
 func (h segmentHolding) Wanted() bool       { return h.s.gate.SegmentWanted(h.seg.ID) }
 func (h segmentHolding) Used(u accel.Usage) { h.s.gate.Charge(u) }
 
-// storeAll stores the segments that would be lost with this process, while work may still run. It returns false if there
-// are none, or if the time for it is over.
+// storeAll stores the segments that would be lost with this process, while work may still run. It returns false if
+// there are none, or if the time for it is over.
 func (h *segments) storeAll() bool {
 	k, ok := h.device.(accel.Keeper)
 	patience := h.gate.Holds()
@@ -78,7 +78,7 @@ func (h *segments) storeAll() bool {
 	case <-kept:
 		return true
 	case <-time.After(patience):
-		h.log.Warn("device segments that can't be stored are left to the kernel")
+		h.log.Warn("store device segments: timed out; leaving them to the kernel")
 		return false
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"pegasus/cuda"
 )
 
-// fewParams is the number of parameter bytes up to which a launch's parameters are not counted in backpressure.kept.
-const fewParams = 1 << 10
+// uncountedParams is the number of parameter bytes up to which a launch's parameters are not counted in
+// backpressure.kept.
+const uncountedParams = 1 << 10
 
 // launchCooperative is a flag of a launch: its blocks can synchronize with each other. The second to fourth byte hold
 // the cluster's dimensions.
@@ -44,7 +45,7 @@ func (h *launches) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 		h.gate.Prepare(func() { g.prepare(w) })
 	}
 	sub.launch, sub.cost, sub.blocks = w, cost, blockCount(a.Grid)
-	if len(a.Params) > fewParams {
+	if len(a.Params) > uncountedParams {
 		sub.params = len(a.Params)
 		h.work.load.kept.Add(int64(sub.params))
 	}

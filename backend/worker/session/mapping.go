@@ -101,24 +101,24 @@ func (h *mappings) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Re
 // shares no memory or the domain has enough loose segments: programs request such memory long before they need it, and
 // most never do. They then get other memory, and an error when they export it.
 func (h *mappings) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
-	if _, ok := h.device.(accel.Importer); !ok || h.segments.commons == nil {
+	if _, ok := h.device.(accel.Importer); !ok || h.segments.store == nil {
 		return 0, false
 	}
-	seg, err := h.gate.MakeLoose(h.segments.commons, a.Bytes)
+	seg, err := h.gate.MakeLoose(h.segments.store, a.Bytes)
 	if errors.Is(err, gate.ErrSegments) {
 		return 0, false
 	}
 	if err != nil {
 		return segmentResult(err), true
 	}
-	return h.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
+	return h.addShared(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
 }
 
-// adopt gives an attached segment an id as the guest's memory.
-func (h *mappings) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
-	mem, r := h.device.(accel.Importer).ImportMemory(h.segments.commons.file, offset, bytes, func() { h.gate.DetachSegment(h.segments.commons, segment) })
+// addShared gives an attached segment an id as the guest's memory.
+func (h *mappings) addShared(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
+	mem, r := h.device.(accel.Importer).ImportMemory(h.segments.store.file, offset, bytes, func() { h.gate.DetachSegment(h.segments.store, segment) })
 	if r != cuda.Success {
-		h.gate.DetachSegment(h.segments.commons, segment)
+		h.gate.DetachSegment(h.segments.store, segment)
 		return r
 	}
 	h.table.Put(id, &memory{m: mem, shared: true, segment: segment})
@@ -196,7 +196,7 @@ func (h *mappings) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.
 		}
 		return out, r
 	}
-	if _, ok := h.device.(accel.Importer); !ok || h.segments.commons == nil {
+	if _, ok := h.device.(accel.Importer); !ok || h.segments.store == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	seg, err := h.gate.AttachLoose(a.Segment, a.Secret)
@@ -204,5 +204,5 @@ func (h *mappings) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.
 		return out, cuda.ErrorInvalidValue
 	}
 	out.Bytes = seg.Bytes
-	return out, h.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
+	return out, h.addShared(a.Memory, seg.ID, seg.Offset, seg.Bytes)
 }

@@ -19,8 +19,8 @@ func (h *allocations) dropContext(g *guestContext) {
 	maps.DeleteFunc(h.owners, func(_ uint64, owner *guestContext) bool { return owner == g })
 }
 
-// MemAlloc leaves quotas to the device, which requests them (Place.Quota), since only the device can determine when
-// memory is free again.
+// MemAlloc leaves quotas to the device, which requests them (AddressLayout.Quota), since only the device can determine
+// when memory is free again.
 func (h *allocations) MemAlloc(c cuda.Call, a cuda.MemAllocArgs) (out cuda.MemAllocResult, r cuda.Result) {
 	g, r := h.contexts.forWork(c)
 	if r != cuda.Success {

@@ -52,7 +52,7 @@ func (h *modules) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	if r := h.table.Available(a.Module); r != cuda.Success {
 		return out, r
 	}
-	x, image, r := h.exchange(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+	x, image, r := h.moduleBuffers(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
 	if r != cuda.Success {
 		return out, r
 	}
@@ -78,25 +78,25 @@ func (h *modules) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	return out, cuda.Success
 }
 
-// exchange is the guest's buffers for an image's layout and log.
-type exchange struct{ layout, log []byte }
+// moduleBuffers is the guest's buffers for an image's layout and log.
+type moduleBuffers struct{ layout, log []byte }
 
-// exchange returns the parts of the arena, and a copy of the image, since the guest may write to it meanwhile.
-func (h *modules) exchange(image, imageLength, layout, layoutCapacity, log, logCapacity uint64) (x exchange, copied []byte, r cuda.Result) {
+// moduleBuffers returns the parts of the arena, and a copy of the image, since the guest may write to it meanwhile.
+func (h *modules) moduleBuffers(image, imageLength, layout, layoutCapacity, log, logCapacity uint64) (x moduleBuffers, copied []byte, r cuda.Result) {
 	shared, ok := h.host.Arena(image, imageLength)
 	layoutTo, ok2 := h.host.Arena(layout, layoutCapacity)
 	logTo, ok3 := h.host.Arena(log, logCapacity)
 	if !ok || !ok2 || !ok3 {
 		return x, nil, cuda.ErrorInvalidValue
 	}
-	if imageLength > h.mostImages()-h.imageBytes {
+	if imageLength > h.maxImageBytes()-h.imageBytes {
 		return x, nil, cuda.ErrorOutOfMemory
 	}
-	return exchange{layoutTo, logTo}, append([]byte(nil), shared...), cuda.Success
+	return moduleBuffers{layoutTo, logTo}, append([]byte(nil), shared...), cuda.Success
 }
 
-// mostImages returns the bound on the total bytes of all modules' images.
-func (h *modules) mostImages() uint64 {
+// maxImageBytes returns the bound on the total bytes of all modules' images.
+func (h *modules) maxImageBytes() uint64 {
 	if h.habits()&cuda.TakesMachineCode != 0 {
 		return maxMachineCode
 	}
@@ -104,7 +104,7 @@ func (h *modules) mostImages() uint64 {
 }
 
 // put writes a layout completely or not at all, and returns its length.
-func (x exchange) put(l *cuda.ModuleLayout) (length uint64, r cuda.Result) {
+func (x moduleBuffers) put(l *cuda.ModuleLayout) (length uint64, r cuda.Result) {
 	blob := l.Append(nil)
 	if len(blob) > len(x.layout) {
 		return uint64(len(blob)), cuda.ErrorInvalidValue
@@ -126,7 +126,7 @@ func (h *modules) inspectModule(a cuda.ModuleInspectArgs) (out cuda.ModuleInspec
 	if a.Device != 0 {
 		return out, cuda.ErrorInvalidDevice
 	}
-	x, image, r := h.exchange(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+	x, image, r := h.moduleBuffers(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
 	if r != cuda.Success {
 		return out, r
 	}

@@ -18,8 +18,8 @@ type deferredPacket struct {
 	payload []byte
 }
 
-// maxDeferred bounds the number of deferred packets, and maxDeferredBytes their payloads. The bounds are large enough to
-// find, behind a long queue, a callback's report and a write for which streams wait.
+// maxDeferred bounds the number of deferred packets, and maxDeferredBytes their payloads. The bounds are large enough
+// to find, behind a long queue, a callback's report and a write for which streams wait.
 const (
 	maxDeferred      = 64 << 10
 	maxDeferredBytes = 64 << 20
@@ -108,7 +108,7 @@ func (p *poller) report(packet *callbuf.Packet) bool {
 
 func (p *poller) check(packet *callbuf.Packet, ok bool, err error) bool {
 	if ok && packet.Beside && packet.Op != uint16(cuda.OpCallbackWait) {
-		ok, err = false, fmt.Errorf("call %d came beside the ring", packet.Op)
+		ok, err = false, fmt.Errorf("packet of operation %d beside the ring: only callback reports are accepted there", packet.Op)
 	}
 	if err != nil {
 		p.end(cuda.ErrorLaunchFailed, err.Error())

@@ -30,18 +30,18 @@ type segments struct {
 	base
 	allocations *allocations
 	attached    map[uint64]attachment // by address
-	commons     *commons              // nil if the device cannot share memory
+	store       *segmentStore         // nil if the device cannot share memory
 }
 
-// commons is the store of the domain's segments.
-type commons struct {
+// segmentStore is the store of the domain's segments.
+type segmentStore struct {
 	file   *os.File
 	device accel.Commoner
 }
 
-func (c *commons) Resize(bytes uint64) bool { return c.device.ReserveCommons(bytes) }
+func (c *segmentStore) Resize(bytes uint64) bool { return c.device.ReserveCommons(bytes) }
 
-func (c *commons) Clear(offset, bytes uint64) error {
+func (c *segmentStore) Clear(offset, bytes uint64) error {
 	return unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
 }
 
@@ -68,23 +68,23 @@ func segmentResult(err error) cuda.Result {
 	return cuda.ErrorUnknown
 }
 
-// shares returns the context that a call names, or an error if the device cannot share memory.
-func (h *segments) shares(c cuda.Call) (*guestContext, cuda.Result) {
+// sharingContext returns the context that a call names, or an error if the device cannot share memory.
+func (h *segments) sharingContext(c cuda.Call) (*guestContext, cuda.Result) {
 	g, r := h.contexts.forWork(c)
-	if r == cuda.Success && h.commons == nil {
+	if r == cuda.Success && h.store == nil {
 		r = cuda.ErrorNotSupported
 	}
 	return g, r
 }
 
 func (h *segments) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
-	if _, r := h.shares(c); r != cuda.Success {
+	if _, r := h.sharingContext(c); r != cuda.Success {
 		return out, r
 	}
 	if a.Bytes > h.total {
 		return out, cuda.ErrorOutOfMemory
 	}
-	seg, err := h.gate.GetSegment(h.commons, a.Key, (a.Bytes+segmentGranule-1)&^(segmentGranule-1))
+	seg, err := h.gate.GetSegment(h.store, a.Key, (a.Bytes+segmentGranule-1)&^(segmentGranule-1))
 	if errors.Is(err, gate.ErrNoSegment) {
 		return out, cuda.ErrorNotFound
 	}
@@ -95,7 +95,7 @@ func (h *segments) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.Segm
 const segmentGranule = 4096
 
 func (h *segments) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
-	g, r := h.shares(c)
+	g, r := h.sharingContext(c)
 	if r != cuda.Success {
 		return out, r
 	}
@@ -106,15 +106,15 @@ func (h *segments) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cud
 	if err != nil {
 		return out, segmentResult(err)
 	}
-	at := attachment{g: g, gone: func() { h.gate.DetachSegment(h.commons, seg.ID) }}
+	at := attachment{g: g, gone: func() { h.gate.DetachSegment(h.store, seg.ID) }}
 	r = cuda.ErrorNotSupported
 	switch ctx := g.ctx.(type) {
 	case accel.Attacher:
 		at.by = ctx
-		out.Address, r = ctx.Attach(h.commons.file, seg.Offset, seg.Bytes)
+		out.Address, r = ctx.Attach(h.store.file, seg.Offset, seg.Bytes)
 	case accel.Holder:
 		at.by = ctx
-		out.Address, r = ctx.AttachCommon(h.common(seg))
+		out.Address, r = ctx.AttachCommon(h.describe(seg))
 	}
 	if r != cuda.Success {
 		at.gone()
@@ -165,19 +165,19 @@ func (h *segments) take(g *guestContext) (release func()) {
 // Actions of SegmentControl.
 const (
 	removeSegment = 1
-	tellOfSegment = 2
+	querySegment  = 2
 )
 
 func (h *segments) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
-	if _, r := h.shares(c); r != cuda.Success {
+	if _, r := h.sharingContext(c); r != cuda.Success {
 		return out, r
 	}
 	var seg gate.Segment
 	var err error
 	switch a.Action {
 	case removeSegment:
-		seg, err = h.gate.RemoveSegment(h.commons, a.Segment)
-	case tellOfSegment:
+		seg, err = h.gate.RemoveSegment(h.store, a.Segment)
+	case querySegment:
 		seg, err = h.gate.SegmentOf(a.Segment)
 	default:
 		return out, cuda.ErrorInvalidValue

@@ -15,10 +15,10 @@
 // belong to its contexts and are destroyed with them.
 //
 // One goroutine, the poller, takes the packets in their order and calls the device; it owns all state without a lock.
-// Longer work completes in callbacks of the device, on other goroutines; they reply to the guest, return the reservation
-// at the gate and keep errors for later. State that both access is atomic or has a mutex above it. A call that waits at
-// the gate blocks the calls behind it; only reports of finished host callbacks are processed ahead of it, since work in
-// flight may depend on them.
+// Longer work completes in callbacks of the device, on other goroutines; they reply to the guest, return the
+// reservation at the gate and keep errors for later. State that both access is atomic or has a mutex above it. A call
+// that waits at the gate blocks the calls behind it; only reports of finished host callbacks are processed ahead of it,
+// since work in flight may depend on them.
 //
 // Lock order: the locks are pendingErrors.mu (of a context), event.mu and callbacks.mu. None is taken while another one
 // is held, and no lock is held across a call of the device.
@@ -77,8 +77,8 @@ const (
 	keptGrace = 200 * time.Millisecond
 )
 
-// Session serves one guest process. It consists of the poller, which takes calls from the ring, the calls' handlers, each
-// with the objects that it owns, and the submitter, through which they submit work. It has no state of its own.
+// Session serves one guest process. It consists of the poller, which takes calls from the ring, the calls' handlers,
+// each with the objects that it owns, and the submitter, through which they submit work. It has no state of its own.
 type Session struct {
 	core
 	poller poller

@@ -51,8 +51,8 @@ func (q *submitter) submitGated(b *submission, st accel.Stream, w accel.Work, cl
 }
 
 // admit blocks until the gate admits b, which the caller then submits to the device; submitted has to follow. If the
-// session ends first, admit returns an error and releases b. While work in flight may depend on the guest, the in-flight
-// limit does not apply, and callback reports are taken from the ring.
+// session ends first, admit returns an error and releases b. While work in flight may depend on the guest, the
+// in-flight limit does not apply, and callback reports are taken from the ring.
 func (q *submitter) admit(b *submission, class gate.Class, predicted int64) cuda.Result {
 	q.begin()
 	q.admitting = b
@@ -93,12 +93,12 @@ type submission struct {
 	ended  accel.Done // the method value b.end
 	spent  accel.Spent
 
-	cost   *kernelCost   // of a kernel or graph; nil for a copy or fill
-	launch *accel.Launch // of a kernel, until it is admitted
-	blocks uint64        // of a kernel; 1 for a graph
-	params int           // parameter bytes counted in backpressure.kept
-	nodes  int           // of a graph
-	hosts  int           // of a graph: nodes that are host callbacks
+	cost      *kernelCost   // of a kernel or graph; nil for a copy or fill
+	launch    *accel.Launch // of a kernel, until it is admitted
+	blocks    uint64        // of a kernel; 1 for a graph
+	params    int           // parameter bytes counted in backpressure.kept
+	nodes     int           // of a graph
+	hostNodes int           // of a graph: nodes that are host callbacks
 
 	transfer transfer // of a copy or fill
 }
@@ -121,7 +121,7 @@ func (b *submission) recycle() {
 		b.q.load.kept.Add(-int64(kept))
 	}
 	t.inline, t.into, t.release = t.inline[:0], nil, 0
-	b.q, b.g, b.cost, b.launch, b.params, b.nodes, b.hosts = nil, nil, nil, nil, 0, 0, 0
+	b.q, b.g, b.cost, b.launch, b.params, b.nodes, b.hostNodes = nil, nil, nil, nil, 0, 0, 0
 	submissions.Put(b)
 }
 
@@ -132,7 +132,7 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 	q := b.q
 	q.gate.Finish(b.ticket, u)
 	if ns := max(u.End-u.Start, 0); b.cost != nil {
-		q.callbacks.expect(-b.hosts)
+		q.callbacks.expect(-b.hostNodes)
 		b.cost.learn(b.blocks, ns)
 		b.g.fail(b.stream, r)
 	} else {
@@ -142,8 +142,8 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 	q.ended()
 }
 
-// about returns the properties of the work that waits for admission, for policies that estimate costs. Only waiting work pays
-// for it.
+// about returns the properties of the work that waits for admission, for policies that estimate costs. Only waiting
+// work pays for it.
 func (q *submitter) about() gate.About {
 	b := q.admitting
 	if b.nodes != 0 {
@@ -208,7 +208,7 @@ func (t *transfer) class() gate.Class { return gate.ClassOf(engines[direction(t.
 // transferred completes a submitted copy or fill.
 func (q *submitter) transferred(g *guestContext, t *transfer, r cuda.Result, ns int64) {
 	q.host.Release(t.release)
-	q.costs.copied(t.dst, t.src, t.bytes, ns)
+	q.costs.learnCopy(t.dst, t.src, t.bytes, ns)
 	switch {
 	case !t.call.Reply:
 		g.fail(t.call.Stream, r)

@@ -17,7 +17,7 @@ func (machine) Habits() int32 { return cuda.TakesMachineCode }
 func TestMostImages(t *testing.T) {
 	of := func(d accel.Device) *modules { return &modules{base: base{core: &core{device: d}}} }
 	text, code := of(&workertest.Device{}), of(machine{&workertest.Device{}})
-	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {
-		t.Errorf("%d bytes of text, %d of machine code", text.mostImages(), code.mostImages())
+	if text.maxImageBytes() != 128<<20 || code.maxImageBytes() != 4<<30 {
+		t.Errorf("%d bytes of text, %d of machine code", text.maxImageBytes(), code.maxImageBytes())
 	}
 }

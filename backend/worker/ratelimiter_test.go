@@ -20,12 +20,12 @@ func TestTrickle(t *testing.T) {
 		}
 		defer page.Free()
 		var log bytes.Buffer
-		one, other := &trickle{to: &log}, &trickle{to: &log}
+		one, other := &rateLimiter{to: &log}, &rateLimiter{to: &log}
 		one.use(page.Log())
 		other.use(page.Log())
 		line := []byte(strings.Repeat("x", 1023) + "\n")
 		for range 500 {
-			for _, w := range []*trickle{one, other} {
+			for _, w := range []*rateLimiter{one, other} {
 				if n, err := w.Write(line); n != len(line) || err != nil {
 					t.Fatal(n, err)
 				}

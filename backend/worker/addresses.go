@@ -14,8 +14,9 @@ import (
 	"pegasus/cuda"
 )
 
-// Place describes the address layout with which a device is opened, and the worker's functions that the device calls.
-type Place struct {
+// AddressLayout describes the address layout with which a device is opened, and the worker's functions that the device
+// calls.
+type AddressLayout struct {
 	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved in the worker (PROT_NONE) for the device to
 	// map over.
 	DeviceBase, DeviceBytes uint64
@@ -39,20 +40,20 @@ type Place struct {
 	OnFault func(r cuda.Result, text string)
 }
 
-// mapTimeout bounds the time in which a guest must find its addresses.
+// mapTimeout bounds the time in which a guest must propose its addresses.
 const mapTimeout = 10 * time.Second
 
-// agree replies to the guest's proposals on the worker socket until both windows are settled, or the guest has no
-// further proposals.
-func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Place, last callbuf.MapRequest, err error) {
+// agreeOnAddresses replies to the guest's proposals on the worker socket until both windows are reserved, or the guest
+// has no further proposals.
+func agreeOnAddresses(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p AddressLayout, last callbuf.MapRequest, err error) {
 	conn.SetReadDeadline(time.Now().Add(mapTimeout))
 	defer conn.SetReadDeadline(time.Time{})
 	for range 2 * callbuf.NumBases {
-		said, err := proposal(conn)
+		message, err := proposal(conn)
 		if err != nil {
-			return p, last, fmt.Errorf("wait for the guest to map: %w", err)
+			return p, last, fmt.Errorf("agree on addresses: %w", err)
 		}
-		m, err := callbuf.ParseMap(said)
+		m, err := callbuf.ParseMap(message)
 		if err != nil {
 			return p, last, err
 		}
@@ -62,13 +63,13 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 		}
 		if !device && m.Device == callbuf.NoWindow { // the guest has no further proposals
 			answerMap(conn, cuda.ErrorSystemNotReady, arena, false)
-			return p, last, fmt.Errorf("no room for device memory, %d bytes of addresses: is this process limited (ulimit -v)?", j.DeviceBytes)
+			return p, last, fmt.Errorf("reserve device memory: no free range of %d bytes; check the limit of address space (ulimit -v)", j.DeviceBytes)
 		}
 		if err := answerMap(conn, cuda.Success, arena, device); err != nil {
 			return p, last, err
 		}
 	}
-	return p, last, fmt.Errorf("guest proposed too many places")
+	return p, last, fmt.Errorf("agree on addresses: more than %d proposals", 2*callbuf.NumBases)
 }
 
 // proposal reads the guest's next proposal. It skips rings: a hub cannot determine which process rang it and rings the
@@ -92,7 +93,7 @@ func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
 
 // mapArena tries to map the arena at a candidate and reports success; a guest without an arena also succeeds. A mapped
 // arena stays where it is: Xen grants can be mapped only once.
-func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) bool {
+func (p *AddressLayout) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) bool {
 	switch {
 	case i == callbuf.NoWindow || l.ArenaBytes == 0:
 		p.ArenaBase = 0
@@ -114,13 +115,13 @@ func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) b
 }
 
 // mapAnywhere maps an arena that has no common address.
-func (p *Place) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err error) {
+func (p *AddressLayout) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err error) {
 	if p.Arena != nil || l.ArenaBytes == 0 {
 		return nil
 	}
 	parts, ok := j.parts(l).Part(l.ArenaOffset, l.ArenaBytes)
 	if !ok {
-		return errors.New("the segment has no arena")
+		return errors.New("map the arena: the segment has none")
 	}
 	p.Arena, err = callbuf.MapParts(segment, parts)
 	return err
@@ -128,7 +129,7 @@ func (p *Place) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err err
 
 // reserve tries to reserve the device window at a candidate. For a guest that could map none it reserves the first
 // candidate that is free in the worker.
-func (p *Place) reserve(j *Job, i uint32) bool {
+func (p *AddressLayout) reserve(j *Job, i uint32) bool {
 	bases := callbuf.DeviceBases(j.Slice)
 	if i == callbuf.NoWindow {
 		for k := range bases {

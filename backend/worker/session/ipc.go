@@ -35,15 +35,15 @@ func (h *segments) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendRes
 		return cuda.MemLendResult{Tag: t.Tag, Bytes: bytes, Segment: t.ID}, r
 	}
 	d, ok := h.device.(accel.Lender)
-	if !ok || h.commons == nil {
+	if !ok || h.store == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	id, at, bytes, r := d.Lend(a.Address, func(bytes uint64) (l accel.Loan, r cuda.Result) {
-		seg, err := h.gate.MakeLoose(h.commons, bytes)
+		seg, err := h.gate.MakeLoose(h.store, bytes)
 		if err != nil {
 			return l, segmentResult(err)
 		}
-		return accel.Loan{File: h.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { h.gate.DetachSegment(h.commons, seg.ID) }}, cuda.Success
+		return accel.Loan{File: h.store.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { h.gate.DetachSegment(h.store, seg.ID) }}, cuda.Success
 	})
 	if r != cuda.Success {
 		return out, r
@@ -59,9 +59,9 @@ func (h *segments) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBor
 		return out, r
 	}
 	if b, ok := g.ctx.(accel.Borrower); ok {
-		return h.borrow(g, b, a)
+		return h.importIPC(g, b, a)
 	}
-	if h.commons == nil {
+	if h.store == nil {
 		return out, cuda.ErrorNotSupported
 	}
 	at, ok := g.ctx.(accel.Attacher)
@@ -72,23 +72,23 @@ func (h *segments) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBor
 		return out, cuda.ErrorOutOfMemory
 	}
 	secret, err := h.gate.LooseSecret(a.Segment)
-	if err != nil || !sameTag(tagOf(secret, a.Offset, a.Bytes), a.Tag) {
+	if err != nil || !equalTags(tagOf(secret, a.Offset, a.Bytes), a.Tag) {
 		return out, cuda.ErrorInvalidValue
 	}
 	seg, err := h.gate.AttachLoose(a.Segment, secret)
 	if err != nil {
 		return out, cuda.ErrorInvalidValue
 	}
-	if out.Address, r = at.Attach(h.commons.file, seg.Offset+a.Offset, a.Bytes); r != cuda.Success {
-		h.gate.DetachSegment(h.commons, seg.ID)
+	if out.Address, r = at.Attach(h.store.file, seg.Offset+a.Offset, a.Bytes); r != cuda.Success {
+		h.gate.DetachSegment(h.store, seg.ID)
 		return out, g.report(r)
 	}
-	h.attached[out.Address] = attachment{g, at, func() { h.gate.DetachSegment(h.commons, seg.ID) }}
+	h.attached[out.Address] = attachment{g, at, func() { h.gate.DetachSegment(h.store, seg.ID) }}
 	return out, cuda.Success
 }
 
-// borrow is MemBorrow for devices that pass memory to each other.
-func (h *segments) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+// importIPC is MemBorrow for devices that pass memory to each other.
+func (h *segments) importIPC(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
 	if len(h.attached) >= handles.Max {
 		return out, cuda.ErrorOutOfMemory
 	}
@@ -107,6 +107,6 @@ func (h *segments) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArg
 	return cuda.MemBorrowResult{Address: addr}, cuda.Success
 }
 
-func sameTag(a, b uint64) bool {
+func equalTags(a, b uint64) bool {
 	return subtle.ConstantTimeEq(int32(a), int32(b))&subtle.ConstantTimeEq(int32(a>>32), int32(b>>32)) == 1
 }
