@@ -17,7 +17,7 @@ const (
 	maxQueued = 64 << 10
 	// maxReordered is the number of additional calls allowed for writes for which streams wait.
 	maxReordered = 256
-	// capacityPatience is how long a call waits for room when the report that would make room cannot reach the worker.
+	// capacityPatience is how long a call waits for capacity when the report that would free some cannot reach the worker.
 	capacityPatience = 2 * time.Second
 	// capacitySlice is the poller's initial interval for checking callback reports, and maxCapacitySlice its interval
 	// after a long wait.
@@ -29,13 +29,14 @@ const (
 type backpressure struct {
 	outstanding atomic.Int64  // calls
 	kept        atomic.Int64  // bytes of packets kept for queued copies and launches
-	full        atomic.Bool   // the poller waits for room
-	room        chan struct{} // has an element when there may be room
-	stuck       bool          // of the poller: the last wait for room failed
+	full        atomic.Bool   // the poller waits for capacity
+	freed       chan struct{} // has an element when work has ended meanwhile
+	stuck       bool          // of the poller: the last wait failed
 }
 
-func (f *backpressure) init() { f.room = make(chan struct{}, 1) }
+func (f *backpressure) init() { f.freed = make(chan struct{}, 1) }
 
+// full reports whether the device has as much work of the guest process as it may.
 func (q *submitter) full() bool {
 	if q.load.outstanding.Load() >= maxOutstanding {
 		return true
@@ -43,14 +44,14 @@ func (q *submitter) full() bool {
 	return q.queue != nil && q.queue.Queued()+int(q.load.kept.Load()>>10) >= maxQueued
 }
 
-// awaitCapacity blocks the poller until the device's queue has room. Queued work completes on its own or when the guest
+// awaitCapacity blocks the poller until the device's queue has capacity. Queued work completes on its own or when the guest
 // reports a host callback as finished, which may take any time, so callback reports are still processed while
 // awaitCapacity blocks, and other calls are deferred: a dropped call without a reply would be lost without an error. A
 // guest that never reports a callback stalls only itself: its blocked work has not passed the gate, and its session can
 // still be ended.
 //
 // A guest that cannot put reports beside the ring can fill the ring, and the deferred packets, so that its reports do
-// not arrive. Its calls then fail after capacityPatience, until there is room again.
+// not arrive. Its calls then fail after capacityPatience, until there is capacity again.
 //
 // A stream may wait for a word that a call behind this one writes: see reorder.
 func (q *submitter) awaitCapacity() cuda.Result {
@@ -58,7 +59,7 @@ func (q *submitter) awaitCapacity() cuda.Result {
 		return cuda.Success
 	}
 	if q.poller.reorder.writes && q.waits.Load() != 0 && q.capacityForWrites() {
-		return cuda.Success // possibly no other call makes room
+		return cuda.Success // possibly no other call frees capacity
 	}
 	f := &q.load
 	q.poller.reorder.begin()
@@ -82,7 +83,7 @@ func (q *submitter) awaitCapacity() cuda.Result {
 			return cuda.ErrorOutOfMemory
 		}
 		select {
-		case <-f.room:
+		case <-f.freed:
 		case <-time.After(min(max(waited/16, capacitySlice), maxCapacitySlice)):
 		}
 	}
@@ -97,11 +98,12 @@ func (q *submitter) atRest() bool { return q.queue != nil && q.queue.Queued() ==
 // begin counts a call that the device is to complete. Every begin has one ended, also after an error.
 func (q *submitter) begin() { q.load.outstanding.Add(1) }
 
+// ended counts a call that the device has completed. Any goroutine may call it.
 func (q *submitter) ended() {
 	q.load.outstanding.Add(-1)
 	if q.load.full.Load() {
 		select {
-		case q.load.room <- struct{}{}:
+		case q.load.freed <- struct{}{}:
 		default:
 		}
 	}

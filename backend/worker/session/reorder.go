@@ -5,13 +5,13 @@ import (
 	"pegasus/cuda"
 )
 
-// reorder reorders calls while one waits for room: it executes a stream's write of a word ahead of its turn, since
+// reorder reorders calls while one waits for capacity: it executes a stream's write of a word ahead of its turn, since
 // streams with all the queued work may be waiting for that word. Streams are ordered only by calls that name both and
 // by the legacy stream, so a write may pass calls for other streams. It passes no call that is not queued in a stream,
 // and no call with a reply, except calls that only wait or query.
 type reorder struct {
+	op      cuda.Op             // of the current call
 	stream  uint64              // of the current call
-	waits   bool                // the current call only waits or queries
 	writes  bool                // the current call writes a word
 	passed  map[uint64]struct{} // streams with a call among the first scanned deferred packets
 	scanned int
@@ -20,9 +20,10 @@ type reorder struct {
 
 // next sets the current call.
 func (e *reorder) next(op cuda.Op, stream uint64, payload []byte) {
-	e.stream, e.waits, e.writes = stream, onlyWaits(op), writesWord(op, payload)
+	e.op, e.stream, e.writes = op, stream, op == cuda.OpStreamValue && writesWord(op, payload)
 }
 
+// begin starts the wait of the current call for capacity, and end ends it.
 func (e *reorder) begin() {
 	e.passed, e.scanned = map[uint64]struct{}{e.stream: {}}, 0
 }
@@ -32,7 +33,7 @@ func (e *reorder) end() { e.passed = nil }
 // serveReordered executes eligible writes behind the call that waits for capacity.
 func (p *poller) serveReordered() {
 	e, l := &p.reorder, &p.lookahead
-	if p.work.waits.Load() == 0 || e.stream < cuda.FirstStream && !e.waits {
+	if p.work.waits.Load() == 0 || e.stream < cuda.FirstStream && !onlyWaits(e.op) {
 		return
 	}
 	for ; e.scanned < len(l.deferred) && p.work.capacityForWrites(); e.scanned++ {
@@ -55,6 +56,7 @@ func (p *poller) serveReordered() {
 	}
 }
 
+// writesWord reports whether a call is a stream's write of a word.
 func writesWord(op cuda.Op, payload []byte) bool {
 	if op != cuda.OpStreamValue {
 		return false

@@ -74,6 +74,9 @@ func newBench(t testing.TB, geometry callbuf.Geometry) *bench {
 	t.Cleanup(func() {
 		b.s.end(cuda.ErrorDeinitialized, "")
 		<-b.served
+		for alive := workertest.Patience(); b.dev.Close() != nil && alive() == nil; { // contexts that Close has not waited for
+			time.Sleep(time.Millisecond)
+		}
 		page.Free()
 		bell.Free()
 		callbuf.Unmap(mem)
