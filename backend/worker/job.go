@@ -91,23 +91,23 @@ func (f *Files) list() []*os.File {
 	return append(l, f.Hardware...)
 }
 
-// sort assigns the files received with a Job.
-func (f *Files) sort(j *Job, l []*os.File) error {
+// assign sets the files received with a Job.
+func (f *Files) assign(j *Job, l []*os.File) error {
 	want := 5 + j.Hardware
-	places := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell, &f.Store}
+	targets := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell, &f.Store}
 	if j.HasGuestProcess {
-		places, want = append(places, &f.GuestProcess), want+1
+		targets, want = append(targets, &f.GuestProcess), want+1
 	}
 	if j.HasListener {
-		places, want = append(places, &f.Listener), want+1
+		targets, want = append(targets, &f.Listener), want+1
 	}
 	if len(l) != want {
 		return fmt.Errorf("job with %d files: want %d", len(l), want)
 	}
-	for i, p := range places {
+	for i, p := range targets {
 		*p = l[i]
 	}
-	f.Hardware = l[len(places):]
+	f.Hardware = l[len(targets):]
 	return nil
 }
 
@@ -215,7 +215,7 @@ func ReceiveSurvivor(c *net.UnixConn) (s Survivor, f Files, err error) {
 	if err != nil {
 		return s, f, err
 	}
-	if err := f.sortSurvivor(&s.Job, l); err != nil {
+	if err := f.assignSurvivor(&s.Job, l); err != nil {
 		closeAll(l)
 		return s, f, err
 	}
@@ -230,7 +230,7 @@ func (f *Files) survivors() []*os.File {
 	return append(l, f.Hardware...)
 }
 
-func (f *Files) sortSurvivor(j *Job, l []*os.File) error {
+func (f *Files) assignSurvivor(j *Job, l []*os.File) error {
 	first := 3
 	if j.HasGuestProcess {
 		first++

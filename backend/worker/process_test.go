@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/worker/workertest"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -26,8 +28,8 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("PEGASUS_TEST_PROCESS") {
 	case "worker":
-		os.Exit(Main(Config{Driver: os.Getenv("PEGASUS_TEST_DRIVER") != "", Open: func(_ Job, _ []*os.File, p Place, log *slog.Logger) (accel.Device, error) {
-			return &prober{newFake(p), log}, nil
+		os.Exit(Main(Config{Driver: os.Getenv("PEGASUS_TEST_DRIVER") != "", Open: func(_ Job, _ []*os.File, p AddressLayout, log *slog.Logger) (accel.Device, error) {
+			return &prober{workertest.NewDevice(workertest.DeviceConfig{DeviceBase: p.DeviceBase, Quota: p.Quota, OnTimeout: p.OnTimeout}), log}, nil
 		}}))
 	case "sleeper":
 		time.Sleep(time.Hour)
@@ -38,16 +40,16 @@ func TestMain(m *testing.M) {
 // prober is a fake device that, when a guest sets limit 99, attempts from within a confined worker the system calls of
 // a hostile guest.
 type prober struct {
-	*fakeDevice
+	*workertest.Device
 	log *slog.Logger
 }
 
 func (p *prober) NewContext(flags uint32) (accel.Context, cuda.Result) {
-	c, r := p.fakeDevice.NewContext(flags)
-	return &proberContext{c.(*fakeContext)}, r
+	c, r := p.Device.NewContext(flags)
+	return &proberContext{c.(*workertest.Context)}, r
 }
 
-type proberContext struct{ *fakeContext }
+type proberContext struct{ *workertest.Context }
 
 func (c *proberContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
 	if limit != 99 {
@@ -55,6 +57,8 @@ func (c *proberContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
 	}
 	return escapes(), cuda.Success
 }
+
+var le = binary.LittleEndian
 
 // parent is another process of the same user; a confined worker cannot read its pid itself.
 var parent = os.Getppid()
@@ -67,6 +71,15 @@ func attempt(number uintptr, a, b, c int) error {
 	}
 	return nil
 }
+
+// Commands and requests by which a process makes the kernel send a signal. They are the same on all architectures with
+// a filter.
+const (
+	fSetSig   = 10 // F_SETSIG
+	fSetOwnEx = 15 // F_SETOWN_EX
+	fioSetOwn = 0x8901
+	siocSPGrp = 0x8902
+)
 
 // escapes returns a bit for each forbidden operation that succeeded.
 func escapes() (found uint64) {
@@ -181,7 +194,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 		close(e.ended)
 	}()
 
-	l, err := smallGeometry().Layout()
+	l, err := workertest.SmallGeometry().Layout()
 	must(err)
 	var f Files
 	f.Segment, err = callbuf.NewFile(l)
@@ -205,7 +218,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	f.Listener, err = listener.File()
 	must(err)
 	listener.Close()
-	j := Job{ID: 7, Domain: "red", Generation: 1, Geometry: smallGeometry(), Slot: e.slot, Slice: 3, DeviceBytes: 1 << 30, GuestPID: os.Getpid(), LogLevel: "DEBUG", SpinTime: 50 * time.Microsecond}
+	j := Job{ID: 7, Domain: "red", Generation: 1, Geometry: workertest.SmallGeometry(), Slot: e.slot, Slice: 3, DeviceBytes: 1 << 30, GuestPID: os.Getpid(), LogLevel: "DEBUG", SpinTime: 50 * time.Microsecond}
 	if change != nil {
 		change(&j, &f)
 	}
@@ -261,10 +274,10 @@ func (e *employed) serve() *employed {
 }
 
 // call is like bench.call, but returns an error as part of the result.
-func (e *employed) call(op cuda.Op, ctx uint32, a appender) (cuda.Result, []byte) {
+func (e *employed) call(op cuda.Op, ctx uint32, a workertest.Appender) (cuda.Result, []byte) {
 	e.t.Helper()
-	alive := patience()
-	r, data, err := e.g.Call(callbuf.Header{Op: uint16(op), Context: ctx}, payload(a), nil, func() error {
+	alive := workertest.Patience()
+	r, data, err := e.g.Call(callbuf.Header{Op: uint16(op), Context: ctx}, workertest.Payload(a), nil, func() error {
 		if p := e.g.Poison(); p != 0 {
 			return cuda.Result(p)
 		}
@@ -280,7 +293,7 @@ func (e *employed) call(op cuda.Op, ctx uint32, a appender) (cuda.Result, []byte
 	return cuda.Result(r), data
 }
 
-func (e *employed) want(want cuda.Result, op cuda.Op, ctx uint32, a appender) []byte {
+func (e *employed) want(want cuda.Result, op cuda.Op, ctx uint32, a workertest.Appender) []byte {
 	e.t.Helper()
 	r, data := e.call(op, ctx, a)
 	if r != want {
@@ -435,7 +448,7 @@ func TestGuestKilledWhileKernelRuns(t *testing.T) {
 	copy(e.g.Arena(), "fake")
 	e.want(0, cuda.OpModuleLoad, 1, &cuda.ModuleLoadArgs{Module: 1, ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096})
 	launch := &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 1), Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Params: make([]byte, 8)}
-	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, payload(launch), patience())
+	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, workertest.Payload(launch), workertest.Patience())
 	e.want(0, cuda.OpNop, 0, nil)
 	sleeper.Process.Kill()
 	sleeper.Wait()
@@ -450,7 +463,7 @@ func TestTimeoutEndsWorker(t *testing.T) {
 	copy(e.g.Arena(), "fake")
 	e.want(0, cuda.OpModuleLoad, 1, &cuda.ModuleLoadArgs{Module: 1, ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096})
 	launch := &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 3), Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Params: make([]byte, 8)}
-	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, payload(launch), patience())
+	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, workertest.Payload(launch), workertest.Patience())
 	e.want(cuda.ErrorLaunchTimeout, cuda.OpContextSynchronize, 1, nil)
 	e.end()
 	if p := e.g.Poison(); cuda.Result(p) != cuda.ErrorLaunchTimeout {

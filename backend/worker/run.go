@@ -1,3 +1,14 @@
+// Package worker is the process that serves one guest process: it receives its job from the daemon, agrees with the
+// guest on addresses, opens the device, gives up its privileges (package confine), serves the guest's calls (package
+// session), and watches the guest process and the daemon meanwhile. A worker is started by the daemon and independent
+// of it afterwards, so that a guest process can crash its own worker only, as on a machine of its own.
+//
+// Callers: cmd/pegasusd and cmd/pegasus-nvidia, with the function that opens a device. The daemon communicates with the
+// worker over one socket (job.go).
+//
+// Trust boundary: the worker trusts the daemon and the device, and nothing in the guest.
+//
+// The worker's mutex guards the connection to the daemon, and is held while a report is sent.
 package worker
 
 import (
@@ -18,6 +29,8 @@ import (
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
+	"pegasus/backend/worker/confine"
+	"pegasus/backend/worker/session"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -26,7 +39,7 @@ import (
 type Config struct {
 	// Open opens the device of a job. The worker keeps ownership of hardware, the Job's files for the device, which the
 	// next daemon needs.
-	Open func(j Job, hardware []*os.File, p Place, log *slog.Logger) (accel.Device, error)
+	Open func(j Job, hardware []*os.File, p AddressLayout, log *slog.Logger) (accel.Device, error)
 	// Driver reports that a third-party library in this process drives the devices: it opens files of its own, issues
 	// ioctls and maps code.
 	Driver bool
@@ -43,10 +56,10 @@ func Main(c Config) int {
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before the worker
 	runtime.MemProfileRate = 0     // no heap profile is read
 	debug.SetGCPercent(25)         // there are many workers, each with a small live heap: 1 MiB instead of 4
-	go settle()
+	go warmUpGC()
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
-		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)
+		fmt.Fprintln(c.Log, "worker: connect to the daemon: descriptor 3:", err)
 		return 2
 	}
 	if err := Run(c, conn); err != nil && !errors.Is(err, io.EOF) {
@@ -58,36 +71,36 @@ func Main(c Config) int {
 // A worker collects garbage often in its first two minutes, since loading modules leaves much, and the runtime grows
 // its own lists one collection at a time; after that less often, and only after calls.
 const (
-	firstTidies = 60
-	firstTidy   = 2 * time.Second
-	tidyEvery   = 10 * time.Second
+	earlyCollections = 60
+	earlyPause       = 2 * time.Second
+	laterPause       = 10 * time.Second
 )
 
-// tidy collects garbage and returns memory to the host while the session lasts. By default the runtime collects the
-// heap of a process with little garbage every two minutes, lets it grow between, and keeps its size; there are many
-// workers.
-func (s *session) tidy(over <-chan struct{}) {
-	called, pause := uint64(0), firstTidy
-	for tidied := 0; ; {
+// collectGarbage collects garbage and returns memory to the host while the session lasts. By default the runtime
+// collects the heap of a process with little garbage every two minutes, lets it grow between, and keeps its size; there
+// are many workers.
+func (w *worker) collectGarbage(over <-chan struct{}) {
+	called, pause := uint64(0), earlyPause
+	for collected := 0; ; {
 		select {
 		case <-over:
 			return
 		case <-time.After(pause):
 		}
-		if n := s.gate.Called(); n != called {
+		if n := w.member.Called(); n != called {
 			called = n
 			debug.FreeOSMemory()
-			tidied++
+			collected++
 		}
-		if tidied == firstTidies {
-			pause = tidyEvery
+		if collected == earlyCollections {
+			pause = laterPause
 		}
 	}
 }
 
-// settle makes the runtime allocate its memory for garbage collection while the worker waits for its job, and not in
+// warmUpGC makes the runtime allocate its memory for garbage collection while the worker waits for its job, and not in
 // the two minutes after.
-func settle() {
+func warmUpGC() {
 	for range 3 {
 		runtime.GC()
 	}
@@ -103,7 +116,7 @@ func connOf(f *os.File) (*net.UnixConn, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		c.Close()
-		return nil, fmt.Errorf("%T is no unix socket", c)
+		return nil, fmt.Errorf("%T: not a unix socket", c)
 	}
 	return u, nil
 }
@@ -117,15 +130,15 @@ func Run(c Config, daemon *net.UnixConn) error {
 		return err
 	}
 	var f Files
-	if err := f.sort(&j, l); err != nil {
+	if err := f.assign(&j, l); err != nil {
 		closeAll(l)
 		return err
 	}
 	defer f.Close()
-	lines := &trickle{to: c.Log}
+	lines := &rateLimiter{to: c.Log}
 	w := &worker{config: c, job: j, files: f, daemon: daemon, lines: lines, log: jobLog(lines, &j)}
 	if err = w.run(); err != nil {
-		w.log.Error("end", "err", err)
+		w.log.Error("worker ended", "err", err)
 	}
 	return err
 }
@@ -142,22 +155,24 @@ type worker struct {
 	config Config
 	job    Job
 	files  Files
-	lines  *trickle // writes log's lines
+	lines  *rateLimiter // writes log's lines
 	log    *slog.Logger
 
-	layout  callbuf.Layout
-	host    *callbuf.Host
-	member  *gate.Member
-	guest   *net.UnixConn
-	guestFD int               // of guest, valid until serve returns
-	door    *net.UnixListener // for future daemons; nil if there is none
+	layout   callbuf.Layout
+	host     *callbuf.Host
+	member   *gate.Member
+	device   accel.Device
+	can      accel.Capabilities // of device
+	guest    *net.UnixConn
+	guestFD  int               // of guest, valid until serve returns
+	listener *net.UnixListener // for future daemons; nil if there is none
 
 	mu     sync.Mutex
 	daemon *net.UnixConn // nil while there is none
 }
 
 func (w *worker) run() (err error) {
-	name(&w.job)
+	setName(&w.job)
 	defer func() {
 		r := Report{State: Ended}
 		if err != nil {
@@ -173,31 +188,31 @@ func (w *worker) run() (err error) {
 		w.host.Poison(int32(cuda.ErrorSystemNotReady))
 		return err
 	}
-	if err := confine(&w.job, w.config.Driver); err != nil {
-		s.end(cuda.ErrorSystemNotReady, err.Error())
+	if err := confine.Apply(w.job.UID, w.job.GID, w.config.Driver); err != nil {
+		s.End(cuda.ErrorSystemNotReady, err.Error())
 		return err
 	}
 	w.report(Report{State: Serving})
 	w.serve(s)
-	if why := s.ending.why; why != "" {
+	if why := s.Why(); why != "" {
 		return errors.New(why)
 	}
 	return nil
 }
 
 // serve serves until the session has ended and its contexts are destroyed, or the time for that is over.
-func (w *worker) serve(s *session) {
+func (w *worker) serve(s *session.Session) {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.watchGuest(s) })
 	watching.Go(func() { w.serveDaemons(s) })
 	over := make(chan struct{})
-	go s.tidy(over)
-	s.poll()
+	go w.collectGarbage(over)
+	s.Poll()
 	close(over)
-	if s.close() {
-		s.device.Close()
+	if s.Close() {
+		w.device.Close()
 	} else {
-		w.log.Warn("work that does not end is left to the kernel")
+		w.log.Warn("contexts not destroyed in time; leaving running work to the kernel")
 	}
 	unix.Shutdown(w.guestFD, unix.SHUT_RDWR) // ends watchGuest, and signals the guest
 	w.hangUp()
@@ -205,14 +220,14 @@ func (w *worker) serve(s *session) {
 	w.guest.Close()
 }
 
-// tellTime bounds the wait for a daemon that does not read.
-const tellTime = 100 * time.Millisecond
+// reportTimeout bounds the wait for a daemon that does not read.
+const reportTimeout = 100 * time.Millisecond
 
 func (w *worker) report(r Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.daemon != nil {
-		w.daemon.SetWriteDeadline(time.Now().Add(tellTime))
+		w.daemon.SetWriteDeadline(time.Now().Add(reportTimeout))
 		send(w.daemon, r, nil) // an ended daemon does not need it
 	}
 }
@@ -265,7 +280,7 @@ func (w *worker) attach() (err error) {
 		if err != nil {
 			return fmt.Errorf("job: listener: %w", err)
 		}
-		w.door, _ = l.(*net.UnixListener)
+		w.listener, _ = l.(*net.UnixListener)
 	}
 	raw, err := w.guest.SyscallConn()
 	if err != nil {
@@ -275,22 +290,21 @@ func (w *worker) attach() (err error) {
 }
 
 // open agrees with the guest on addresses, opens the device there, and replies to the guest.
-func (w *worker) open() (*session, error) {
-	place, last, err := agree(w.guest, w.files.Segment, w.layout, &w.job)
+func (w *worker) open() (*session.Session, error) {
+	layout, last, err := agreeOnAddresses(w.guest, w.files.Segment, w.layout, &w.job)
 	if err != nil {
 		return nil, err
 	}
-	w.host.UseArena(place.Arena)
+	w.host.UseArena(layout.Arena)
 	w.files.Segment.Close() // all parts in use are mapped
 	w.files.Segment = nil
-	s := newSession(w.host, w.member, w.log)
-	s.spinTime = w.job.SpinTime
-	place.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
-	place.Quota = w.quota
-	place.Swapped = w.member.Swapped
-	place.Turn = turn{w.member}
-	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
-	place.OnFault = func(r cuda.Result, text string) {
+	s := session.New(w.host, w.member, w.job.SpinTime, w.log)
+	layout.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
+	layout.Quota = w.quota
+	layout.Swapped = w.member.Swapped
+	layout.Turn = turn{w.member}
+	layout.OnTimeout = func() { s.End(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
+	layout.OnFault = func(r cuda.Result, text string) {
 		if r != cuda.ErrorAssert { // assert has printed the failed expression
 			w.host.LastWords(text)
 		}
@@ -299,7 +313,7 @@ func (w *worker) open() (*session, error) {
 	var d accel.Device
 	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)
 	if err == nil {
-		d, err = w.config.Open(w.job, w.files.Hardware, place, w.log)
+		d, err = w.config.Open(w.job, w.files.Hardware, layout, w.log)
 	}
 	if err != nil {
 		r := cuda.ErrorSystemNotReady
@@ -309,8 +323,9 @@ func (w *worker) open() (*session, error) {
 		answerMap(w.guest, r, true, true)
 		return nil, fmt.Errorf("open the accelerator: %w", err)
 	}
-	s.use(d)
-	s.shareMemory(w.files.Store)
+	w.device, w.can = d, d.Capabilities()
+	s.Use(d)
+	s.ShareMemory(w.files.Store)
 	ok := last.Device != callbuf.NoWindow
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }

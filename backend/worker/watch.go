@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
+	"pegasus/backend/worker/session"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
 
 // watchGuest blocks until the guest process ends, seen by its hang-up or its pidfd, and then ends the session. Until
 // then it processes the guest's rings.
-func (w *worker) watchGuest(s *session) {
+func (w *worker) watchGuest(s *session.Session) {
 	fds := []unix.PollFd{{Fd: int32(w.guestFD), Events: unix.POLLRDHUP}}
 	if w.job.Features&callbuf.FeatureBell != 0 {
 		fds[0].Events |= unix.POLLIN
@@ -33,17 +34,17 @@ func (w *worker) watchGuest(s *session) {
 			w.log.Error("watch the guest process", "err", err)
 		}
 		if err == nil && fds[0].Revents == unix.POLLIN && (len(fds) == 1 || fds[1].Revents == 0) {
-			w.hearRing()
+			w.drainDoorbell()
 			continue
 		}
-		s.end(cuda.ErrorDeinitialized, "")
+		s.End(cuda.ErrorDeinitialized, "")
 		return
 	}
 }
 
-// hearRing wakes the poller and discards one message. Its content is irrelevant: the packet that it may announce is in
-// the ring already.
-func (w *worker) hearRing() {
+// drainDoorbell wakes the poller and discards one message. Its content is irrelevant: the packet that it may announce
+// is in the ring already.
+func (w *worker) drainDoorbell() {
 	w.host.Rung()
 	var b [1]byte
 	unix.Recvfrom(w.guestFD, b[:], unix.MSG_DONTWAIT)
@@ -51,36 +52,36 @@ func (w *worker) hearRing() {
 }
 
 // serveDaemons executes the daemon's orders, and accepts new daemons.
-func (w *worker) serveDaemons(s *session) {
+func (w *worker) serveDaemons(s *session.Session) {
 	w.mu.Lock()
 	first := w.daemon
 	w.mu.Unlock()
-	go w.obey(first, s)
-	if w.door == nil {
+	go w.executeOrders(first, s)
+	if w.listener == nil {
 		return
 	}
 	for {
-		c, err := w.door.AcceptUnix()
+		c, err := w.listener.AcceptUnix()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				w.log.Error("wait for a new daemon", "err", err)
 			}
 			return
 		}
-		if err := w.welcome(c); err != nil {
-			w.log.Warn("refused to be adopted", "err", err)
+		if err := w.acceptDaemon(c); err != nil {
+			w.log.Warn("adoption rejected", "err", err)
 			c.Close()
 			continue
 		}
-		go w.obey(c, s)
+		go w.executeOrders(c, s)
 	}
 }
 
-var errStranger = errors.New("whoever connected is neither root nor this worker's user")
+var errPeer = errors.New("peer is neither root nor the worker's user")
 
-// welcome makes a connection the one to the daemon, if root or the worker's own user made it, and sends the worker's
-// description.
-func (w *worker) welcome(c *net.UnixConn) error {
+// acceptDaemon makes a connection the one to the daemon, if root or the worker's own user made it, and sends the
+// worker's description.
+func (w *worker) acceptDaemon(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
@@ -94,9 +95,9 @@ func (w *worker) welcome(c *net.UnixConn) error {
 		return errno
 	}
 	if peer.Uid != 0 && peer.Uid != startUID {
-		return errStranger
+		return errPeer
 	}
-	c.SetWriteDeadline(time.Now().Add(tellTime))
+	c.SetWriteDeadline(time.Now().Add(reportTimeout))
 	if err := send(c, Survivor{Job: w.job}, w.files.survivors()); err != nil {
 		return err
 	}
@@ -113,9 +114,9 @@ func (w *worker) welcome(c *net.UnixConn) error {
 // startUID is the user that started the worker, before the worker became its domain's user.
 var startUID = uint32(os.Getuid())
 
-// obey executes a daemon's orders until it hangs up. Then the worker continues alone, if it has a door at which the
-// next daemon can find it; else it ends.
-func (w *worker) obey(c *net.UnixConn, s *session) {
+// executeOrders executes a daemon's orders until it hangs up. Then the worker continues alone, if it has a listener at
+// which the next daemon can find it; else it ends.
+func (w *worker) executeOrders(c *net.UnixConn, s *session.Session) {
 	for {
 		var o Order
 		files, err := receive(c, &o)
@@ -126,14 +127,14 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 			}
 			break
 		}
-		if l := s.can.Control; l != nil && o.KernelTimeout > 0 {
+		if l := w.can.Control; l != nil && o.KernelTimeout > 0 {
 			l.LimitKernels(o.KernelTimeout)
 		}
-		if d := s.can.Coordination; d != nil && o.Share != nil {
+		if d := w.can.Coordination; d != nil && o.Share != nil {
 			d.SetShare(accel.Share(*o.Share))
 		}
 		if o.End != 0 {
-			s.end(cuda.Result(o.End), o.Why)
+			s.End(cuda.Result(o.End), o.Why)
 		}
 	}
 	w.mu.Lock()
@@ -142,14 +143,14 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 		w.daemon = nil
 	}
 	c.Close()
-	if w.door == nil {
-		s.end(cuda.ErrorSystemNotReady, "its daemon has gone, and there will be no other")
+	if w.listener == nil {
+		s.End(cuda.ErrorSystemNotReady, "daemon lost; no listener for another one")
 	}
 }
 
 // hangUp ends serveDaemons. The daemon's connection stays open for the last report.
 func (w *worker) hangUp() {
-	if w.door != nil {
-		w.door.Close()
+	if w.listener != nil {
+		w.listener.Close()
 	}
 }

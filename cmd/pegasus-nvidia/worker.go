@@ -51,7 +51,7 @@ func catch() (*os.File, error) {
 }
 
 // open opens the accelerator of a job, in this worker process. The worker keeps ownership of the files.
-func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+func (o opener) open(j worker.Job, hardware []*os.File, p worker.AddressLayout, log *slog.Logger) (accel.Device, error) {
 	if j.Accelerator.Type != "nvidia" {
 		return nil, fmt.Errorf("accelerator type %q: this worker is for \"nvidia\"", j.Accelerator.Type)
 	}

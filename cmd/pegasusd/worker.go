@@ -21,7 +21,7 @@ func work() int {
 }
 
 // openDevice opens the accelerator of a job, in this worker process. The worker keeps ownership of the files.
-func openDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+func openDevice(j worker.Job, hardware []*os.File, p worker.AddressLayout, log *slog.Logger) (accel.Device, error) {
 	switch j.Accelerator.Type {
 	case "soft":
 		return openSoftDevice(j, hardware, p, log)
@@ -37,7 +37,7 @@ type softDevice struct {
 	engines *engine.Engines
 }
 
-func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+func openSoftDevice(j worker.Job, hardware []*os.File, p worker.AddressLayout, log *slog.Logger) (accel.Device, error) {
 	memory, engines, err := engine.OpenPages(hardware)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package confine
+
+var allowedHere []uint32
+
+var allowedDriverHere []uint32
