@@ -75,8 +75,7 @@ type deficit struct {
 	left    time.Duration // time that it may use
 	rested  Time          // since when it has no requests, waiting or lent
 	visited int64         // the round of its last visit
-	first   int64         // while it waits: the round of its next visit,
-	round   int64         // and the round in which it can pay
+	first   int64         // while it waits: the round of its next visit; unit.key is the round in which it can pay
 }
 
 // deficitOf returns the account of a unit under DRR.
@@ -95,8 +94,8 @@ func newRounds(o Options) *rounds {
 	d := &rounds{opt: o, launches: launches.of(&o), quantum: quantum.of(&o), jiffy: jiffy.of(&o), waiting: heap[unit]{
 		at: func(u *unit) *int { return &u.at },
 		less: func(a, b *unit) bool {
-			if x, y := deficitOf(a).round, deficitOf(b).round; x != y {
-				return x < y
+			if a.key != b.key {
+				return a.key < b.key
 			}
 			return a.place < b.place
 		},
@@ -137,7 +136,7 @@ func (d *rounds) enqueue(now Time, u *unit) {
 		r.left = min(r.left, max(r.quantum, d.estimate(u.first())))
 	}
 	r.first = max(r.visited+1, d.coming(u))
-	r.round = d.pays(u)
+	u.key = d.pays(u)
 	d.waiting.push(u)
 }
 
@@ -203,7 +202,7 @@ func (d *rounds) reckon(u *unit) {
 	if !d.waiting.has(u) {
 		return
 	}
-	deficitOf(u).round = d.pays(u)
+	u.key = d.pays(u)
 	d.waiting.fix(u)
 }
 
@@ -282,11 +281,11 @@ func (d *rounds) pick(now Time) (*unit, int, Time) {
 	}
 	d.turn = nil
 	for u = d.waiting.top(); u != nil; u = d.waiting.top() {
-		planned := deficitOf(u).round
+		planned := u.key
 		if len(u.members) > 1 { // another may be first by now
 			d.reckon(u)
 		}
-		if deficitOf(u).round == planned {
+		if u.key == planned {
 			d.visit(u)
 			return d.lend(now, u)
 		}
@@ -297,9 +296,9 @@ func (d *rounds) pick(now Time) (*unit, int, Time) {
 // visit gives a unit its quanta of all rounds up to the one in which it can pay.
 func (d *rounds) visit(u *unit) {
 	r := deficitOf(u)
-	r.left += time.Duration(r.round-r.first+1) * r.quantum
-	r.visited, r.first = r.round, r.round+1 // other requests of it may still wait
-	d.round, d.place, d.turn = r.round, u.place, u
+	r.left += time.Duration(u.key-r.first+1) * r.quantum
+	r.visited, r.first = u.key, u.key+1 // other requests of it may still wait
+	d.round, d.place, d.turn = u.key, u.place, u
 }
 
 func (d *rounds) lend(now Time, u *unit) (*unit, int, Time) {
@@ -342,7 +341,7 @@ func (d *rounds) undisturbed(u *unit) time.Duration {
 	if other == nil {
 		return maxDebt
 	}
-	visits := deficitOf(other).round - d.round
+	visits := other.key - d.round
 	if other.place < u.place {
 		visits--
 	}

@@ -38,8 +38,9 @@ const (
 	Word
 )
 
-// maxParams bounds the parameters of all policies together.
-const maxParams = 64
+// maxParams bounds the parameters of all policies together. Options are copied, so it is small; raise it when it is
+// reached.
+const maxParams = 32
 
 // declared is the number of parameters declared so far.
 var declared int
@@ -47,7 +48,7 @@ var declared int
 // declare completes a parameter.
 func declare(p Param, kind ParamKind, otherwise, least, most int64) *Param {
 	if declared == maxParams {
-		panic("policies: more parameters than maxParams")
+		panic("policies: declare " + p.Key + ": maxParams is reached; raise it")
 	}
 	p.Kind, p.Default, p.Min, p.Max = kind, otherwise, least, most
 	p.index = declared

@@ -15,6 +15,7 @@ type unit struct {
 	waiting int        // members with a request, whether or not it may be served
 
 	at    int   // position in the share's heap
+	key   int64 // by which the share orders it, if it needs one
 	place int64 // in the share's list, from 1 on
 	state any   // the share's own record of the unit, which unitChanged creates
 }
