@@ -174,10 +174,10 @@ run: deps-build deps-run ## set up, then show programs of several domains share 
 	$(BUILD)/bin/pegasus demo $(DEMO)
 
 bench: build deps-bench ## measure, to a table and build/bench.json
-	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
+	$(GO) run ./tools/measure -o $(BUILD)/bench.json
 
 policies-e2e: build ## run the papers' programs under the policies, beside what the simulator foretells
-	$(GO) run ./cmd/compare -o $(BUILD)/policies-e2e.json $(E2E)
+	$(GO) run ./tools/compare -o $(BUILD)/policies-e2e.json $(E2E)
 
 sim: ## run the scenarios of the simulator, 20 seeds each
 	$(GO) run ./cmd/pegasus sim all
@@ -311,7 +311,7 @@ gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/progra
 	@rm -rf $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/python $(VISIT)/spec $(VISIT)/offload $(VISIT)/libgomp $(VISIT)/record
 	@mkdir -p $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/spec
 	$(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasusd ./cmd/pegasus
-	$(GO) build $(VISIT_GO) -o $(VISIT)/ ./cmd/visit
+	$(GO) build $(VISIT_GO) -o $(VISIT)/ ./tools/visit
 	$(WITH_NVIDIA) $(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasus-nvidia
 	$(WITH_NVIDIA) $(GO) test -c $(VISIT_GO) -o $(VISIT)/tests/nvidia.test ./accel/nvidia
 	$(GO) test -c $(VISIT_GO) -tags gpu -o $(VISIT)/tests/lane.test ./accel/soft/lane

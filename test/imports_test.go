@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"xenstore":         {},
 	"cmd":              {"*"},
 	"test":             {"*"},
+	"tools":            {"*"},
 }
 
 func room(pkg string) string {

@@ -76,7 +76,7 @@ var elsewhere = []string{
 	"apt-get",             // scripts/fresh-test
 	"install", "ln", "go", // checked below
 	"docker", "tar", "gcc", // other programs
-	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, cmd/visit
+	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, tools/visit
 	"export", "LD_LIBRARY_PATH=build/record", "build/bin/pegasus run -- build/record/replay", "OMP_TARGET_OFFLOAD", // test
 	"PEGASUS_TEST_SCRIPT",
 	"pegasus demo",                                    // make run

@@ -18,8 +18,8 @@ import (
 	"os/signal"
 	"time"
 
-	"pegasus/cmd/compare/internal/live"
 	"pegasus/sim"
+	"pegasus/tools/compare/internal/live"
 )
 
 // settings are the command's flags.
