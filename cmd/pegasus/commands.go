@@ -122,11 +122,11 @@ With --perfetto it draws one time line of everything: which domain had each engi
 when, for kernels and for copies; whose gate was open; which vCPU ran on which CPU.
 
 With --cpus the records have lines between them of when vCPUs ran, as the hypervisor's trace
-or the kernel says: from these pegasus sim --coordination tells whether the accelerator
-went to those whose vCPUs ran.
+or the kernel's has it: from these pegasus sim coordination computes whether the accelerator
+went to domains whose vCPUs ran.
 
   pegasus trace --seconds 10 --out busy.trace
-  pegasus trace --cpus --seconds 10 --out both.trace && pegasus sim --coordination both.trace
+  pegasus trace --cpus --seconds 10 --out both.trace && pegasus sim coordination both.trace
   pegasus trace --perfetto busy.json --seconds 3   to be opened at ui.perfetto.dev
   pegasus trace --accelerator soft0 | jq -c 'select(.actions) | .actions[]'`},
 		{name: "why", args: "[DOMAIN] [--json]",
@@ -198,23 +198,25 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
-		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | --replay FILE [--policy NAME] [--cost] | --coordination FILE [--json]",
-			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
+		{name: "sim", args: "list | [run] SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | replay FILE [--policy NAME] [--cost] | coordination FILE [--json]",
+			short: "simulate policies: the papers' experiments, or your own", run: simulate, older: simOlderFlags, long: `
 Runs scenarios in a deterministic simulator round the daemon's own policies, with
-20 seeds, and says which of the expectations in them hold: for the mean over the
+20 seeds, and reports which of their expectations hold: for the mean over the
 seeds, and for at least 95 % of them. The same scenario and seed give the same
 run, everywhere. Nothing real is used: no daemon, no accelerator.
 
-  pegasus sim --list                 the scenarios, by paper
-  pegasus sim P4                     Pegasus' Figure 4: seven policies, four domains
-  pegasus sim P4 --seed 100 --json   other seeds, 100 to 119, for programs
-  pegasus sim mine.toml              accelerators, domains and workloads of your own
-  pegasus sim all                    everything; some minutes on one core
-  pegasus sim --report DIR           the same, as a page with figures
-  pegasus sim P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
-  pegasus sim P4 --plan XC --record xc.events   what the scheduler was told
-  pegasus sim --replay xc.events --policy lag   shares and waits that another policy comes to then
-  pegasus sim --coordination both.trace         what pegasus trace --cpus wrote: did the chosen ones' vCPUs run?
+  pegasus sim list                       the scenarios, by paper
+  pegasus sim run P4                     Pegasus' Figure 4: seven policies, four domains
+  pegasus sim run P4 --seed 100 --json   other seeds, 100 to 119, for programs
+  pegasus sim run mine.toml              accelerators, domains and workloads of your own
+  pegasus sim run all                    everything; some minutes on one core
+  pegasus sim run --report DIR           the same, as a page with figures
+  pegasus sim run P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
+  pegasus sim run P4 --plan XC --record xc.events   the input of the scheduler
+  pegasus sim replay xc.events --policy lag   shares and waits under another policy
+  pegasus sim coordination both.trace         from pegasus trace --cpus: did the chosen domains' vCPUs run?
+
+run may be left out: pegasus sim P4. One file goes with replay and with coordination.
 
 A scenario is a TOML file; the smallest:
 

@@ -14,11 +14,11 @@ import (
 )
 
 func trace(c *call, args []string) error {
-	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
-	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
-	path := c.flags.String("out", "-", "file to write; -: standard output")
-	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for `pegasus sim --coordination`")
-	picture := c.flags.String("perfetto", "", "write a time line to `file` instead, to be looked at: engines, gates and CPUs of all accelerators")
+	accelerator := c.flags.String("accelerator", "", "trace the scheduler of the accelerator `name`; without it: of the only one")
+	seconds := c.flags.Float64("seconds", 0, "end after `n` seconds; 0: when interrupted")
+	path := c.flags.String("out", "-", "write to `file`; -: standard output")
+	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for pegasus sim coordination")
+	picture := c.flags.String("perfetto", "", "write a time line of all accelerators' engines and gates and of the CPUs to `file` instead")
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (r *recorder) write(line []byte, record bool) error {
 	return err
 }
 
-// judgeCoordination is `pegasus sim --coordination`: the coordination of an accelerator and the CPUs.
+// judgeCoordination is `pegasus sim coordination`: the coordination of an accelerator and the CPUs.
 func judgeCoordination(c *call, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -65,8 +65,8 @@ func run(args []string, out, errs io.Writer) int {
 	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
 	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory, an empty one, at the end")
-	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
-	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or why not, to this descriptor")
+	f.DurationVar(&s.linger, "linger", 3*time.Second, "end a private daemon when no program has used it for this `time`")
+	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or the error, to the descriptor `n`")
 	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
 	version := f.Bool("version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
