@@ -11,6 +11,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/configs"
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 	"pegasus/vcpu"
 )
 
@@ -165,11 +166,7 @@ func TestLooksWhileFollowed(t *testing.T) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't come that ", what)
-		}
-	}
+	testkit.Eventually(t, what, ok)
 }
 
 // Steal time of a machine's vCPUs is reported as in its guest, and restarts with the machine.

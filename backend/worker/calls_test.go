@@ -11,6 +11,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/testkit"
 )
 
 func TestDeviceInfo(t *testing.T) {
@@ -637,11 +638,7 @@ func first(r cuda.Result, _ []byte) cuda.Result { return r }
 // until blocks until ok returns true, which depends on other goroutines.
 func (b *bench) until(ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			b.t.Fatal("it does not happen")
-		}
-	}
+	testkit.Eventually(b.t, "the awaited state", ok)
 }
 
 // Order: a call behind a gated one waits with it.

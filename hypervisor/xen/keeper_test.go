@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 )
 
 // A process of this test is a hub: it takes its place, and ends at SIGTERM.
@@ -60,11 +61,7 @@ func (t *keeperTest) serves(id string) (string, int) { return occupant(filepath.
 
 func (t *keeperTest) eventually(what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	testkit.Eventually(t, what, ok)
 }
 
 func (t *keeperTest) is(id, domain string) (pid int) {

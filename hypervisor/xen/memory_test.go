@@ -16,6 +16,7 @@ import (
 	"pegasus/callbuf/grant"
 	wire "pegasus/callbuf/region"
 	"pegasus/hypervisor/hub"
+	"pegasus/internal/testkit"
 	"pegasus/xenstore"
 	"pegasus/xenstore/memory"
 )
@@ -84,11 +85,7 @@ func (h *host) publish(control grant.Ref, port string) {
 
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	testkit.Eventually(h.t, what, ok)
 }
 
 // take takes the control area once it is offered.
