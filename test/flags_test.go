@@ -95,7 +95,7 @@ func literal(x ast.Expr) (string, bool) {
 	return "", false
 }
 
-// checkFlagText returns what is wrong with a help text.
+// checkFlagText returns the mistake in a help text, or "".
 func checkFlagText(kind, text string) string {
 	names := backquoted.FindAllStringSubmatch(text, -1)
 	switch {
