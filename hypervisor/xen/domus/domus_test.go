@@ -18,6 +18,7 @@ import (
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
+	"pegasus/internal/testkit"
 	"pegasus/xenstore"
 	"pegasus/xenstore/memory"
 	"pegasus/xenstore/wire"
@@ -403,11 +404,7 @@ func TestAgent(t *testing.T) {
 	if err := h.tools.Write(t.Context(), dirOf(3)+"/data/pegasus/state", []byte("ready")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !h.units.Agent("web"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("its agent isn't seen")
-		}
-	}
+	testkit.Eventually(t, "its agent is seen", func() bool { return h.units.Agent("web") })
 }
 
 func TestIsDom0(t *testing.T) {
