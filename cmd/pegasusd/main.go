@@ -32,7 +32,7 @@ import (
 	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/domus"
 	"pegasus/policies"
 )
@@ -149,7 +149,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	defer lines.close()
 	log := logger(config, lines, level)
 	weights := filepath.Join(dir, raisedDir)
-	raised.Sweep(weights, log, putBack)
+	weightjournal.Sweep(weights, log, putBack)
 	cpus := linux.NewCPUs(log, switches.Load)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
@@ -163,7 +163,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Absent:   absentNVIDIA(config, "/dev/nvidiactl"),
 		Log:      log, SetLogLevel: setLevel,
 	}
-	var known *overheard
+	var known *machineWatcher
 	var units *xenHost
 	dom0 := !s.private && domus.IsDom0(xenCapabilities)
 	if dom0 {

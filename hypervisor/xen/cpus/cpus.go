@@ -316,7 +316,7 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 		}
 		if u == nil {
 			u = &unit{number: n, domain: d, ran: v.CPUTime, credit: credit2Init}
-			u.before = doings{ran: v.CPUTime}
+			u.before = runTimes{ran: v.CPUTime}
 		}
 		u.see(v, d.info, passed)
 		online = append(online, u)

@@ -188,7 +188,7 @@ func (p *pool) follow() {
 		return
 	}
 	if p.shadow == nil || p.shadowed != len(p.info.CPUs) || p.shadowSlice != p.period() {
-		p.shadow = schedule.NewShadow(len(p.info.CPUs), int64(p.period()))
+		p.shadow = schedule.NewCreditModel(len(p.info.CPUs), int64(p.period()))
 		p.shadowed, p.shadowSlice = len(p.info.CPUs), p.period()
 	}
 	for _, d := range p.domains {

@@ -1,8 +1,8 @@
-// Package raised changes the CPU weights of machines temporarily, records each change on disk, and restores the
+// Package weightjournal changes the CPU weights of machines temporarily, records each change on disk, and restores the
 // weights when a daemon has died: in a machine's hub, which outlives the daemon, or in the next daemon.
 //
 // Callers: Raisers, under Linux and under Xen. They provide reading and writing of a weight.
-package raised
+package weightjournal
 
 import (
 	"bytes"
