@@ -149,7 +149,7 @@ func unmapNotify(f *os.File, offset uint64, action uint32, p Port) error {
 	ne.PutUint32(arg[8:], action)
 	ne.PutUint32(arg[12:], uint32(p))
 	if _, err := ioctl.Call(f, ioctlUnmapNotify, &arg[0]); err != nil {
-		return fmt.Errorf("ask to be told of an unmapping: %w", err)
+		return fmt.Errorf("register for the notice of unmapping: %w", err)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func attach(c *call, args []string) error {
 		}
 		return err
 	})
-	c.flags.Func("credits", "`n` credits of the accelerator, that go with the machine; 0: as the daemon's configuration says", func(s string) error {
+	c.flags.Func("credits", "`n` credits of the accelerator, that go with the machine; 0: as in the daemon's configuration", func(s string) error {
 		return parseCredits(s, &credits)
 	})
 	name, err := a.parse(args)
@@ -166,7 +166,7 @@ func onlyCredits(d *kvm.Definition, want kvm.Attachment, regions string) bool {
 
 func creditsText(c vcpu.Credits) string {
 	if c == 0 {
-		return "the credits that the daemon's configuration says"
+		return "the credits of the daemon's configuration"
 	}
 	return fmt.Sprintf("%d credits, unless the daemon's configuration declares that domain", c)
 }

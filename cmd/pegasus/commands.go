@@ -22,7 +22,7 @@ domains and configuration, serves what PROGRAM starts, too, and ends with the la
   pegasus run --private -- ./bench                   alone, beside other runs and the host's daemon
   pegasus run --private -- sh                        a shell whose pegasus commands talk to its own daemon`},
 		{name: "domains", args: "[--watch] [--json]",
-			short: "who is there, what they are owed, what they used", run: listDomains, long: `
+			short: "list the domains with their shares and their use", run: listDomains, long: `
 Lists the domains. "entitled" is what a domain's credits come to among those on
 its accelerator, or - where the policy owes nothing; "share" is its part of the accelerator time measured lately;
 the waits are how long calls stood at a closed gate.
@@ -40,7 +40,7 @@ in thousandths: the greater the sooner.
 
   pegasus accelerators`},
 		{name: "policy", args: "[NAME] [--mode production|paper] [--accelerator A] [--explain] [--json]",
-			short: "show or switch who runs next", run: policy, long: `
+			short: "show or switch the policies of the accelerators", run: policy, long: `
 Without NAME and --mode, shows each accelerator's policy and those there are.
 With them, switches at once; running programs see nothing but new shares.
 
@@ -50,7 +50,7 @@ With them, switches at once; running programs see nothing but new shares.
   pegasus policy none --accelerator soft0
   pegasus policy --explain                why each last decided as it did, and what that cost
 
-The switch lasts, over restarts of the daemon, until the configuration says something else than now.`},
+The switch lasts, over restarts of the daemon, until the configuration gets another policy.`},
 		{name: "create", args: "DOMAIN [KEY=VALUE…] [--holder ID] [--expires DURATION] [--json]",
 			short: "make a domain that stays until it is removed", run: create, long: `
 Makes a domain with settings spelled as those of a [[domain]] in the configuration, and prints the
@@ -89,7 +89,7 @@ Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, proce
 accelerator, socket_owner, socket_group or socket_mode of a domain, spelled as in the configuration. What
 policies and quotas look at holds at once; arena, accelerator and the socket's three for processes and placements
 to come. It holds as long as the domain, over restarts of the daemon, and of a declared
-domain until the configuration says something else of that key.
+domain until the configuration gets another value of that key.
 
 Of a domU of Xen, weight and cap, too: its part of the CPUs, as Xen's scheduler has it (256 is
 what nothing set comes to; a cap is in % of one CPU, 0 for none). slice is for how long a vCPU may run
@@ -113,8 +113,8 @@ Prints the latest events, then each as it happens, until interrupted.
 
   pegasus events`},
 		{name: "trace", args: "[--accelerator A] [--cpus] [--out FILE] | --perfetto FILE [--seconds N]",
-			short: "record what a scheduler is told and decides, or a picture of what goes on", run: trace, long: `
-Writes every event that an accelerator's scheduler is told, and every decision, one
+			short: "record the events and decisions of a scheduler, or a time line", run: trace, long: `
+Writes every event that an accelerator's scheduler receives, and every decision, one
 JSON object a line, until interrupted or for N seconds. The policy begins anew with
 the trace, so that it can be played again from nothing: balances start at zero.
 
@@ -143,9 +143,9 @@ nvidia-smi's columns; outside of guests, of the domain that --domain names.
   pegasus run --domain render -- pegasus smi
   pegasus smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader`},
 		{name: "doctor", args: "[--json]",
-			short: "what is missing on this host, or in this guest", run: doctor, long: `
-Checks what Pegasus needs here and says how to get what is missing, and which
-libraries of NVIDIA's programs won't find (docs/programs.md). In a guest it tries the domain's socket, too. The exit
+			short: "check this host, or this guest, for missing requirements", run: doctor, long: `
+Checks the requirements of Pegasus here, prints how to meet the missing ones, and lists the
+libraries of NVIDIA that programs won't find (docs/programs.md). In a guest it tries the domain's socket, too. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},
@@ -153,9 +153,9 @@ status is 1 if something fails that running programs needs.
 			short: "give a virtual machine an accelerator", run: attach, long: `
 On a host with libvirt and QEMU it changes a machine's definition so that from its next start on it shares memory with
 the host, as a virtual NVDIMM, and installs the hook by which libvirt makes that
-memory. The machine's name is its domain's. docs/kvm.md says what belongs into the machine.
+memory. The machine's name is its domain's. docs/kvm.md has the requirements of the machine.
 Credits given here go with the machine; a [[domain]] of its name in the daemon's
-configuration goes before them. What isn't said stays as it was.
+configuration goes before them. Settings that are not given stay as they were.
 
   pegasus attach web
   pegasus attach web --memory 1GiB    room for more processes at once
@@ -166,14 +166,13 @@ configuration goes before them. What isn't said stays as it was.
       DAX. Its programs have to trust each other
 
 In Dom0 of a Xen host it writes down, in a file of --machines, that domUs of that name
-are served, at once if there is one. Only --memory (what it may share, 64MiB if nothing is
-said), --credits and --dry-run are for that; docs/xen.md says more.
+are served, at once if there is one. Only --memory (the limit of the memory that it shares,
+64MiB by default), --credits and --dry-run are for that; see docs/xen.md.
 
   pegasus attach web --memory 96MiB`},
 		{name: "detach", args: "MACHINE [--live] [--dry-run] [--regions DIR] [--connect URI] [--machines DIR]",
 			short: "undo attach", run: detach, long: `
-Takes the shared memory out of a machine's definition again: it is what it was before,
-but for what somebody changed since.
+Takes the shared memory out of a machine's definition again. Other changes of the definition stay.
 
   pegasus detach web
   pegasus detach web --live    and unplugs it, if it is a PCI device
@@ -183,13 +182,13 @@ accelerator there get errors at once.`},
 		{name: "hook", args: "[--regions DIR] MACHINE prepare|release begin|end", greedy: true,
 			short: "for libvirt: makes and removes the memory of machines", run: hook, long: `
 Is called by libvirt before a machine starts and after it has ended, with the
-machine's definition on standard input. Nobody else needs it.`},
+machine's definition on standard input. No other program needs it.`},
 		{name: "stop", args: "[--if-idle]",
 			short: "end the daemon", run: stop, long: `
 Ends the daemon. Guests of a private daemon get CUDA errors; those of the host's
 daemon go on, and the next daemon takes them over.
 
-  pegasus stop --if-idle              only when nobody uses it`},
+  pegasus stop --if-idle              only when no program uses it`},
 		{name: "demo", args: "[--seconds N] [--out DIR] [--json]",
 			short: "see three domains share an accelerator by credits", run: demo, long: `
 Runs BlackScholes in three domains with credits 256, 512 and 1024 under the

@@ -105,8 +105,8 @@ var refused = map[string]string{
 	"pegasus sim run P4":                  "scenarios fail", // with one seed
 	"pegasus sim run all":                 "scenarios fail", // docs/simulator.md names them
 	"pegasus sim run --report DIR":        "scenarios fail",
-	"pegasus sim coordination both.trace": "nothing can be said", // of programs in no virtual machine
-	"pegasus trace --cpus":                "nothing can be said",
+	"pegasus sim coordination both.trace": "nothing to judge", // of programs in no virtual machine
+	"pegasus trace --cpus":                "nothing to judge",
 	"pegasus stop --if-idle":              "in use",
 }
 

@@ -119,7 +119,7 @@ func invoke(cmd *command, args []string, s *streams) int {
 	var e *exit
 	if errors.As(err, &e) {
 		if e.code == exitUsage {
-			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` says more\n", cmd.name, cmd.args, cmd.name)
+			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` describes it\n", cmd.name, cmd.args, cmd.name)
 		}
 		return e.code
 	}
@@ -170,7 +170,7 @@ usage: pegasus COMMAND [FLAGS] [ARGUMENTS]
 	fmt.Fprint(w, `
 Try:
   pegasus run -- ./my-cuda-program        run a CUDA program, starting a private daemon if none runs
-  pegasus domains --watch                 see who uses how much
+  pegasus domains --watch                 see each domain's use
   pegasus help run                        what a command does, with examples
 `)
 }

@@ -308,7 +308,7 @@ func replay(c *call, f simFlags) error {
 		fmt.Fprintln(c.out)
 		outcomeTable(r).print(c.out)
 		if out.Cost != nil {
-			fmt.Fprintf(c.out, "with what is told before it, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
+			fmt.Fprintf(c.out, "with its events, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
 		}
 	}
 	if err == nil && r.Differ > 0 && f.policy == "" {

@@ -26,7 +26,7 @@ func trace(c *call, args []string) error {
 	case !(*seconds >= 0 && *seconds < 1e6):
 		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
 	case *picture == "" && c.given("perfetto"):
-		return usagef("--perfetto \"\": want a file's name")
+		return usagef("--perfetto \"\": needs a file name")
 	case *picture != "" && (*accelerator != "" || *path != "-"):
 		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
 	case *picture != "" && *cpus:
@@ -156,7 +156,7 @@ func judgeCoordination(c *call, path string) error {
 		return printJSON(c.out, []coordination.Verdict{v})
 	}
 	if v.Decisions == 0 {
-		return fmt.Errorf("%s: nothing can be said: it has no decision between domains of which it is known when their vCPUs ran (pegasus trace --cpus --out FILE, while several compute)", path)
+		return fmt.Errorf("%s: nothing to judge: no decision between domains with recorded vCPU runs; record with pegasus trace --cpus --out FILE while several domains compute", path)
 	}
 	printVerdict(c.out, &v)
 	return nil

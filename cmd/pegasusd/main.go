@@ -173,7 +173,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		}
 		defer release()
 		if units, err = openXen(config.Daemon, dir, log); err != nil {
-			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
+			log.Error("domUs can't be served; pegasus doctor lists the missing parts", "err", err)
 		} else {
 			units.give(&options, weights)
 			options.Runs = func() hypervisor.Runs { return tracedRuns(units.readers, log) }

@@ -46,7 +46,7 @@ func openTrace(readers *trace.SharedReaders, events uint32, log *slog.Logger) (t
 		return nil, err
 	}
 	if b.Existed() {
-		log.Info("Xen's trace buffers were there already, in the size that somebody chose: if xentrace runs, both get what they asked for")
+		log.Info("Xen's trace buffers exist already, with their own size; a running xentrace keeps its records")
 	}
 	return traced{b, calls}, nil
 }

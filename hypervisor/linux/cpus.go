@@ -132,7 +132,7 @@ func (c *CPUs) begin() {
 	c.log.Info("when guests run is noted by the kernel (eBPF at sched_switch and sched_wakeup)")
 }
 
-var errUnwanted = errors.New("eBPF was not asked for")
+var errUnwanted = errors.New("eBPF is switched off")
 
 // remembered returns the domains' weights as last read; it reads all if a domain is new.
 func (c *CPUs) remembered(of []hypervisor.Guests) []hypervisor.Weight {

@@ -232,7 +232,7 @@ func TestThisHost(t *testing.T) {
 			c := NewCPUs(slog.New(slog.NewTextHandler(&said, nil)), load)
 			defer c.Close()
 			seeThisHost(t, c)
-			if why := map[string]string{"read": "not asked for", "refused": "not today"}[name]; !strings.Contains(said.String(), why) {
+			if why := map[string]string{"read": "switched off", "refused": "not today"}[name]; !strings.Contains(said.String(), why) {
 				t.Errorf("it doesn't say why it reads /proc (%s): %s", why, said.String())
 			}
 			if strings.Count(said.String(), "\n") != 1 {

@@ -68,7 +68,7 @@ var (
 	errGuests    = errors.New("its cgroup's weight may be changed by others than root")
 	errShared    = errors.New("another machine has the same cgroup")
 	errNoNumber  = errors.New("its cgroup's weight is no number")
-	errIdle      = errors.New("its cgroup has no weight: somebody has set it idle")
+	errIdle      = errors.New("its cgroup has no weight: it is set to idle")
 )
 
 // find returns the group of a machine, with its configured weight, and the weight's file.

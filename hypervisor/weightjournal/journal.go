@@ -44,7 +44,7 @@ func (r *Record) Note(dir, domain string, set, weight int64) error {
 	pid := os.Getpid()
 	started, ok := startOf(pid)
 	if !ok {
-		return fmt.Errorf("process %d: /proc doesn't tell when it began", pid)
+		return fmt.Errorf("process %d: no start time in /proc", pid)
 	}
 	next := *r
 	next.PID, next.Started, next.Set, next.Ours = pid, started, set, append(slices.Clone(r.Ours), weight)

@@ -178,7 +178,7 @@ func (c *CPUs) complain(err error) {
 		text = err.Error()
 	}
 	if text != c.told && text != "" {
-		c.log.Warn("can't see what Xen does with its CPUs, so policies go by what is known", "err", err)
+		c.log.Warn("cannot sample Xen's CPUs; policies use the last known data", "err", err)
 	}
 	c.told = text
 }

@@ -317,7 +317,7 @@ func TestStoreAway(t *testing.T) {
 	if err := h.tools.Remove(t.Context(), domainsDir); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitSaid("XenStore doesn't know a domU any more")
+	h.awaitSaid("domU missing from XenStore")
 	h.await("db:off:0 web:running:3")
 	h.flags(3, control.DomainPaused)
 	h.await("db:off:0 web:paused:3")
