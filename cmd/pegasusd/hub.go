@@ -48,7 +48,7 @@ func runHub(args []string, errs io.Writer) int {
 	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory, Lives: func() (bool, error) { return domainLives(uint16(*id)) }}, log)
 	if err == nil && *place != "" {
 		var held *os.File
-		if held, err = xen.TakePlace(*place, *domain); err == nil {
+		if held, err = xen.LockHub(*place, *domain); err == nil {
 			defer held.Close()
 		}
 	}

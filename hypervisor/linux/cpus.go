@@ -257,7 +257,7 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 		t, err := openThread(path, tid, id)
 		if err != nil {
 			if _, gone := os.Stat(path); gone == nil {
-				c.blind.Do(func() { c.log.Warn("can't see when guests run, so augc and cosched go by weights alone", "err", err) })
+				c.blind.Do(func() { c.log.Warn("cannot sample when guests run; policies use CPU weights alone", "err", err) })
 			}
 			continue
 		}
