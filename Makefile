@@ -13,6 +13,10 @@ ifeq ($(HOME),)
 export HOME    := $(abspath $(BUILD))/.home
 export GOFLAGS += -modcacherw
 endif
+# A line for each step; the commands, too, with V=1.
+Q    := $(if $(V),,@)
+step  = @$(if $(V),:,printf '  %-8s %s\n' '$(1)' '$(2)')
+
 # Where tests find what is built here: bin, guest, bench.
 export PEGASUS_BUILD = $(abspath $(BUILD))
 
@@ -41,13 +45,13 @@ GO_NVML     := v0.12.4-0
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak clients gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
-	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-build deps-run deps-bench clean help FORCE
+.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet vet-cgo staticcheck tidy compile_commands.json \
+	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-test deps-build deps-run deps-bench clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
 
 help: ## list these targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9_.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # --- Go programs
 
@@ -69,9 +73,12 @@ NVIDIA      = ./accel/nvidia ./accel/nvidia/driver ./cmd/pegasus-nvidia
 binaries: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libnvidia-ml.so.1 | deps-build
 	@mkdir -p $(BUILD)/bin
 	@echo '{"Replace": {"guest/setup/libcuda.so.1": "$<", "guest/setup/libnvidia-ml.so.1": "$(word 2,$^)"}}' >$(BUILD)/overlay.json
-	$(GO) build -trimpath -buildvcs=false -overlay $(BUILD)/overlay.json -ldflags '-X pegasus/backend/control.release=$(RELEASE)' -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
-	$(WITH_LIBVIRT) $(GO) build -trimpath -buildvcs=false $(LIBVIRT_TAG) -o $(BUILD)/bin/ ./cmd/pegasus-libvirt
-	$(WITH_NVIDIA) $(GO) build -trimpath -buildvcs=false -o $(BUILD)/bin/ ./cmd/pegasus-nvidia
+	$(call step,GO,pegasusd pegasus pegasus-guest)
+	$(Q)$(GO) build -trimpath -buildvcs=false -overlay $(BUILD)/overlay.json -ldflags '-X pegasus/backend/control.release=$(RELEASE)' -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
+	$(call step,GO,pegasus-libvirt)
+	$(Q)$(WITH_LIBVIRT) $(GO) build -trimpath -buildvcs=false $(LIBVIRT_TAG) -o $(BUILD)/bin/ ./cmd/pegasus-libvirt
+	$(call step,GO,pegasus-nvidia)
+	$(Q)$(WITH_NVIDIA) $(GO) build -trimpath -buildvcs=false -o $(BUILD)/bin/ ./cmd/pegasus-nvidia
 
 # --- the guest's C library
 
@@ -91,7 +98,8 @@ guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so
 
 $(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(TABLES_SRC:$(TABLES)/%.c=$(BUILD)/guest/obj/tables/%.o) \
 		$(GUEST)/api/zz_libcuda.map $(BUILD)/guest/components
-	$(CC) $(filter %.o,$^) $(GUEST_LINK) -Wl,-z,defs -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $(filter %.o,$^) $(GUEST_LINK) -Wl,-z,defs -o $@
 
 # Changes when another choice of components is built, so that the library is linked anew.
 $(BUILD)/guest/components: FORCE
@@ -99,15 +107,18 @@ $(BUILD)/guest/components: FORCE
 	@echo '$(TABLES_SRC)' | cmp -s - $@ || echo '$(TABLES_SRC)' >$@
 
 $(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/obj/%.o) $(GUEST)/api/zz_libcuda.map
-	$(CC) $(ASAN) $(filter %.o,$^) $(GUEST_LINK) -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $(ASAN) $(filter %.o,$^) $(GUEST_LINK) -o $@
 
 $(BUILD)/guest/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(GUEST_C) -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O2 $(GUEST_C) -c $< -o $@
 
 $(BUILD)/guest/obj/tables/%.o: $(TABLES)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(GUEST_C) -I$(BUILD)/guest -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O2 $(GUEST_C) -I$(BUILD)/guest -c $< -o $@
 
 $(BUILD)/guest/obj/tables/integrity.o: $(BUILD)/guest/runtime_key.h
 $(BUILD)/guest/runtime_key.h: $(RUNTIME_KEY) FORCE
@@ -116,7 +127,8 @@ $(BUILD)/guest/runtime_key.h: $(RUNTIME_KEY) FORCE
 
 $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(ASAN) $(GUEST_C) -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O1 -g $(ASAN) $(GUEST_C) -c $< -o $@
 
 # What tools watch GPUs by. It has libcuda's way to the host in it, but none of its functions.
 NVML      := guest/nvml
@@ -124,14 +136,16 @@ NVML_SRC  := $(wildcard $(NVML)/*.c)
 NVML_LINK := -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,--gc-sections -Wl,--version-script=$(NVML)/zz_nvml.map
 
 $(BUILD)/guest/libnvidia-ml.so.1: $(NVML_SRC:$(NVML)/%.c=$(BUILD)/guest/obj/nvml/%.o) $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(NVML)/zz_nvml.map
-	$(CC) $(filter %.o,$^) $(NVML_LINK) -Wl,-z,defs -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $(filter %.o,$^) $(NVML_LINK) -Wl,-z,defs -o $@
 
 $(BUILD)/guest/obj/nvml/%.o: $(NVML)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(GUEST_C) -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O2 $(GUEST_C) -c $< -o $@
 
 %/libcuda.so: %/libcuda.so.1
-	ln -sf libcuda.so.1 $@
+	@ln -sf libcuda.so.1 $@
 
 # --- the library that records calls, and the program that makes them again
 
@@ -141,14 +155,17 @@ RECORD_SRC := record special zz_calls
 recorder: $(BUILD)/record/libcuda.so.1 $(BUILD)/record/replay
 
 $(BUILD)/record/libcuda.so.1: $(RECORD_SRC:%=$(BUILD)/record/obj/%.o) $(RECORD)/zz_record.map
-	$(CC) $(filter %.o,$^) -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(RECORD)/zz_record.map -Wl,-z,defs -ldl -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $(filter %.o,$^) -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(RECORD)/zz_record.map -Wl,-z,defs -ldl -o $@
 
 $(BUILD)/record/replay: $(BUILD)/record/obj/replay.o
-	$(CC) $^ -pthread -ldl -lm -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $^ -pthread -ldl -lm -o $@
 
 $(BUILD)/record/obj/%.o: $(RECORD)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(RECORD) -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O2 $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(RECORD) -c $< -o $@
 
 # --- benchmark programs: one source of its own each, and what they share
 
@@ -159,11 +176,20 @@ BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody bu
 benchmarks: $(BENCH_OWN:%=$(BUILD)/bench/%)
 
 $(BENCH_OWN:%=$(BUILD)/bench/%): $(BUILD)/bench/%: $(BUILD)/bench/obj/%.o $(BENCH_SHARED:%=$(BUILD)/bench/obj/%.o) | guest
-	$(CC) $^ -L$(BUILD)/guest -lcuda -lm -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) $^ -L$(BUILD)/guest -lcuda -lm -o $@
 
 $(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makefile | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
+	$(call step,CC,$<)
+	$(Q)$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
+
+# --- for editors: how each C file is compiled
+
+COMPILES  = $(wildcard test/programs/*.c test/visit/*.c)
+compile_commands.json: ## write how each C file is compiled, for clangd and other tools
+	@{ $(MAKE) -Bn V=1 RUNTIME_TABLES=1 guest recorder benchmarks; \
+	   printf '$(CC) -O2 $(C_FLAGS) -Iguest/include -c %s -o /dev/null\n' $(COMPILES); } | scripts/compile-commands >$@
 
 -include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*/*.d $(BUILD)/guest/asan/obj/*/*.d $(BUILD)/bench/obj/*.d)
 
@@ -174,13 +200,13 @@ run: deps-build deps-run ## set up, then show programs of several domains share 
 	$(BUILD)/bin/pegasus demo $(DEMO)
 
 bench: build deps-bench ## measure, to a table and build/bench.json
-	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
+	$(GO) run ./tools/measure -o $(BUILD)/bench.json
 
 policies-e2e: build ## run the papers' programs under the policies, beside what the simulator foretells
-	$(GO) run ./cmd/compare -o $(BUILD)/policies-e2e.json $(E2E)
+	$(GO) run ./tools/compare -o $(BUILD)/policies-e2e.json $(E2E)
 
 sim: ## run the scenarios of the simulator, 20 seeds each
-	$(GO) run ./cmd/pegasus sim all
+	$(GO) run ./cmd/pegasus sim run all
 
 report-test: ## open the simulator's report in a browser without a window (installs chromium)
 	@scripts/deps $(REPORT_NEEDS)
@@ -188,7 +214,7 @@ report-test: ## open the simulator's report in a browser without a window (insta
 
 # --- tests
 
-test: deps ## set up and run all tests
+test: deps-test ## run all tests; make deps installs what they need
 	@scripts/step 'Build' $(MAKE) build guest-asan
 	@scripts/step 'Format, vet, staticcheck, tidy, generated files' $(MAKE) -k format vet staticcheck tidy stale
 	@scripts/step 'Tests' $(MAKE) unit
@@ -199,31 +225,47 @@ test: deps ## set up and run all tests
 	@scripts/step 'Fuzz each decoder for $(FUZZTIME)$(FUZZINPUTS:%= or % inputs)' $(MAKE) fuzz
 	@echo 'All tests passed.'
 
+quick: deps-build ## check what your change needs, in a minute: format, vet, tests of the changed packages and their dependants
+	@GO=$(GO) scripts/quick $(BASE)
+
 check: build guest-asan format vet staticcheck tidy stale ## the fast part of the tests
 	@$(MAKE) --no-print-directory race
 
 format:
+	$(call step,FORMAT,*.go)
 	@bad=$$(find . -path ./$(BUILD) -prune -o -name '*.go' -exec gofmt -l {} +); \
 	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
 
-vet:
-	$(GO) vet ./...
-	$(GO) vet -tags soak ./...
-	$(GO) vet -tags clients ./test
-	$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
-	$(WITH_NVIDIA) $(GO) vet $(NVIDIA)
+vet: vet-cgo
+	$(call step,VET,./...)
+	$(Q)$(GO) vet ./...
+	$(call step,VET,soak tests)
+	$(Q)$(GO) vet -tags soak ./...
+	$(call step,VET,clients tests)
+	$(Q)$(GO) vet -tags clients ./test
+
+vet-cgo:
+	$(call step,VET,pegasus-libvirt)
+	$(Q)$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
+	$(call step,VET,NVIDIA)
+	$(Q)$(WITH_NVIDIA) $(GO) vet $(NVIDIA)
 
 staticcheck:
-	$(GO) run $(STATICCHECK) ./...
-	$(WITH_LIBVIRT) $(GO) run $(STATICCHECK) $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
-	$(WITH_NVIDIA) $(GO) run $(STATICCHECK) $(NVIDIA)
+	$(call step,STATIC,./...)
+	$(Q)$(GO) run $(STATICCHECK) ./...
+	$(call step,STATIC,pegasus-libvirt)
+	$(Q)$(WITH_LIBVIRT) $(GO) run $(STATICCHECK) $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
+	$(call step,STATIC,NVIDIA)
+	$(Q)$(WITH_NVIDIA) $(GO) run $(STATICCHECK) $(NVIDIA)
 
 tidy:
-	$(GO) mod tidy -diff
-	$(GO) mod verify >/dev/null
+	$(call step,TIDY,go.mod)
+	$(Q)$(GO) mod tidy -diff
+	$(Q)$(GO) mod verify >/dev/null
 
-generate: deps ## write the generated files anew
-	$(GO) generate ./...
+generate: deps-test ## write the generated files anew
+	$(call step,GENERATE,./...)
+	$(Q)$(GO) generate ./...
 
 # Whatever generating changes or adds was stale, or missing.
 stale: files = find . \( -path ./$(BUILD) -o -path ./.git \) -prune -o -type f -exec sha256sum {} + | sort -k 2
@@ -231,7 +273,8 @@ stale:
 	@mkdir -p $(BUILD)
 	@$(files) >$(BUILD)/files.before
 	@grep -q '/zz_' $(BUILD)/files.before || { echo 'There are no generated files.'; exit 1; }
-	$(GO) generate ./...
+	$(call step,GENERATE,./...)
+	$(Q)$(GO) generate ./...
 	@$(files) | diff $(BUILD)/files.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
 
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
@@ -244,13 +287,16 @@ TESTS_AT_ONCE := $(AT_ONCE:-p%=-parallel%)
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
-	$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
+	$(call step,TEST,./test)
+	$(Q)$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
 
 unit-go:
-	$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)
+	$(call step,TEST,packages)
+	$(Q)$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)
 
 unit-nvidia:
-	$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
+	$(call step,TEST,NVIDIA)
+	$(Q)$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
@@ -275,7 +321,8 @@ RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|te
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector; make vet has vetted them
-	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
+	$(call step,RACE,packages)
+	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
 
 fuzz: ## fuzz each decoder for FUZZTIME, by default for 5s or 100000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
@@ -297,7 +344,8 @@ gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, 
 
 $(BUILD)/gpu/cases: test/programs/cases.c test/programs/check.h | guest
 	@mkdir -p $(@D)
-	$(CC) -O2 $(C_FLAGS) -Iguest/include $< -L$(BUILD)/guest -lcuda -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) -O2 $(C_FLAGS) -Iguest/include $< -L$(BUILD)/guest -lcuda -o $@
 
 # --- a folder for a short time on a machine with a GPU, which needs nothing else
 
@@ -310,11 +358,12 @@ VISIT_TEST := semantics corners
 gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/programs/%) $(VISIT)/gpu/cases ## build a folder to carry to a machine with a GPU: docs/nvidia.md
 	@rm -rf $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/python $(VISIT)/spec $(VISIT)/offload $(VISIT)/libgomp $(VISIT)/record
 	@mkdir -p $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/spec
-	$(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasusd ./cmd/pegasus
-	$(GO) build $(VISIT_GO) -o $(VISIT)/ ./cmd/visit
-	$(WITH_NVIDIA) $(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasus-nvidia
-	$(WITH_NVIDIA) $(GO) test -c $(VISIT_GO) -o $(VISIT)/tests/nvidia.test ./accel/nvidia
-	$(GO) test -c $(VISIT_GO) -tags gpu -o $(VISIT)/tests/lane.test ./accel/soft/lane
+	$(call step,GO,$(VISIT))
+	$(Q)$(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasusd ./cmd/pegasus
+	$(Q)$(GO) build $(VISIT_GO) -o $(VISIT)/ ./tools/visit
+	$(Q)$(WITH_NVIDIA) $(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasus-nvidia
+	$(Q)$(WITH_NVIDIA) $(GO) test -c $(VISIT_GO) -o $(VISIT)/tests/nvidia.test ./accel/nvidia
+	$(Q)$(GO) test -c $(VISIT_GO) -tags gpu -o $(VISIT)/tests/lane.test ./accel/soft/lane
 	@cp $(BUILD)/guest/*.so.1 $(VISIT)/guest/
 	@cp $(BENCH_OWN:%=$(BUILD)/bench/%) $(VISIT)/bench/
 	@mkdir -p $(VISIT)/record && cp $(BUILD)/record/libcuda.so.1 $(BUILD)/record/replay $(VISIT)/record/
@@ -334,11 +383,13 @@ gpu-rehearsal: gpu-visit ## try what would be done there with the software accel
 
 $(VISIT_C:%=$(VISIT)/programs/%): $(VISIT)/programs/%: test/visit/%.c test/visit/driver.h | deps-build
 	@mkdir -p $(@D)
-	$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -ldl -lm -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -ldl -lm -o $@
 
 $(VISIT_TEST:%=$(VISIT)/programs/%): $(VISIT)/programs/%: test/programs/%.c test/programs/check.h | guest
 	@mkdir -p $(@D)
-	$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -L$(BUILD)/guest -lcuda -lm -o $@
+	$(call step,LD,$@)
+	$(Q)$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -L$(BUILD)/guest -lcuda -lm -o $@
 
 $(VISIT)/gpu/cases: $(BUILD)/gpu/cases
 	@mkdir -p $(@D)
@@ -351,6 +402,9 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 
 deps: ## install what building, running and testing need
 	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS)
+
+deps-test:
+	@scripts/deps --check $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS)
 
 deps-build:
 	@scripts/deps $(BUILD_NEEDS)

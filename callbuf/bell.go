@@ -48,7 +48,7 @@ func Parked(header []byte) bool { return word32(header, offPollerParked).Load() 
 func (h *Host) sleepUntilRung(timeout time.Duration) {
 	start := time.Now()
 	if idle := start.Sub(h.idleSince); idle < bellAfter {
-		doze(&h.roused, 0, h.idleSince, min(timeout, bellAfter-idle), h.Ready)
+		pollWait(&h.roused, 0, h.idleSince, min(timeout, bellAfter-idle), h.Ready)
 		return
 	}
 	parked := word32(h.mem, offPollerParked)

@@ -3,6 +3,8 @@ package callbuf
 import (
 	"testing"
 	"time"
+
+	"pegasus/internal/testkit"
 )
 
 const bellFeatures = FeatureApart | FeatureBell
@@ -27,9 +29,7 @@ func TestBell(t *testing.T) {
 			h.Park(time.Minute)
 			slept <- time.Since(start)
 		}()
-		for parked.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "the poller sleeps", func() bool { return parked.Load() != 0 })
 		for range 3 {
 			if err := g.Send(Header{Op: 1}, nil, living); err != nil {
 				t.Fatal(err)
@@ -86,9 +86,7 @@ func TestBellFalseAndLost(t *testing.T) {
 	go park()
 	<-awake
 	go park()
-	for word32(mem, offPollerParked).Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the poller sleeps", func() bool { return word32(mem, offPollerParked).Load() != 0 })
 	h.Unpark()
 	<-awake
 }
@@ -116,9 +114,7 @@ func TestRouse(t *testing.T) {
 		h.Park(time.Minute)
 		close(woken)
 	}()
-	for parked.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the poller sleeps", func() bool { return parked.Load() != 0 })
 	for range 100 {
 		Rouse(mem[:HeaderBytes])
 	}

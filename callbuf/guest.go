@@ -166,7 +166,7 @@ func (g *Guest) waitForSpace(head *atomic.Uint32, seen uint32, alive func() erro
 // sleep blocks for a short time, or until the host has changed a word.
 func (g *Guest) sleep(word *atomic.Uint32, old uint32) {
 	if g.apart {
-		doze(&g.never, 0, time.Now(), waitSlice, func() bool { return word.Load() != old })
+		pollWait(&g.never, 0, time.Now(), waitSlice, func() bool { return word.Load() != old })
 		return
 	}
 	FutexWait(word, old, waitSlice)

@@ -210,7 +210,7 @@ func (h *Host) Park(timeout time.Duration) {
 		if h.bell {
 			h.sleepUntilRung(timeout)
 		} else {
-			doze(&h.roused, 0, h.idleSince, timeout, h.Ready)
+			pollWait(&h.roused, 0, h.idleSince, timeout, h.Ready)
 		}
 		h.roused.Store(0)
 		return

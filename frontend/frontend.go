@@ -1,10 +1,19 @@
-// Package frontend is the guest's side of a call buffer in Go: it connects to the daemon, maps the segment,
-// sends calls and waits for their replies.
+// Package frontend makes a Go program a guest of a domain: the program connects to the daemon, loads PTX, allocates
+// device memory, launches kernels and copies their results, without CUDA's library and without cgo.
 //
-// Callers: Go programs, tools and tests. CUDA programs load guest/libcuda, which uses the same format in C,
-// because a Go runtime cannot be loaded into them.
+// Dial connects to a domain's socket, which Socket returns in a program that pegasus run has started, or in a virtual
+// machine with an agent. NewContext creates a context on a device; memory, modules, streams and events belong to it.
+// Launches and fills are queued, in the order of their stream; copies, and calls that return a value, block until it is
+// there. Errors are of type cuda.Result where the driver API has a number for them. After a kernel's fault each later
+// call of its context returns the same error.
 //
-// Trust boundary: a guest trusts its host.
+// A Client is the connection of one guest process: it owns the segment, a block of its arena for each copy that is under
+// way, and the ids of contexts and objects. All methods may be called from any goroutine.
+//
+// Callers: Go programs of users, guest/smi, the tests. CUDA programs load guest/libcuda, which uses the same format in
+// C, because a Go runtime cannot be loaded into them.
+//
+// Trust boundary: the client trusts the daemon and its worker, which map the same memory.
 package frontend
 
 import (
@@ -27,6 +36,21 @@ var ErrWorkerGone = errors.New("pegasus: the worker of this process has ended")
 
 // dialTimeout covers the restart of a daemon.
 const dialTimeout = 5 * time.Second
+
+// AgentSocket is the socket of a virtual machine's agent.
+const AgentSocket = "/run/pegasus/guest.sock"
+
+// Socket returns the socket of this environment's domain, or "" if there is none: PEGASUS_SOCKET, which pegasus run
+// sets, otherwise the socket of a virtual machine's agent.
+func Socket() string {
+	if path := os.Getenv("PEGASUS_SOCKET"); path != "" {
+		return path
+	}
+	if _, err := os.Stat(AgentSocket); err == nil {
+		return AgentSocket
+	}
+	return ""
+}
 
 // Client is one guest process's connection: a segment and the worker behind
 // it. Its methods may be called from any goroutine.

@@ -17,23 +17,13 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/internal/testkit"
 )
 
 // built returns the path of a file that the build made, such as bin/pegasus.
 func built(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv("PEGASUS_BUILD")
-	if dir == "" {
-		dir = "../build"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; run `make build` first", err)
-	}
-	return path
+	return testkit.Built(t, name)
 }
 
 // host is a private daemon of the test, in a directory of its own.
@@ -280,9 +270,5 @@ const soon = time.Minute
 // eventually polls ok until it returns true, and fails after d.
 func eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", d, what)
-		}
-	}
+	testkit.Within(t, d, what, ok)
 }

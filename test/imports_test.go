@@ -14,7 +14,7 @@ import (
 // packages below it, unless they have a line of their own. "*" permits all.
 var mayImport = map[string][]string{
 	"cuda":             {},
-	"callbuf":          {},
+	"callbuf":          {"internal/ioctl"},
 	"frontend":         {"callbuf", "cuda"},
 	"guest":            {"frontend", "callbuf", "cuda", "xenstore"},
 	"vcpu":             {},
@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"accel/ptx":        {},
 	"accel/soft":       {"accel", "accel/history", "accel/linked", "accel/ptx", "cuda"},
 	"accel/soft/lane":  {"accel/ptx"},
-	"hypervisor":       {"callbuf", "vcpu", "xenstore"},
+	"hypervisor":       {"callbuf", "vcpu", "xenstore", "internal/ioctl"},
 	"hypervisor/local": {"callbuf", "vcpu", "hypervisor", "cuda"},
 	"backend":          {"configs", "hypervisor"},
 	"backend/api": {"accel", "policies", "configs", "hypervisor", "backend/control", "backend/events", "backend/gate", "backend/guests",
@@ -55,6 +55,9 @@ var mayImport = map[string][]string{
 	"xenstore":                  {},
 	"cmd":                       {"*"},
 	"test":                      {"*"},
+	"tools":                     {"*"},
+	"internal/ioctl":            {},
+	"internal/testkit":          {},
 }
 
 func room(pkg string) string {

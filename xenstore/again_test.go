@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/internal/testkit"
 	"pegasus/xenstore/wire"
 )
 
@@ -35,11 +36,11 @@ func unsent(t *testing.T, c *Client, server net.Conn, ask func()) {
 		t.Fatal(err)
 	}
 	go ask()
-	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "a request waits", func() bool {
 		c.conn.mu.Lock()
-		waiting = len(c.conn.outbox)
-		c.conn.mu.Unlock()
-	}
+		defer c.conn.mu.Unlock()
+		return len(c.conn.outbox) > 0
+	})
 	server.Close()
 }
 
@@ -190,11 +191,11 @@ func TestClosedWithout(t *testing.T) {
 		away.Store(true)
 		if known {
 			server.Close()
-			for without := false; !without; time.Sleep(time.Millisecond) {
+			testkit.Eventually(t, "the client has no connection", func() bool {
 				c.mu.Lock()
-				without = c.conn == nil
-				c.mu.Unlock()
-			}
+				defer c.mu.Unlock()
+				return c.conn == nil
+			})
 		} else {
 			go func() {
 				asked(t, server)

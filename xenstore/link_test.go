@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/testkit"
 )
 
 // A server's backlog is one or two connections, as xenstored's: further clients wait, too, for as long as their
@@ -156,9 +158,7 @@ func TestLocalAgain(t *testing.T) {
 	}
 	defer c.Close()
 	comes(l)
-	for dials.Load() < 2 { // while there is no listener
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "it dials again while there is no listener", func() bool { return dials.Load() >= 2 })
 	os.Remove(path)
 	comes(listen())
 }

@@ -4,16 +4,14 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"pegasus/internal/testkit"
 )
 
 // await waits until f returns true, and fails the test after 30 s.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	testkit.Eventually(t, what, f)
 }
 
 // A process that always executes a kernel yields when another process requests memory, and then evicts.

@@ -33,7 +33,7 @@ func NewBell() (*Bell, error) {
 	return b, nil
 }
 
-// OpenBell maps a Bell that another process allocated, and takes ownership of the file.
+// OpenBell maps a Bell that another process allocated, and takes ownership of the file if it returns no error.
 func OpenBell(f *os.File) (*Bell, error) {
 	mem, err := mapFile(f, bellBytes)
 	if err != nil {
@@ -41,6 +41,7 @@ func OpenBell(f *os.File) (*Bell, error) {
 	}
 	b := &Bell{f, mem, bellAt(mem)}
 	if b.at.magic != bellMagic || b.at.version != bellVersion {
+		unix.Munmap(mem)
 		return nil, fmt.Errorf("%w: bell", ErrPage)
 	}
 	return b, nil

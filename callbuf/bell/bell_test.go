@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/callbuf/region"
+	"pegasus/internal/testkit"
 )
 
 // pair returns both ends of a port in memory: sockets, like QEMU's.
@@ -35,15 +36,6 @@ func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 // listen returns a port for the length of a test. The port's Conns come from a channel.
 func listen(t *testing.T, reopen bool, ports <-chan *net.UnixConn) (p *Port, changes *atomic.Int32) {
 	t.Helper()
@@ -63,13 +55,13 @@ func listen(t *testing.T, reopen bool, ports <-chan *net.UnixConn) (p *Port, cha
 func TestPort(t *testing.T) {
 	ports := make(chan *net.UnixConn, 1)
 	p, changes := listen(t, true, ports)
-	eventually(t, "to be told that there is no port", func() bool { return changes.Load() == 1 })
+	testkit.Eventually(t, "to be told that there is no port", func() bool { return changes.Load() == 1 })
 	p.Ring() // lost
 	<-p.Rings()
 	for i := range int32(2) {
 		ours, theirs := pair(t)
 		ports <- ours
-		eventually(t, "life", p.Live)
+		testkit.Eventually(t, "life", p.Live)
 		<-p.Rings()
 		if n := changes.Load(); n != 2+2*i {
 			t.Fatalf("told of %d changes", n)
@@ -83,7 +75,7 @@ func TestPort(t *testing.T) {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 		theirs.Close()
-		eventually(t, "death", func() bool { return !p.Live() })
+		testkit.Eventually(t, "death", func() bool { return !p.Live() })
 		<-p.Rings()
 	}
 }
@@ -95,7 +87,7 @@ func TestRingFull(t *testing.T) {
 	ours.SetWriteBuffer(1)
 	ports <- ours
 	p, _ := listen(t, true, ports)
-	eventually(t, "life", p.Live)
+	testkit.Eventually(t, "life", p.Live)
 	for range 100000 {
 		p.Ring()
 	}
@@ -167,20 +159,20 @@ func TestSleepers(t *testing.T) {
 	start := func(c *net.UnixConn, w Words) *side {
 		p, _ := listen(t, true, ports)
 		ports <- c
-		eventually(t, "life", p.Live)
+		testkit.Eventually(t, "life", p.Live)
 		s := &side{port: p, sleeper: NewSleeper(p, nil)}
 		go s.run(t.Context(), w)
 		return s
 	}
 	agent := start(a, g)
-	eventually(t, "the agent waits", func() bool { return h.Bell() != region.NoBell })
+	testkit.Eventually(t, "the agent waits", func() bool { return h.Bell() != region.NoBell })
 	time.Sleep(200 * time.Millisecond)
 	if h.Bell() != region.Awake {
 		t.Errorf("the agent's way of waiting is %d while the hub has no port", h.Bell())
 	}
 	hub := start(b, h)
 	asleep := func() bool { return g.Bell() == region.Asleep && h.Bell() == region.Asleep }
-	eventually(t, "both sleep", asleep)
+	testkit.Eventually(t, "both sleep", asleep)
 	for i := range 10 {
 		from, to, w := agent, hub, Words(g)
 		if i%2 == 1 {
@@ -188,11 +180,11 @@ func TestSleepers(t *testing.T) {
 		}
 		to.work.Store(1)
 		from.sleeper.Notify(w)
-		eventually(t, "it is seen", func() bool { return to.work.Load() == 0 }) // by the side that polls: no other takes it
-		eventually(t, "both sleep again", asleep)
+		testkit.Eventually(t, "it is seen", func() bool { return to.work.Load() == 0 }) // by the side that polls: no other takes it
+		testkit.Eventually(t, "both sleep again", asleep)
 	}
 	b.Close()
-	eventually(t, "who can't be rung says so", func() bool { return h.Bell() == region.NoBell && g.Bell() == region.NoBell })
+	testkit.Eventually(t, "who can't be rung says so", func() bool { return h.Bell() == region.NoBell && g.Bell() == region.NoBell })
 }
 
 // Submitted functions run at once.

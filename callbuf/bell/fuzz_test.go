@@ -30,10 +30,10 @@ func FuzzSleeper(f *testing.F) {
 					s.Worked()
 				}
 				var said region.Bell
-				time.AfterFunc(longestNap/2, func() { said = agent.Bell() })
+				time.AfterFunc(longestPause/2, func() { said = agent.Bell() })
 				start := time.Now()
 				s.Sleep(t.Context(), hub, func() bool { return how&8 != 0 })
-				if d := time.Since(start); d > lookAnyway || d > longestNap && (!p.Live() || other == region.NoBell) {
+				if d := time.Since(start); d > lookAnyway || d > longestPause && (!p.Live() || other == region.NoBell) {
 					t.Fatalf("asleep for %v", d)
 				}
 				synctest.Wait()

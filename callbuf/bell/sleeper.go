@@ -10,9 +10,9 @@ import (
 // A side without work polls at growing intervals. Once they are at their longest, and both sides have a port,
 // it publishes Asleep and sleeps, with a poll now and then.
 const (
-	firstNap   = 200 * time.Microsecond
-	longestNap = 10 * time.Millisecond
-	lookAnyway = time.Second
+	firstPause   = 200 * time.Microsecond
+	longestPause = 10 * time.Millisecond
+	lookAnyway   = time.Second
 )
 
 // Words are a side's words in the control area: a *region.Guest or a *region.Host.
@@ -25,16 +25,16 @@ type Words interface {
 type Sleeper struct {
 	port   *Port
 	events <-chan func() // functions that other goroutines of this side submit
-	nap    time.Duration
+	pause  time.Duration
 }
 
 // NewSleeper returns a Sleeper that a port and events can wake.
 func NewSleeper(p *Port, events <-chan func()) *Sleeper {
-	return &Sleeper{port: p, events: events, nap: firstNap}
+	return &Sleeper{port: p, events: events, pause: firstPause}
 }
 
 // Worked records that there was work: more may follow soon.
-func (s *Sleeper) Worked() { s.nap = firstNap }
+func (s *Sleeper) Worked() { s.pause = firstPause }
 
 // Notify rings if the other side sleeps. It must be called after data was left for that side.
 func (s *Sleeper) Notify(w Words) {
@@ -48,10 +48,10 @@ func (s *Sleeper) Notify(w Words) {
 // work. The result reports whether the port rang.
 func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) (rung bool) {
 	live := s.port.Live()
-	long := live && s.nap >= longestNap && (w == nil || w.Bell() != region.NoBell)
-	nap := s.nap
+	long := live && s.pause >= longestPause && (w == nil || w.Bell() != region.NoBell)
+	pause := s.pause
 	if long {
-		nap = lookAnyway
+		pause = lookAnyway
 	}
 	if w != nil {
 		w.SetBell(wayOfWaiting(live, long))
@@ -63,7 +63,7 @@ func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) (rung bo
 			}
 		}
 	}
-	t := time.NewTimer(nap)
+	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case do := <-s.events:
@@ -72,7 +72,7 @@ func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) (rung bo
 	case <-s.port.Rings():
 		return true
 	case <-t.C:
-		s.nap = min(s.nap+s.nap/4, longestNap)
+		s.pause = min(s.pause+s.pause/4, longestPause)
 	case <-ctx.Done():
 	}
 	return false

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/ioctl"
 )
 
 // Events is a set of event channels that one program uses.
@@ -36,7 +38,7 @@ const (
 // Offer allocates a channel to which another domain may bind itself.
 func (e *Events) Offer(to Domain) (Port, error) {
 	arg := [1]uint32{uint32(to)}
-	port, err := call(e.file, ioctlBindUnbound, &arg[0])
+	port, err := ioctl.Call(e.file, ioctlBindUnbound, &arg[0])
 	if err != nil {
 		return 0, fmt.Errorf("event channel for domain %d: %w", to, err)
 	}
@@ -47,7 +49,7 @@ func (e *Events) Offer(to Domain) (Port, error) {
 // one: an event is a hint to check the shared memory, not a message.
 func (e *Events) Bind(to Domain, port Port) (Port, error) {
 	arg := [2]uint32{uint32(to), uint32(port)}
-	local, err := call(e.file, ioctlBindInterdomain, &arg[0])
+	local, err := ioctl.Call(e.file, ioctlBindInterdomain, &arg[0])
 	if err != nil {
 		return 0, fmt.Errorf("bind to event channel %d of domain %d: %w", port, to, err)
 	}
@@ -57,14 +59,14 @@ func (e *Events) Bind(to Domain, port Port) (Port, error) {
 // Unbind closes a channel.
 func (e *Events) Unbind(p Port) error {
 	arg := [1]uint32{uint32(p)}
-	_, err := call(e.file, ioctlUnbind, &arg[0])
+	_, err := ioctl.Call(e.file, ioctlUnbind, &arg[0])
 	return err
 }
 
 // Notify sends an event to the other end. It never blocks; events that are still pending are merged.
 func (e *Events) Notify(p Port) error {
 	arg := [1]uint32{uint32(p)}
-	_, err := call(e.file, ioctlNotify, &arg[0])
+	_, err := ioctl.Call(e.file, ioctlNotify, &arg[0])
 	return err
 }
 

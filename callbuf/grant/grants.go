@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/ioctl"
 )
 
 // Grant is a set of contiguous pages of this domain that another domain may map. It has a file of its own: a
@@ -45,7 +47,7 @@ func GrantPages(to Domain, pages int, writable bool) (*Grant, error) {
 		ne.PutUint16(arg[2:], grantWritable)
 	}
 	ne.PutUint32(arg[4:], uint32(pages))
-	if _, err := call(f, ioctlAlloc, &arg[0]); err != nil {
+	if _, err := ioctl.Call(f, ioctlAlloc, &arg[0]); err != nil {
 		f.Close()
 		if err == unix.ENOSPC {
 			err = fmt.Errorf("%w: /sys/module/xen_gntalloc/parameters/limit is how many pages there may be", err)
@@ -110,7 +112,7 @@ func (m *Mapper) Add(of Domain, refs []Ref) (offset uint64, err error) {
 		ne.PutUint32(arg[mapBytes+8*i:], uint32(of))
 		ne.PutUint32(arg[mapBytes+8*i+4:], uint32(r))
 	}
-	if _, err := call(m.File, ioctlMap, &arg[0]); err != nil {
+	if _, err := ioctl.Call(m.File, ioctlMap, &arg[0]); err != nil {
 		return 0, fmt.Errorf("map %d pages of domain %d: %w", len(refs), of, err)
 	}
 	return ne.Uint64(arg[8:]), nil
@@ -146,8 +148,8 @@ func unmapNotify(f *os.File, offset uint64, action uint32, p Port) error {
 	ne.PutUint64(arg[:], offset)
 	ne.PutUint32(arg[8:], action)
 	ne.PutUint32(arg[12:], uint32(p))
-	if _, err := call(f, ioctlUnmapNotify, &arg[0]); err != nil {
-		return fmt.Errorf("ask to be told of an unmapping: %w", err)
+	if _, err := ioctl.Call(f, ioctlUnmapNotify, &arg[0]); err != nil {
+		return fmt.Errorf("register for the notice of unmapping: %w", err)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func ParseNeed(b []byte) (uint64, error) {
 // the machine has no room for the segment.
 func LendBody(parts callbuf.Extents) ([]byte, error) {
 	if len(parts) > MaxExtents {
-		return nil, fmt.Errorf("segment in %d pieces: at most %d can be told", len(parts), MaxExtents)
+		return nil, fmt.Errorf("segment in %d pieces: want at most %d", len(parts), MaxExtents)
 	}
 	b := le.AppendUint64(nil, uint64(len(parts)))
 	for _, p := range parts {

@@ -84,7 +84,7 @@ func (p Pointer) Append(b []byte) []byte {
 }
 
 // errNoPointer is returned for a sector without a Pointer, as it is before the first agent.
-var errNoPointer = errors.New("region: no agent has said where its control area is")
+var errNoPointer = errors.New("region: no pointer to an agent's control area")
 
 // ParsePointer decodes a Pointer, and refuses one that points out of a region of that size.
 func ParsePointer(b []byte, regionBytes uint64) (Pointer, error) {
@@ -96,7 +96,7 @@ func ParsePointer(b []byte, regionBytes uint64) (Pointer, error) {
 	case p.Offset%PageBytes != 0 || p.Offset > regionBytes || regionBytes-p.Offset < ControlBytes+PageBytes:
 		return Pointer{}, fmt.Errorf("region: control area at %d, in a region of %d bytes", p.Offset, regionBytes)
 	case p.Boot == 0:
-		return Pointer{}, errors.New("region: a control area of nobody")
+		return Pointer{}, errors.New("region: control area with a zero boot id")
 	}
 	return p, nil
 }

@@ -14,6 +14,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/guest/agent"
 	"pegasus/guest/setup"
+	"pegasus/internal/testkit"
 )
 
 // expect checks a finding: its text, and that every fault comes with a remedy.
@@ -42,23 +43,6 @@ func TestSocket(t *testing.T) {
 	expect(t, "nobody listening", checkSocket(path), fail, "refused")
 }
 
-// built returns a file that `make build` makes.
-func built(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("PEGASUS_BUILD")
-	if dir == "" {
-		dir = "../../build"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; run `make build` first", err)
-	}
-	return path
-}
-
 func TestLibrary(t *testing.T) {
 	// A library that no machine has installed.
 	const name = "libpegasustest.so.1"
@@ -69,7 +53,7 @@ func TestLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "no ELF file", checkLibrary(name, dir), fail, "can't be loaded")
-	library, err := os.ReadFile(built(t, "guest/libcuda.so.1"))
+	library, err := os.ReadFile(testkit.Built(t, "guest/libcuda.so.1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (m machine) checkLimit(wanted uint64) control.Check {
 	text, err := os.ReadFile(filepath.Join(m.root, xen.LimitFile))
 	limit, e := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63)
 	if err = errors.Join(err, e); err != nil {
-		return bad(name, err.Error(), "use a kernel whose xen-gntalloc says how many pages may be granted")
+		return bad(name, err.Error(), "use a kernel whose xen-gntalloc has a limit of granted pages")
 	}
 	const pageBytes = 4096
 	says := fmt.Sprintf("programs of this domU may share %d MiB with Dom0 (%s)", limit*pageBytes>>20, xen.LimitFile)

@@ -20,7 +20,7 @@ func install(args []string, out, errs io.Writer) int {
 	var remove bool
 	flags := flag.NewFlagSet("pegasus-guest install", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	flags.BoolVar(&s.DryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&s.DryRun, "dry-run", false, "print the steps, and do nothing")
 	flags.BoolVar(&remove, "uninstall", false, "remove what was installed")
 	flags.BoolVar(&s.Beside, "beside-driver", false, "leave another driver in place: programs find Pegasus only by LD_LIBRARY_PATH="+setup.LibraryDir)
 	flags.Func("root", "install into `directory`, the root of a machine's image", func(dir string) (err error) {
@@ -42,7 +42,7 @@ func install(args []string, out, errs io.Writer) int {
 		return 1
 	}
 	if !remove && !s.DryRun && s.Root == "" {
-		fmt.Fprintln(out, "`pegasus-guest doctor` says whether CUDA programs find an accelerator now.")
+		fmt.Fprintln(out, "`pegasus-guest doctor` checks whether CUDA programs find an accelerator now.")
 	}
 	return 0
 }

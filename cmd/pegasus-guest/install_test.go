@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pegasus/internal/testkit"
 )
 
 // Every user can read the installed files, even under a strict umask.
@@ -16,7 +18,7 @@ func TestInstallForAll(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "an image's root")
 	var out, errs strings.Builder
 	for _, wrong := range []string{root, "", "/dev/null"} {
-		if code := run([]string{"install", "--dry-run", "--root", wrong, "--library", built(t, "guest/libcuda.so.1")}, &out, &errs); code != 2 || out.String() != "" {
+		if code := run([]string{"install", "--dry-run", "--root", wrong, "--library", testkit.Built(t, "guest/libcuda.so.1")}, &out, &errs); code != 2 || out.String() != "" {
 			t.Errorf("--root %q: status %d: %s", wrong, code, out.String())
 		}
 	}
@@ -30,7 +32,7 @@ func TestInstallForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	syscall.Umask(0o077)
-	if code := run([]string{"install", "--root", root, "--library", built(t, "guest/libcuda.so.1")}, &out, &errs); code != 0 {
+	if code := run([]string{"install", "--root", root, "--library", testkit.Built(t, "guest/libcuda.so.1")}, &out, &errs); code != 0 {
 		t.Fatalf("status %d: %s", code, errs.String())
 	}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {

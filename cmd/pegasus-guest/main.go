@@ -24,7 +24,7 @@ const usage = `usage: pegasus-guest COMMAND [ARGUMENTS]
 
   install   installs the library and the agent in this virtual machine, as root (--help: more)
   agent     serves the CUDA programs of a virtual machine; to be started at boot, as root (--group)
-  doctor    says whether a CUDA program here would find Pegasus, and why not (--json)
+  doctor    checks whether a CUDA program here would find Pegasus (--json)
   smi       shows name, memory, utilisation and processes, as nvidia-smi does (-L, --query-gpu)
   version   prints the version
 `

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"pegasus/frontend"
 	"pegasus/guest/smi"
 )
 
@@ -16,7 +17,7 @@ func showDevice(args []string, out, errs io.Writer) int {
 	flags.SetOutput(errs)
 	flags.BoolVar(&o.List, "L", false, "list the devices")
 	flags.StringVar(&o.Query, "query-gpu", "", "print these `fields`, separated by commas")
-	flags.StringVar(&o.Format, "format", "csv", "csv, with noheader and nounits or without")
+	flags.StringVar(&o.Format, "format", "csv", "the `format` of --query-gpu: csv, with or without noheader and nounits")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -26,9 +27,9 @@ func showDevice(args []string, out, errs io.Writer) int {
 		fmt.Fprintf(errs, "pegasus-guest smi: there is no operand %q\n", flags.Arg(0))
 		return 2
 	}
-	socket := smi.Socket()
+	socket := frontend.Socket()
 	if socket == "" {
-		fmt.Fprintln(errs, "pegasus-guest smi: no agent at "+smi.AgentSocket+", and PEGASUS_SOCKET isn't set; see pegasus-guest doctor")
+		fmt.Fprintln(errs, "pegasus-guest smi: no agent at "+frontend.AgentSocket+", and PEGASUS_SOCKET isn't set; see pegasus-guest doctor")
 		return 1
 	}
 	if err := smi.Show(out, socket, o); err != nil {

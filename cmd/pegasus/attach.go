@@ -67,7 +67,7 @@ func attach(c *call, args []string) error {
 	a := newAttachment(c)
 	var size configs.Size
 	credits := -1
-	device := c.flags.String("device", "", "what the machine has that memory as, nvdimm (default) or ivshmem: a `KIND`")
+	device := c.flags.String("device", "", "add the memory as a device of this `kind`: nvdimm (default) or ivshmem")
 	c.flags.BoolVar(&a.live, "live", false, "plug it into the machine at once, if that runs (ivshmem only)")
 	c.flags.StringVar(&a.hooks, "hooks", hooksDir, "`directory` of libvirt's hooks")
 	c.flags.Func("memory", "`size` of the memory that it shares with the host (default 512MiB)", func(s string) (err error) {
@@ -76,7 +76,7 @@ func attach(c *call, args []string) error {
 		}
 		return err
 	})
-	c.flags.Func("credits", "`N` of the accelerator, that go with the machine; 0: as the daemon's configuration says", func(s string) error {
+	c.flags.Func("credits", "`n` credits of the accelerator, that go with the machine; 0: as in the daemon's configuration", func(s string) error {
 		return parseCredits(s, &credits)
 	})
 	name, err := a.parse(args)
@@ -166,7 +166,7 @@ func onlyCredits(d *kvm.Definition, want kvm.Attachment, regions string) bool {
 
 func creditsText(c vcpu.Credits) string {
 	if c == 0 {
-		return "the credits that the daemon's configuration says"
+		return "the credits of the daemon's configuration"
 	}
 	return fmt.Sprintf("%d credits, unless the daemon's configuration declares that domain", c)
 }

@@ -22,7 +22,7 @@ domains and configuration, serves what PROGRAM starts, too, and ends with the la
   pegasus run --private -- ./bench                   alone, beside other runs and the host's daemon
   pegasus run --private -- sh                        a shell whose pegasus commands talk to its own daemon`},
 		{name: "domains", args: "[--watch] [--json]",
-			short: "who is there, what they are owed, what they used", run: listDomains, long: `
+			short: "list the domains with their shares and their use", run: listDomains, long: `
 Lists the domains. "entitled" is what a domain's credits come to among those on
 its accelerator, or - where the policy owes nothing; "share" is its part of the accelerator time measured lately;
 the waits are how long calls stood at a closed gate.
@@ -40,7 +40,7 @@ in thousandths: the greater the sooner.
 
   pegasus accelerators`},
 		{name: "policy", args: "[NAME] [--mode production|paper] [--accelerator A] [--explain] [--json]",
-			short: "show or switch who runs next", run: policy, long: `
+			short: "show or switch the policies of the accelerators", run: policy, long: `
 Without NAME and --mode, shows each accelerator's policy and those there are.
 With them, switches at once; running programs see nothing but new shares.
 
@@ -50,7 +50,7 @@ With them, switches at once; running programs see nothing but new shares.
   pegasus policy none --accelerator soft0
   pegasus policy --explain                why each last decided as it did, and what that cost
 
-The switch lasts, over restarts of the daemon, until the configuration says something else than now.
+The switch lasts, over restarts of the daemon, until the configuration gets another policy.
 
 The policies, and which domain may submit under each:
 
@@ -93,7 +93,7 @@ Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, proce
 accelerator, socket_owner, socket_group or socket_mode of a domain, spelled as in the configuration. What
 policies and quotas look at holds at once; arena, accelerator and the socket's three for processes and placements
 to come. It holds as long as the domain, over restarts of the daemon, and of a declared
-domain until the configuration says something else of that key.
+domain until the configuration gets another value of that key.
 
 Of a domU of Xen, weight and cap, too: its part of the CPUs, as Xen's scheduler has it (256 is
 what nothing set comes to; a cap is in % of one CPU, 0 for none). slice is for how long a vCPU may run
@@ -117,8 +117,8 @@ Prints the latest events, then each as it happens, until interrupted.
 
   pegasus events`},
 		{name: "trace", args: "[--accelerator A] [--cpus] [--out FILE] | --perfetto FILE [--seconds N]",
-			short: "record what a scheduler is told and decides, or a picture of what goes on", run: trace, long: `
-Writes every event that an accelerator's scheduler is told, and every decision, one
+			short: "record the events and decisions of a scheduler, or a time line", run: trace, long: `
+Writes every event that an accelerator's scheduler receives, and every decision, one
 JSON object a line, until interrupted or for N seconds. The policy begins anew with
 the trace, so that it can be played again from nothing: balances start at zero.
 
@@ -126,11 +126,11 @@ With --perfetto it draws one time line of everything: which domain had each engi
 when, for kernels and for copies; whose gate was open; which vCPU ran on which CPU.
 
 With --cpus the records have lines between them of when vCPUs ran, as the hypervisor's trace
-or the kernel says: from these pegasus sim --coordination tells whether the accelerator
-went to those whose vCPUs ran.
+or the kernel's has it: from these pegasus sim coordination computes whether the accelerator
+went to domains whose vCPUs ran.
 
   pegasus trace --seconds 10 --out busy.trace
-  pegasus trace --cpus --seconds 10 --out both.trace && pegasus sim --coordination both.trace
+  pegasus trace --cpus --seconds 10 --out both.trace && pegasus sim coordination both.trace
   pegasus trace --perfetto busy.json --seconds 3   to be opened at ui.perfetto.dev
   pegasus trace --accelerator soft0 | jq -c 'select(.actions) | .actions[]'`},
 		{name: "why", args: "[DOMAIN] [--json]",
@@ -147,9 +147,9 @@ nvidia-smi's columns; outside of guests, of the domain that --domain names.
   pegasus run --domain render -- pegasus smi
   pegasus smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader`},
 		{name: "doctor", args: "[--json]",
-			short: "what is missing on this host, or in this guest", run: doctor, long: `
-Checks what Pegasus needs here and says how to get what is missing, and which
-libraries of NVIDIA's programs won't find (docs/programs.md). In a guest it tries the domain's socket, too. The exit
+			short: "check this host, or this guest, for missing requirements", run: doctor, long: `
+Checks the requirements of Pegasus here, prints how to meet the missing ones, and lists the
+libraries of NVIDIA that programs won't find (docs/programs.md). In a guest it tries the domain's socket, too. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},
@@ -157,9 +157,9 @@ status is 1 if something fails that running programs needs.
 			short: "give a virtual machine an accelerator", run: attach, long: `
 On a host with libvirt and QEMU it changes a machine's definition so that from its next start on it shares memory with
 the host, as a virtual NVDIMM, and installs the hook by which libvirt makes that
-memory. The machine's name is its domain's. docs/kvm.md says what belongs into the machine.
+memory. The machine's name is its domain's. docs/kvm.md has the requirements of the machine.
 Credits given here go with the machine; a [[domain]] of its name in the daemon's
-configuration goes before them. What isn't said stays as it was.
+configuration goes before them. Settings that are not given stay as they were.
 
   pegasus attach web
   pegasus attach web --memory 1GiB    room for more processes at once
@@ -170,14 +170,13 @@ configuration goes before them. What isn't said stays as it was.
       DAX. Its programs have to trust each other
 
 In Dom0 of a Xen host it writes down, in a file of --machines, that domUs of that name
-are served, at once if there is one. Only --memory (what it may share, 64MiB if nothing is
-said), --credits and --dry-run are for that; docs/xen.md says more.
+are served, at once if there is one. Only --memory (the limit of the memory that it shares,
+64MiB by default), --credits and --dry-run are for that; see docs/xen.md.
 
   pegasus attach web --memory 96MiB`},
 		{name: "detach", args: "MACHINE [--live] [--dry-run] [--regions DIR] [--connect URI] [--machines DIR]",
 			short: "undo attach", run: detach, long: `
-Takes the shared memory out of a machine's definition again: it is what it was before,
-but for what somebody changed since.
+Takes the shared memory out of a machine's definition again. Other changes of the definition stay.
 
   pegasus detach web
   pegasus detach web --live    and unplugs it, if it is a PCI device
@@ -187,13 +186,13 @@ accelerator there get errors at once.`},
 		{name: "hook", args: "[--regions DIR] MACHINE prepare|release begin|end", greedy: true,
 			short: "for libvirt: makes and removes the memory of machines", run: hook, long: `
 Is called by libvirt before a machine starts and after it has ended, with the
-machine's definition on standard input. Nobody else needs it.`},
+machine's definition on standard input. No other program needs it.`},
 		{name: "stop", args: "[--if-idle]",
 			short: "end the daemon", run: stop, long: `
 Ends the daemon. Guests of a private daemon get CUDA errors; those of the host's
 daemon go on, and the next daemon takes them over.
 
-  pegasus stop --if-idle              only when nobody uses it`},
+  pegasus stop --if-idle              only when no program uses it`},
 		{name: "demo", args: "[--seconds N] [--out DIR] [--json]",
 			short: "see three domains share an accelerator by credits", run: demo, long: `
 Runs BlackScholes in three domains with credits 256, 512 and 1024 under the
@@ -202,23 +201,25 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
-		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | --replay FILE [--policy NAME] [--cost] | --coordination FILE [--json]",
-			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
+		{name: "sim", args: "list | [run] SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | replay FILE [--policy NAME] [--cost] | coordination FILE [--json]",
+			short: "simulate policies: the papers' experiments, or your own", run: simulate, older: simOlderFlags, long: `
 Runs scenarios in a deterministic simulator round the daemon's own policies, with
-20 seeds, and says which of the expectations in them hold: for the mean over the
+20 seeds, and reports which of their expectations hold: for the mean over the
 seeds, and for at least 95 % of them. The same scenario and seed give the same
 run, everywhere. Nothing real is used: no daemon, no accelerator.
 
-  pegasus sim --list                 the scenarios, by paper
-  pegasus sim P4                     Pegasus' Figure 4: seven policies, four domains
-  pegasus sim P4 --seed 100 --json   other seeds, 100 to 119, for programs
-  pegasus sim mine.toml              accelerators, domains and workloads of your own
-  pegasus sim all                    everything; some minutes on one core
-  pegasus sim --report DIR           the same, as a page with figures
-  pegasus sim P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
-  pegasus sim P4 --plan XC --record xc.events   what the scheduler was told
-  pegasus sim --replay xc.events --policy lag   shares and waits that another policy comes to then
-  pegasus sim --coordination both.trace         what pegasus trace --cpus wrote: did the chosen ones' vCPUs run?
+  pegasus sim list                       the scenarios, by paper
+  pegasus sim run P4                     Pegasus' Figure 4: seven policies, four domains
+  pegasus sim run P4 --seed 100 --json   other seeds, 100 to 119, for programs
+  pegasus sim run mine.toml              accelerators, domains and workloads of your own
+  pegasus sim run all                    everything; some minutes on one core
+  pegasus sim run --report DIR           the same, as a page with figures
+  pegasus sim run P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
+  pegasus sim run P4 --plan XC --record xc.events   the input of the scheduler
+  pegasus sim replay xc.events --policy lag   shares and waits under another policy
+  pegasus sim coordination both.trace         from pegasus trace --cpus: did the chosen domains' vCPUs run?
+
+run may be left out: pegasus sim P4. One file goes with replay and with coordination.
 
 A scenario is a TOML file; the smallest:
 

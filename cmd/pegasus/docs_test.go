@@ -76,7 +76,7 @@ var elsewhere = []string{
 	"apt-get",             // scripts/fresh-test
 	"install", "ln", "go", // checked below
 	"docker", "tar", "gcc", // other programs
-	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, cmd/visit
+	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, tools/visit
 	"export", "LD_LIBRARY_PATH=build/record", "build/bin/pegasus run -- build/record/replay", "OMP_TARGET_OFFLOAD", // test
 	"PEGASUS_TEST_SCRIPT",
 	"pegasus demo",                                    // make run
@@ -97,17 +97,17 @@ var follower = regexp.MustCompile(`^pegasus (events|domains --watch|trace --acce
 // simulation matches commands of the simulator alone, which no daemon and no other command of the page
 // affects: a command on several pages is run once. Under the race detector all scenarios take a minute of a
 // processor.
-var simulation = regexp.MustCompile(`^(build/bin/)?pegasus sim (P4|all|--report DIR)$`)
+var simulation = regexp.MustCompile(`^(build/bin/)?pegasus sim (run )?(P4|all|--report DIR)$`)
 
 // refused are commands that may fail here, with the message.
 var refused = map[string]string{
-	"pegasus doctor":                        "",
-	"pegasus sim P4":                        "scenarios fail", // with one seed
-	"pegasus sim all":                       "scenarios fail", // docs/simulator.md names them
-	"pegasus sim --report DIR":              "scenarios fail",
-	"pegasus sim --coordination both.trace": "nothing can be said", // of programs in no virtual machine
-	"pegasus trace --cpus":                  "nothing can be said",
-	"pegasus stop --if-idle":                "in use",
+	"pegasus doctor":                      "",
+	"pegasus sim run P4":                  "scenarios fail", // with one seed
+	"pegasus sim run all":                 "scenarios fail", // docs/simulator.md names them
+	"pegasus sim run --report DIR":        "scenarios fail",
+	"pegasus sim coordination both.trace": "nothing to judge", // of programs in no virtual machine
+	"pegasus trace --cpus":                "nothing to judge",
+	"pegasus stop --if-idle":              "in use",
 }
 
 // before are the commands that restore the preconditions of a command after the ones before it.
@@ -186,7 +186,7 @@ func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
 		command += fmt.Sprintf(" --regions %s --hooks %s/hooks", ts.Getenv("SHM"), work)
 	case strings.HasPrefix(command, "pegasus detach"):
 		command += fmt.Sprintf(" --regions %s", ts.Getenv("SHM"))
-	case strings.HasPrefix(command, "pegasus sim P"), command == "pegasus sim all", strings.HasPrefix(command, "pegasus sim --report"):
+	case strings.HasPrefix(command, "pegasus sim run P"), command == "pegasus sim run all", strings.HasPrefix(command, "pegasus sim run --report"):
 		if !strings.Contains(command, "--plan") {
 			command += " --seeds 1"
 		}

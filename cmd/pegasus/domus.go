@@ -33,9 +33,9 @@ const xenURI = "xen:///system"
 func checkURI(uri string, dom0 bool) error {
 	switch xen := strings.HasPrefix(uri, "xen:"); {
 	case xen && !dom0:
-		return usagef("--connect %s: this isn't Dom0 of a Xen host, for %s doesn't say control_d (in Dom0: mount -t xenfs xenfs /proc/xen)", uri, xenCapabilities)
+		return usagef("--connect %s: this isn't Dom0 of a Xen host: %s has no control_d; in Dom0, mount -t xenfs xenfs /proc/xen", uri, xenCapabilities)
 	case !xen && dom0:
-		return usagef("--connect %s: this is Dom0 of a Xen host, whose domUs are known by their names: leave it out", uri)
+		return usagef("--connect %s: this is Dom0 of a Xen host, which has no libvirt address: leave it out", uri)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func attachDomU(c *call, args []string) error {
 		}
 		return err
 	})
-	c.flags.Func("credits", "`N` of the accelerator, that go with the name; 0: as the daemon's configuration says", func(s string) error {
+	c.flags.Func("credits", "`n` credits of the accelerator, that go with the name; 0: as in the daemon's configuration", func(s string) error {
 		return parseCredits(s, &credits)
 	})
 	if err := u.parse(args); err != nil {
@@ -179,7 +179,7 @@ func (u *domU) sayWhetherThere() {
 	names, err := domUNames()
 	switch ids := numbersOf(u.name, names); {
 	case err != nil:
-		fmt.Fprintf(u.err, "Whether there is one now isn't known: %v\n", err)
+		fmt.Fprintf(u.err, "cannot check for a domU of that name: %v\n", err)
 	case len(ids) == 0 && isCalled(u.name, names) != "": // xl accepts names and numbers, so the user probably meant the number
 		fmt.Fprintf(u.out, "There is none of that name now. Domain %s is called %s: if you mean that, attach %[2]s, and detach %[1]s. A number is another one's after a reboot.\n", u.name, isCalled(u.name, names))
 	case len(ids) == 0:
@@ -187,7 +187,7 @@ func (u *domU) sayWhetherThere() {
 	case len(ids) > 1:
 		fmt.Fprintf(u.out, "There are several, domains %v, of which one is served: rename the others (xl rename).\n", ids)
 	default:
-		fmt.Fprintf(u.out, "It is there, as domain %d, and needs no restart. Inside it needs the agent: `pegasus-guest install` there; docs/xen.md says more.\n", ids[0])
+		fmt.Fprintf(u.out, "It is there, as domain %d, and needs no restart. Inside it needs the agent: `pegasus-guest install` there; see docs/xen.md.\n", ids[0])
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pegasus/backend/control"
@@ -58,7 +59,8 @@ type command struct {
 	name, args, short string
 	long              string // after the usage line: its effect, with examples
 	run               func(c *call, args []string) error
-	greedy            bool // the arguments after the first operand are not parsed
+	greedy            bool     // the arguments after the first operand are not parsed
+	older             []string // flags of earlier releases, which work but have left the help
 }
 
 // printed is a writer that remembers the first error: a command must not lose half of its output silently.
@@ -117,7 +119,7 @@ func invoke(cmd *command, args []string, s *streams) int {
 	var e *exit
 	if errors.As(err, &e) {
 		if e.code == exitUsage {
-			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` says more\n", cmd.name, cmd.args, cmd.name)
+			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` describes it\n", cmd.name, cmd.args, cmd.name)
 		}
 		return e.code
 	}
@@ -168,7 +170,7 @@ usage: pegasus COMMAND [FLAGS] [ARGUMENTS]
 	fmt.Fprint(w, `
 Try:
   pegasus run -- ./my-cuda-program        run a CUDA program, starting a private daemon if none runs
-  pegasus domains --watch                 see who uses how much
+  pegasus domains --watch                 see each domain's use
   pegasus help run                        what a command does, with examples
 `)
 }
@@ -177,6 +179,9 @@ func describe(w io.Writer, cmd *command, flags *flag.FlagSet) {
 	fmt.Fprintf(w, "usage: pegasus %s %s\n\n%s\n", cmd.name, cmd.args, strings.TrimSpace(cmd.long))
 	fmt.Fprintf(w, "\nFlags:\n")
 	flags.VisitAll(func(f *flag.Flag) {
+		if slices.Contains(cmd.older, f.Name) {
+			return
+		}
 		value, text := flag.UnquoteUsage(f)
 		if value != "" {
 			value = " " + strings.ToUpper(value)

@@ -112,7 +112,7 @@ func (a *attachment) unplug(name string, now libvirt.Shown) error {
 func (a *attachment) programs(name string) int {
 	var domains []control.Domain
 	if err := a.ask(control.MethodDomains, nil, &domains); err != nil && !errors.Is(err, errNoDaemon) {
-		fmt.Fprintf(a.err, "whether programs use it isn't known: %v\n", err)
+		fmt.Fprintf(a.err, "cannot check for programs that use it: %v\n", err)
 	}
 	for _, d := range domains {
 		if d.Name == name {

@@ -223,7 +223,7 @@ func policy(c *call, args []string) error {
 	c.jsonFlag()
 	mode := c.flags.String("mode", "", "`production` or paper")
 	accelerator := c.flags.String("accelerator", "", "only the accelerator of this `name`")
-	explain := c.flags.Bool("explain", false, "say why it last decided as it did, and what decisions cost")
+	explain := c.flags.Bool("explain", false, "explain its last decision, and print the cost of decisions")
 	names, err := c.parse(args, 0, 1)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func parseSettings(operands []string) (map[string]string, error) {
 			return nil, usagef("%q isn't KEY=VALUE, such as credits=512", o)
 		}
 		if was, twice := settings[key]; twice {
-			return nil, usagef("%s is said twice, to be %s and %s", key, was, value)
+			return nil, usagef("%s is given twice, as %s and as %s", key, was, value)
 		}
 		settings[key] = value
 	}

@@ -16,36 +16,44 @@ import (
 	"pegasus/sim/report"
 )
 
-// simFlags are the flags of `pegasus sim`.
+// simFlags are the subcommand and the flags of `pegasus sim`.
 type simFlags struct {
 	list   bool
+	replay string // file
+	policy string // of replay
+	cost   bool   // of replay
+	judged string // file of coordination
 	seed   uint64
 	seeds  int
 	plan   string // for --trace and --record
 	trace  string // files
 	record string
-	replay string
-	policy string // of --replay
-	judged string // file of --coordination
-	cost   bool   // of --replay
 	report string // directory
 }
+
+// simOlderFlags are the flags by which earlier releases had the subcommands list, replay and coordination. Scripts
+// may still use them.
+var simOlderFlags = []string{"list", "replay", "coordination"}
 
 func simulate(c *call, args []string) error {
 	var f simFlags
 	c.jsonFlag()
-	c.flags.BoolVar(&f.list, "list", false, "list the scenarios")
-	c.flags.Uint64Var(&f.seed, "seed", 1, "the first of the seeds is `n`")
-	c.flags.IntVar(&f.seeds, "seeds", 0, "run `n` seeds instead of the scenario's 20")
-	c.flags.StringVar(&f.trace, "trace", "", "write what happens with the first seed to `file`, for Perfetto or chrome://tracing")
-	c.flags.StringVar(&f.record, "record", "", "write what the first accelerator's scheduler is told with the first seed to `file`")
-	c.flags.StringVar(&f.plan, "plan", "", "of the plan `name`, not the first (with --trace, --record)")
-	c.flags.StringVar(&f.replay, "replay", "", "tell a scheduler again what `file` recorded, and compare its decisions")
-	c.flags.StringVar(&f.policy, "policy", "", "of the policy `name`, not the recorded one (with --replay)")
-	c.flags.BoolVar(&f.cost, "cost", false, "say what a turn of the scheduler costs on this machine (with --replay)")
-	c.flags.StringVar(&f.judged, "coordination", "", "say of `file`, which pegasus trace --cpus wrote, whether those who were chosen had a vCPU that ran")
-	c.flags.StringVar(&f.report, "report", "", "write a page with figures, index.html, into `directory`")
-	names, err := c.parse(args, 0, -1)
+	c.flags.BoolVar(&f.list, "list", false, "the subcommand list")
+	c.flags.StringVar(&f.replay, "replay", "", "the subcommand replay of `file`")
+	c.flags.StringVar(&f.judged, "coordination", "", "the subcommand coordination of `file`")
+	c.flags.Uint64Var(&f.seed, "seed", 1, "run: begin with the seed `n`")
+	c.flags.IntVar(&f.seeds, "seeds", 0, "run: run `n` seeds instead of the scenario's 20")
+	c.flags.StringVar(&f.trace, "trace", "", "run: write the events of one run to `file`, for Perfetto or chrome://tracing")
+	c.flags.StringVar(&f.record, "record", "", "run: write the input of the first accelerator's scheduler in one run to `file`")
+	c.flags.StringVar(&f.plan, "plan", "", "run, with --trace or --record: use the plan `name`, not the first")
+	c.flags.StringVar(&f.policy, "policy", "", "replay: use the policy `name`, not the recorded one")
+	c.flags.BoolVar(&f.cost, "cost", false, "replay: measure a turn of the scheduler on this machine")
+	c.flags.StringVar(&f.report, "report", "", "run: write a page with figures, index.html, into `directory`")
+	operands, err := c.parse(args, 0, -1)
+	if err != nil {
+		return err
+	}
+	names, err := f.subcommand(operands)
 	if err != nil {
 		return err
 	}
@@ -71,9 +79,32 @@ func simulate(c *call, args []string) error {
 		}
 		return observe(c, f, names[0])
 	case len(names) == 0:
-		return usagef("name a scenario, or a file; `pegasus sim --list` lists those there are")
+		return usagef("name a scenario, or a file; `pegasus sim list` lists the scenarios")
 	}
 	return runScenarios(c, f, names)
+}
+
+// subcommand takes the subcommand off the operands and returns the scenarios among them. Without a subcommand all
+// operands are scenarios, as for run.
+func (f *simFlags) subcommand(operands []string) ([]string, error) {
+	if len(operands) == 0 {
+		return nil, nil
+	}
+	verb, rest := operands[0], operands[1:]
+	file := map[string]*string{"replay": &f.replay, "coordination": &f.judged}[verb]
+	switch {
+	case verb == "run":
+		return rest, nil
+	case verb == "list":
+		f.list = true
+		return rest, nil
+	case file == nil:
+		return operands, nil
+	case *file != "" || len(rest) == 0:
+		return nil, usagef("%s: one file goes with it", verb)
+	}
+	*file = rest[0]
+	return rest[1:], nil
 }
 
 // check returns an error for flags that would have no effect.
@@ -81,13 +112,13 @@ func (f *simFlags) check(names []string) error {
 	watched := f.trace != "" || f.record != ""
 	switch {
 	case (f.list || f.replay != "" || f.judged != "") && (len(names) > 0 || watched):
-		return usagef("--list, --replay and --coordination run nothing: leave out what else is named")
+		return usagef("list, replay and coordination run nothing: leave out the scenarios, --trace and --record")
 	case f.list && f.replay+f.judged != "" || f.replay != "" && f.judged != "":
-		return usagef("--list, --replay or --coordination, not several")
+		return usagef("list, replay or coordination, not several")
 	case f.policy != "" && f.replay == "":
-		return usagef("--policy %s: goes with --replay; a scenario's policies are those of its plans", f.policy)
+		return usagef("--policy %s: goes with replay; a scenario's policies are those of its plans", f.policy)
 	case f.cost && f.replay == "":
-		return usagef("--cost: goes with --replay; it is the cost of what was recorded")
+		return usagef("--cost: goes with replay; it is the cost of the recorded turns")
 	case f.plan != "" && !watched:
 		return usagef("--plan %s: goes with --trace or --record; without them all plans are run", f.plan)
 	case watched && (f.report != "" || f.seeds > 0):
@@ -96,7 +127,7 @@ func (f *simFlags) check(names []string) error {
 	return nil
 }
 
-// scenarioEntry is a line of --list.
+// scenarioEntry is a line of `pegasus sim list`.
 type scenarioEntry struct {
 	ID     string   `json:"id"`
 	Title  string   `json:"title"`
@@ -277,7 +308,7 @@ func replay(c *call, f simFlags) error {
 		fmt.Fprintln(c.out)
 		outcomeTable(r).print(c.out)
 		if out.Cost != nil {
-			fmt.Fprintf(c.out, "with what is told before it, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
+			fmt.Fprintf(c.out, "with its events, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
 		}
 	}
 	if err == nil && r.Differ > 0 && f.policy == "" {

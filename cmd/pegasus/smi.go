@@ -1,6 +1,9 @@
 package main
 
-import "pegasus/guest/smi"
+import (
+	"pegasus/frontend"
+	"pegasus/guest/smi"
+)
 
 // showDevice is `pegasus smi`: as a guest of the domain of this environment, otherwise of the named one.
 func showDevice(c *call, args []string) error {
@@ -9,11 +12,11 @@ func showDevice(c *call, args []string) error {
 	c.flags.StringVar(&g.domain, "domain", "default", "outside of guests, show the domain `name`")
 	c.flags.BoolVar(&o.List, "L", false, "list the devices")
 	c.flags.StringVar(&o.Query, "query-gpu", "", "print these `fields`, separated by commas")
-	c.flags.StringVar(&o.Format, "format", "csv", "csv, with noheader and nounits or without")
+	c.flags.StringVar(&o.Format, "format", "csv", "the `format` of --query-gpu: csv, with or without noheader and nounits")
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	socket := smi.Socket()
+	socket := frontend.Socket()
 	if socket == "" || c.given("domain") {
 		h, err := g.hold(c)
 		if err != nil {

@@ -14,11 +14,11 @@ import (
 )
 
 func trace(c *call, args []string) error {
-	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
-	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
-	path := c.flags.String("out", "-", "file to write; -: standard output")
-	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for `pegasus sim --coordination`")
-	picture := c.flags.String("perfetto", "", "write a time line to `file` instead, to be looked at: engines, gates and CPUs of all accelerators")
+	accelerator := c.flags.String("accelerator", "", "trace the scheduler of the accelerator `name`; without it: of the only one")
+	seconds := c.flags.Float64("seconds", 0, "end after `n` seconds; 0: when interrupted")
+	path := c.flags.String("out", "-", "write to `file`; -: standard output")
+	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for pegasus sim coordination")
+	picture := c.flags.String("perfetto", "", "write a time line of all accelerators' engines and gates and of the CPUs to `file` instead")
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func trace(c *call, args []string) error {
 	case !(*seconds >= 0 && *seconds < 1e6):
 		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
 	case *picture == "" && c.given("perfetto"):
-		return usagef("--perfetto \"\": want a file's name")
+		return usagef("--perfetto \"\": needs a file name")
 	case *picture != "" && (*accelerator != "" || *path != "-"):
 		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
 	case *picture != "" && *cpus:
@@ -140,7 +140,7 @@ func (r *recorder) write(line []byte, record bool) error {
 	return err
 }
 
-// judgeCoordination is `pegasus sim --coordination`: the coordination of an accelerator and the CPUs.
+// judgeCoordination is `pegasus sim coordination`: the coordination of an accelerator and the CPUs.
 func judgeCoordination(c *call, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -156,7 +156,7 @@ func judgeCoordination(c *call, path string) error {
 		return printJSON(c.out, []coordination.Verdict{v})
 	}
 	if v.Decisions == 0 {
-		return fmt.Errorf("%s: nothing can be said: it has no decision between domains of which it is known when their vCPUs ran (pegasus trace --cpus --out FILE, while several compute)", path)
+		return fmt.Errorf("%s: nothing to judge: no decision between domains with recorded vCPU runs; record with pegasus trace --cpus --out FILE while several domains compute", path)
 	}
 	printVerdict(c.out, &v)
 	return nil

@@ -24,7 +24,7 @@ type xenHost struct {
 	units   *domus.DomUs
 	cpus    *cpus.CPUs
 	keeper  *xen.Keeper
-	readers *trace.Company // of Xen's trace
+	readers *trace.SharedReaders // of Xen's trace
 }
 
 // xenCapabilities is the file in which the kernel reports whether this is Dom0; tests replace it.
@@ -72,7 +72,7 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 			return nil, err
 		}
 	}
-	h := &xenHost{readers: &trace.Company{}, units: &domus.DomUs{
+	h := &xenHost{readers: &trace.SharedReaders{}, units: &domus.DomUs{
 		Files: attachments(c),
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}

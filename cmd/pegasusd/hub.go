@@ -19,7 +19,7 @@ import (
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen"
 	"pegasus/xenstore"
 )
@@ -44,11 +44,11 @@ func runHub(args []string, errs io.Writer) int {
 	log := slog.New(newBrake(slog.NewTextHandler(lines, nil))).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
+	go weightjournal.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
 	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory, Lives: func() (bool, error) { return domainLives(uint16(*id)) }}, log)
 	if err == nil && *place != "" {
 		var held *os.File
-		if held, err = xen.TakePlace(*place, *domain); err == nil {
+		if held, err = xen.LockHub(*place, *domain); err == nil {
 			defer held.Close()
 		}
 	}
@@ -111,7 +111,7 @@ func claimMachines(claim func(context.Context) (release func(), err error)) (rel
 }
 
 // keepHubs runs the hubs of the machines with regions in a directory, beside the daemon.
-func keepHubs(ctx context.Context, regions, dir string, known *overheard, log *slog.Logger) {
+func keepHubs(ctx context.Context, regions, dir string, known *machineWatcher, log *slog.Logger) {
 	k := kvm.Keeper{
 		Dir: regions, Valid: configs.CheckName, Log: log,
 		Hub: func(region, domain string) []string {

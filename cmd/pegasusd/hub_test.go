@@ -17,6 +17,7 @@ import (
 	wire "pegasus/callbuf/region"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
+	"pegasus/internal/testkit"
 )
 
 // A hub with a log that is not read serves its machine, and ends on a signal: otherwise its mappings would keep
@@ -54,11 +55,7 @@ func TestHubLogStuck(t *testing.T) {
 	agent := wire.NewGuest(mem[controlAt:])
 	agent.Begin(100)
 	copy(mem[size-wire.PageBytes+wire.PointerOffset:], wire.Pointer{Offset: controlAt, Boot: 1}.Append(nil))
-	for end := time.Now().Add(30 * time.Second); !agent.Answered(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the hub doesn't answer")
-		}
-	}
+	testkit.Eventually(t, "the hub answers", agent.Answered)
 	cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-ended:

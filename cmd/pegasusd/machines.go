@@ -14,7 +14,7 @@ import (
 
 // machines returns the machines of the configured libvirt connections, as reported by pegasus-libvirt, which
 // is installed beside this program; nil if the configuration has none.
-func machines(c configs.Daemon, log *slog.Logger) *overheard {
+func machines(c configs.Daemon, log *slog.Logger) *machineWatcher {
 	if c.Regions == "" || len(c.Libvirt) == 0 {
 		return nil
 	}
@@ -22,7 +22,7 @@ func machines(c configs.Daemon, log *slog.Logger) *overheard {
 	if self, err := os.Executable(); err == nil {
 		program = filepath.Join(filepath.Dir(self), program)
 	}
-	return &overheard{from: libvirt.Machines{
+	return &machineWatcher{from: libvirt.Machines{
 		URIs: c.Libvirt, Log: log,
 		Command: func(uri string) []string {
 			return []string{program, "watch", "--connect", uri, "--regions", c.Regions}
@@ -30,15 +30,15 @@ func machines(c configs.Daemon, log *slog.Logger) *overheard {
 	}}
 }
 
-// overheard passes on the reports about machines, and records which of them are off.
-type overheard struct {
+// machineWatcher passes on the reports about machines, and records which of them are off.
+type machineWatcher struct {
 	from hypervisor.Machines
 
 	mu  sync.Mutex
 	off map[string]bool // by name, of all machines ever reported
 }
 
-func (o *overheard) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+func (o *machineWatcher) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	o.from.Watch(ctx, func(all []hypervisor.Machine) {
 		o.note(all)
 		tell(all)
@@ -46,7 +46,7 @@ func (o *overheard) Watch(ctx context.Context, tell func([]hypervisor.Machine)) 
 }
 
 // note records a report. A machine that is missing from it does not exist any more.
-func (o *overheard) note(all []hypervisor.Machine) {
+func (o *machineWatcher) note(all []hypervisor.Machine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	next := map[string]bool{}
@@ -60,7 +60,7 @@ func (o *overheard) note(all []hypervisor.Machine) {
 }
 
 // isOff reports whether a machine is off by the last report.
-func (o *overheard) isOff(name string) bool {
+func (o *machineWatcher) isOff(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.off[name]

@@ -33,7 +33,7 @@ import (
 	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/domus"
 	"pegasus/policies"
 )
@@ -66,8 +66,8 @@ func run(args []string, out, errs io.Writer) int {
 	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
 	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory, an empty one, at the end")
-	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
-	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or why not, to this descriptor")
+	f.DurationVar(&s.linger, "linger", 3*time.Second, "end a private daemon when no program has used it for this `time`")
+	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or the error, to the descriptor `n`")
 	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
 	version := f.Bool("version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
@@ -150,7 +150,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	defer lines.close()
 	log := logger(config, lines, level)
 	weights := filepath.Join(dir, raisedDir)
-	raised.Sweep(weights, log, putBack)
+	weightjournal.Sweep(weights, log, putBack)
 	cpus := linux.NewCPUs(log, switches.Load)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
@@ -164,7 +164,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Absent:   absentNVIDIA(config, "/dev/nvidiactl"),
 		Log:      log, SetLogLevel: setLevel,
 	}
-	var known *overheard
+	var known *machineWatcher
 	var units *xenHost
 	dom0 := !s.private && domus.IsDom0(xenCapabilities)
 	if dom0 {
@@ -174,7 +174,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		}
 		defer release()
 		if units, err = openXen(config.Daemon, dir, log); err != nil {
-			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
+			log.Error("domUs can't be served; pegasus doctor lists the missing parts", "err", err)
 		} else {
 			units.give(&options, weights)
 			options.Runs = func() hypervisor.Runs { return tracedRuns(units.readers, log) }

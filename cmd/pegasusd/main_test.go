@@ -17,6 +17,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/frontend"
+	"pegasus/internal/testkit"
 )
 
 // TestMain makes the test binary also the programs that the tests start: the daemon, its workers, and guests.
@@ -186,11 +187,7 @@ const soon = time.Minute
 // eventually polls until ok returns true, for at most soon.
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > soon {
-			h.t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
+	testkit.Within(h.t, soon, what, ok)
 }
 
 // guest is a process that carries out orders, a line at a time.

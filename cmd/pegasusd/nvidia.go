@@ -70,7 +70,7 @@ func askNVIDIA(c configs.Accelerator) (d listing.Device, err error) {
 // withHint adds the remedy to the error for a missing driver.
 func withHint(err error) error {
 	if strings.Contains(err.Error(), "cannot open shared object file") {
-		return fmt.Errorf("%w; install NVIDIA's driver, or say with library = where its libcuda.so.1 is", err)
+		return fmt.Errorf("%w; install NVIDIA's driver, or set library = to the path of its libcuda.so.1", err)
 	}
 	return err
 }

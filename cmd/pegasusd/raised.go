@@ -2,7 +2,7 @@ package main
 
 import (
 	"pegasus/hypervisor/linux"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/cpus"
 )
 
@@ -11,7 +11,7 @@ import (
 const raisedDir = "raised"
 
 // putBack restores a weight that a dead daemon changed.
-func putBack(r raised.Record) (bool, error) {
+func putBack(r weightjournal.Record) (bool, error) {
 	if r.Xen == 0 {
 		return linux.PutBack(r)
 	}

@@ -17,7 +17,7 @@ import (
 const tracePages = 64
 
 // tracedRuns returns the runs of domUs, by the hypervisor's trace, and of Dom0's own programs.
-func tracedRuns(readers *trace.Company, log *slog.Logger) hypervisor.Runs {
+func tracedRuns(readers *trace.SharedReaders, log *slog.Logger) hypervisor.Runs {
 	return runs.Both{
 		DomUs: runs.New(log, trace.Now, func() (trace.Source, error) { return openTrace(readers, trace.AllSchedule, log) }),
 		Dom0:  linux.NewRuns(log, switches.Load),
@@ -30,7 +30,7 @@ type traced struct {
 	calls *privcmd.Hypercalls
 }
 
-func openTrace(readers *trace.Company, events uint32, log *slog.Logger) (trace.Source, error) {
+func openTrace(readers *trace.SharedReaders, events uint32, log *slog.Logger) (trace.Source, error) {
 	calls, err := privcmd.Open()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func openTrace(readers *trace.Company, events uint32, log *slog.Logger) (trace.S
 		return nil, err
 	}
 	if b.Existed() {
-		log.Info("Xen's trace buffers were there already, in the size that somebody chose: if xentrace runs, both get what they asked for")
+		log.Info("Xen's trace buffers exist already, with their own size; a running xentrace keeps its records")
 	}
 	return traced{b, calls}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"pegasus/callbuf"
 	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
+	"pegasus/internal/testkit"
 )
 
 // Processes that are silent, stop after parts of a hello, hang up at each step or read nothing neither delay others nor
@@ -63,11 +64,7 @@ func TestPeers(t *testing.T) {
 			t.Fatalf("one that says nothing is waited for without an end: %v", err)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	testkit.Eventually(t, "the connections' goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // trickle writes one byte per message, and ends when the agent hangs up.

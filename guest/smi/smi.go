@@ -19,20 +19,6 @@ import (
 	"pegasus/frontend"
 )
 
-// AgentSocket is the socket of a virtual machine's agent.
-const AgentSocket = "/run/pegasus/guest.sock"
-
-// Socket returns the socket of this environment's domain, or "".
-func Socket() string {
-	if path := os.Getenv("PEGASUS_SOCKET"); path != "" {
-		return path
-	}
-	if _, err := os.Stat(AgentSocket); err == nil {
-		return AgentSocket
-	}
-	return ""
-}
-
 // Options are the supported flags of nvidia-smi.
 type Options struct {
 	List   bool   // -L

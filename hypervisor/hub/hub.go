@@ -234,7 +234,7 @@ func (s *session) flush() (sent bool) {
 var (
 	errTwice   = errors.New("the agent used the number of a process twice")
 	errTooMany = errors.New("the machine has more processes than a hub serves")
-	errTalk    = errors.New("the agent says what it may not say now")
+	errTalk    = errors.New("message not allowed in this state")
 )
 
 // obey carries out a message. It returns an error for one that no honest agent sends.

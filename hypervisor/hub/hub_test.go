@@ -20,6 +20,7 @@ import (
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
+	"pegasus/internal/testkit"
 )
 
 const (
@@ -114,11 +115,7 @@ func (m *machine) stopHub() {
 
 func (m *machine) eventually(what string, ok func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(soon); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
+	testkit.Within(m.t, soon, what, ok)
 }
 
 // begin starts an agent.

@@ -61,7 +61,7 @@ const (
 var errPaused = errors.New("the machine took too long to lend memory: is it paused?")
 
 // errCutOff reports that the daemon ended during the request. The process tries again, too, with the next daemon.
-var errCutOff = errors.New("the daemon has ended while it was asked")
+var errCutOff = errors.New("the daemon ended during a request")
 
 // answered distinguishes a daemon that has ended from one with an invalid answer.
 func answered(err error) error {

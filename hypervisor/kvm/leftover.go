@@ -35,7 +35,7 @@ func (k Keeper) sweep(path string, e fs.DirEntry) {
 	if UsedBy(path) != 0 {
 		return // another machine of that name, of which we have no report
 	}
-	k.Log.Warn("removing what was left of a machine that is off", "region", path)
+	k.Log.Warn("removing the files of a machine that is off", "region", path)
 	if err := RemoveRegion(path); err != nil {
 		k.Log.Warn("remove a region", "err", err)
 	}

@@ -117,7 +117,7 @@ func (m *Memory) Same() bool {
 // Lend implements hub.Memory.
 func (m *Memory) Lend(to uint32, l callbuf.Layout, answer wire.Message) (s hub.Segment, err error) {
 	if answer.Kind != wire.Lend || to == nobody {
-		return s, fmt.Errorf("the agent says %v to process %d, where a region is lent", answer.Kind, to)
+		return s, fmt.Errorf("message %v for process %d: not allowed with a lent region", answer.Kind, to)
 	}
 	parts, err := wire.ParseLend(answer.Body)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"pegasus/internal/testkit"
 )
 
 // An unmarked file doesn't count as a region.
@@ -71,7 +72,7 @@ func TestKeeper(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() { over <- k.Run(ctx) }()
-	eventually(t, "the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
+	testkit.Eventually(t, "the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
 	for _, name := range []string{"-bad", ".half.new", ".web.new", "web", "web.new", "ports"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o640); err != nil {
 			t.Fatal(err)
@@ -80,7 +81,7 @@ func TestKeeper(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "half.new"), nil, 0o600); err != nil { // of an earlier release, which hadn't finished it
 		t.Fatal(err)
 	}
-	eventually(t, "hubs, and others when they have ended", func() bool {
+	testkit.Eventually(t, "hubs, and others when they have ended", func() bool {
 		b, _ := os.ReadFile(said)
 		for _, name := range []string{"web\n", "web.new\n", "ports\n"} {
 			if slices.Index(strings.SplitAfter(string(b), "\n"), name) < 0 || strings.Count("\n"+string(b), "\n"+name) < 2 {
@@ -95,15 +96,6 @@ func TestKeeper(t *testing.T) {
 	stop()
 	if err := <-over; err != nil {
 		t.Error(err)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
 	}
 }
 

@@ -145,7 +145,7 @@ type complaints struct {
 func (c *complaints) Write(b []byte) (int, error) {
 	for line := range strings.Lines(string(b)) {
 		if line = strings.TrimSpace(line); line != "" && line != c.last {
-			c.log.Warn("pegasus-libvirt says", "text", line)
+			c.log.Warn("output of pegasus-libvirt", "text", line)
 			c.last = line
 		}
 	}
@@ -165,7 +165,7 @@ func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports
 			if *said = r.Away; r.Away != "" {
 				log.Warn("libvirt is away: its machines are taken to be as they were", "why", r.Away)
 			} else {
-				log.Info("libvirt tells of its machines", "machines", len(r.Machines))
+				log.Info("libvirt reports machines", "machines", len(r.Machines))
 			}
 		}
 		if r.Away != "" {

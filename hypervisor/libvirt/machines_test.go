@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 )
 
 func running(name string, started, resets uint64, pid int) Machine {
@@ -128,14 +129,7 @@ func TestSilentProgram(t *testing.T) {
 				}.Watch(ctx, func([]hypervisor.Machine) {})
 				close(done)
 			}()
-			for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-				if runs, _ := os.ReadFile(file); len(runs) >= 2 {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatal("it isn't started again")
-				}
-			}
+			testkit.Eventually(t, "it is started again", func() bool { runs, _ := os.ReadFile(file); return len(runs) >= 2 })
 			cancel()
 			select {
 			case <-done:

@@ -35,7 +35,7 @@ func ParseThreads(out []byte) ([]int, error) {
 		ids = append(ids, c.Thread)
 	}
 	if len(ids) == 0 || len(ids) > maxVCPUs {
-		return nil, fmt.Errorf("QEMU says that it has %d vCPUs", len(ids))
+		return nil, fmt.Errorf("QEMU reports %d vCPUs", len(ids))
 	}
 	return ids, nil
 }

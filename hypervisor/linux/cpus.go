@@ -132,7 +132,7 @@ func (c *CPUs) begin() {
 	c.log.Info("when guests run is noted by the kernel (eBPF at sched_switch and sched_wakeup)")
 }
 
-var errUnwanted = errors.New("eBPF was not asked for")
+var errUnwanted = errors.New("eBPF is switched off")
 
 // remembered returns the domains' weights as last read; it reads all if a domain is new.
 func (c *CPUs) remembered(of []hypervisor.Guests) []hypervisor.Weight {
@@ -257,7 +257,7 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 		t, err := openThread(path, tid, id)
 		if err != nil {
 			if _, gone := os.Stat(path); gone == nil {
-				c.blind.Do(func() { c.log.Warn("can't see when guests run, so augc and cosched go by weights alone", "err", err) })
+				c.blind.Do(func() { c.log.Warn("cannot sample when guests run; policies use CPU weights alone", "err", err) })
 			}
 			continue
 		}

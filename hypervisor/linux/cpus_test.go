@@ -232,7 +232,7 @@ func TestThisHost(t *testing.T) {
 			c := NewCPUs(slog.New(slog.NewTextHandler(&said, nil)), load)
 			defer c.Close()
 			seeThisHost(t, c)
-			if why := map[string]string{"read": "not asked for", "refused": "not today"}[name]; !strings.Contains(said.String(), why) {
+			if why := map[string]string{"read": "switched off", "refused": "not today"}[name]; !strings.Contains(said.String(), why) {
 				t.Errorf("it doesn't say why it reads /proc (%s): %s", why, said.String())
 			}
 			if strings.Count(said.String(), "\n") != 1 {
@@ -391,14 +391,14 @@ func TestNoted(t *testing.T) {
 	for i, c := range []struct {
 		entry switches.Entry
 		clock int64
-		done  doings
+		done  runTimes
 		state vcpu.VCPUState
 	}{
-		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 120, doings{}, vcpu.Running},
-		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 150, doings{30, 0}, vcpu.Running},
-		{switches.Entry{State: switches.Runnable, CPU: 3, Since: 160, Ran: 110}, 200, doings{10, 40}, vcpu.Runnable},
-		{switches.Entry{State: switches.Blocked, CPU: 2, Since: 210, Ran: 110, Waited: 50}, 300, doings{0, 10}, vcpu.Blocked},
-		{switches.Entry{State: switches.Running, CPU: 2, Since: 310, Ran: 110, Waited: 50}, 305, doings{}, vcpu.Running},
+		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 120, runTimes{}, vcpu.Running},
+		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 150, runTimes{30, 0}, vcpu.Running},
+		{switches.Entry{State: switches.Runnable, CPU: 3, Since: 160, Ran: 110}, 200, runTimes{10, 40}, vcpu.Runnable},
+		{switches.Entry{State: switches.Blocked, CPU: 2, Since: 210, Ran: 110, Waited: 50}, 300, runTimes{0, 10}, vcpu.Blocked},
+		{switches.Entry{State: switches.Running, CPU: 2, Since: 310, Ran: 110, Waited: 50}, 305, runTimes{}, vcpu.Running},
 	} {
 		if !u.take(c.entry, c.clock) || u.done != c.done || u.vcpu.State != c.state || u.vcpu.PCPU != c.entry.CPU {
 			t.Errorf("entry %d: %+v, %+v", i, u.done, u.vcpu)

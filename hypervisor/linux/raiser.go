@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 )
 
 // Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1. mu guards weights.
@@ -20,9 +20,9 @@ type Raiser struct {
 	host *CPUs // provides the groups
 
 	mu      sync.Mutex
-	weights *raised.Weights
+	weights *weightjournal.Weights
 
-	use raised.Use[string] // by sibling's directory
+	use weightjournal.Use[string] // by sibling's directory
 }
 
 // The valid weights.
@@ -34,7 +34,7 @@ const (
 // Raiser returns the Raiser of this host, which keeps its records in dir. From then on c reports the configured
 // weights of machines, not the effective ones.
 func (c *CPUs) Raiser(dir string) *Raiser {
-	c.raiser = &Raiser{host: c, weights: raised.NewWeights(dir, "a machine", c.log)}
+	c.raiser = &Raiser{host: c, weights: weightjournal.NewWeights(dir, "a machine", c.log)}
 	return c.raiser
 }
 
@@ -68,7 +68,7 @@ var (
 	errGuests    = errors.New("its cgroup's weight may be changed by others than root")
 	errShared    = errors.New("another machine has the same cgroup")
 	errNoNumber  = errors.New("its cgroup's weight is no number")
-	errIdle      = errors.New("its cgroup has no weight: somebody has set it idle")
+	errIdle      = errors.New("its cgroup has no weight: it is set to idle")
 )
 
 // find returns the group of a machine, with its configured weight, and the weight's file.
@@ -85,7 +85,7 @@ func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, file string, er
 	if v1 {
 		g.Least, g.Most, file = leastShares, mostShares, filepath.Join(path, "cpu.shares")
 	}
-	if g.Weight, g.Has, err = r.weights.See(of.Domain, raised.Record{File: file}, groupWeight(file)); err != nil {
+	if g.Weight, g.Has, err = r.weights.See(of.Domain, weightjournal.Record{File: file}, groupWeight(file)); err != nil {
 		return g, file, err
 	}
 	set := g.Weight
@@ -98,7 +98,7 @@ func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, file string, er
 // groupWeight is the weight of a cgroup: the path of its file.
 type groupWeight string
 
-// Get implements raised.Weight.
+// Get implements weightjournal.Weight.
 func (w groupWeight) Get() (int64, error) {
 	text, there, ours := setting(string(w))
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -120,10 +120,10 @@ func (w groupWeight) absent() error {
 	if _, err := os.Stat(string(w)); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s can't be read", w)
 	}
-	return fmt.Errorf("%s: there is none: %w", w, raised.ErrOff)
+	return fmt.Errorf("%s: there is none: %w", w, weightjournal.ErrOff)
 }
 
-// Put implements raised.Weight.
+// Put implements weightjournal.Weight.
 func (w groupWeight) Put(weight int64) error {
 	f, err := os.OpenFile(string(w), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -184,7 +184,7 @@ func (r *Raiser) plain(file, text string) string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if set := r.weights.Plain(raised.Record{File: file}, n); set != n {
+	if set := r.weights.Plain(weightjournal.Record{File: file}, n); set != n {
 		return strconv.FormatInt(set, 10)
 	}
 	return text

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"pegasus/hypervisor"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 )
 
 // group creates a cgroup, with the given processes.
@@ -174,7 +174,7 @@ func TestRaise(t *testing.T) {
 func TestPutBack(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	const path = "cgroup/one/cpu.weight"
-	r := raised.Record{File: filepath.Join(k.dir, path), Set: 100, Ours: []int64{400, 25}}
+	r := weightjournal.Record{File: filepath.Join(k.dir, path), Set: 100, Ours: []int64{400, 25}}
 	if put, err := PutBack(r); put || err != nil {
 		t.Errorf("into a machine that is off: %v, %v", put, err)
 	}
@@ -232,7 +232,7 @@ func BenchmarkRaise(b *testing.B) {
 	defer os.Remove(dir)
 	r := NewCPUs(discard, nil).Raiser(b.TempDir())
 	file := filepath.Join(dir, "cpu.shares")
-	if _, _, err := r.weights.See("m", raised.Record{File: file}, groupWeight(file)); err != nil {
+	if _, _, err := r.weights.See("m", weightjournal.Record{File: file}, groupWeight(file)); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := r.Raise("m", 4096); err != nil {

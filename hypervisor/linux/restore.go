@@ -4,15 +4,15 @@ import (
 	"errors"
 	"slices"
 
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 )
 
 // PutBack restores a cgroup's configured weight, if it still has a weight that a dead daemon wrote.
-func PutBack(r raised.Record) (put bool, err error) {
+func PutBack(r weightjournal.Record) (put bool, err error) {
 	w := groupWeight(r.File)
 	has, err := w.Get()
 	switch {
-	case errors.Is(err, raised.ErrOff), errors.Is(err, errGuests), errors.Is(err, errIdle):
+	case errors.Is(err, weightjournal.ErrOff), errors.Is(err, errGuests), errors.Is(err, errIdle):
 		return false, nil // it has no weight any more, or one that another program set
 	case err != nil:
 		return false, err

@@ -28,7 +28,7 @@ func TestPieces(t *testing.T) {
 		{"more than there was time", vcpu.Running, true, 20, 500, false, []piece{{100, 200}}},
 		{"nobody noted when", vcpu.Blocked, false, 0, 40, false, []piece{{160, 200}}},
 	} {
-		th := thread{exact: c.exact, since: c.since, done: doings{ran: c.ran}}
+		th := thread{exact: c.exact, since: c.since, done: runTimes{ran: c.ran}}
 		th.vcpu.State = c.state
 		if got := th.pieces(100, 200, c.was); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)

@@ -22,17 +22,17 @@ type thread struct {
 	exact           bool  // vcpu's state is the kernel's record, not an estimate
 	since           int64 // start of that state: CLOCK_MONOTONIC ns
 	account         hypervisor.Account
-	place           switches.Place // in the table, if it is watched there
+	place           switches.Slot // in the table, if it is watched there
 	watched         bool
 	schedstat, stat int           // descriptors
 	ran, waited     time.Duration // totals, by the source read last
-	done            doings        // since the last look
+	done            runTimes      // since the last look
 	said            [80]byte      // its schedstat, as last read
 	length          int           // length of that; 0: it was not read last time
 }
 
-// doings are a thread's times between two looks.
-type doings struct{ ran, waited time.Duration }
+// runTimes are a thread's times between two looks.
+type runTimes struct{ ran, waited time.Duration }
 
 // openThread opens the files of a thread, which stay the same thread's even if its number is reused.
 func openThread(dir string, tid, id int) (*thread, error) {
@@ -74,9 +74,9 @@ func (t *thread) take(e switches.Entry, clock int64) bool {
 	case switches.Ended:
 		return false
 	}
-	t.done = doings{}
+	t.done = runTimes{}
 	if t.exact {
-		t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
+		t.done = runTimes{max(ran-t.ran, 0), max(waited-t.waited, 0)}
 	}
 	t.ran, t.waited, t.exact, t.length = ran, waited, true, 0
 	t.vcpu.State, t.vcpu.PCPU, t.since = state, e.CPU, e.Since
@@ -94,14 +94,14 @@ func (t *thread) look(buf []byte) bool {
 	t.exact = false
 	n, _ := unix.Pread(t.schedstat, buf, 0)
 	text := buf[:max(n, 0)]
-	t.done = doings{}
+	t.done = runTimes{}
 	if !bytes.Equal(text, t.said[:t.length]) {
 		ran, waited, ok := parseSchedstat(text)
 		if !ok {
 			return false
 		}
 		if t.length > 0 { // its times before it was found don't count
-			t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
+			t.done = runTimes{max(ran-t.ran, 0), max(waited-t.waited, 0)}
 		}
 		t.ran, t.waited = ran, waited
 		t.length = copy(t.said[:], text)

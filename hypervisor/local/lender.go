@@ -47,7 +47,7 @@ func (l *lender) Lend(t hypervisor.Terms) (*os.File, hypervisor.Loan, error) {
 		_, err = l.conn.Write(b)
 	}
 	if err != nil {
-		return nil, hypervisor.Loan{}, fmt.Errorf("ask for memory: %w", err)
+		return nil, hypervisor.Loan{}, fmt.Errorf("request memory: %w", err)
 	}
 	f, loan, err := l.receiveLoan()
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 )
 
 // Keeper ensures that every attached running domU has a hub, and that no other domU has one. Hubs outlive the daemon
-// that started them: the next daemon's Keeper finds them by their places. mu guards the fields below it; the methods
+// that started them: the next daemon's Keeper finds them by their lock files. mu guards the fields below it; the methods
 // are safe for concurrent use.
 type Keeper struct {
-	// Dir is the directory of hubs' places.
+	// Dir is the directory of the hubs' lock files.
 	Dir string
-	// Hub returns the command that becomes the hub of a domU and takes the place.
-	Hub func(domain string, d DomU, place string) []string
+	// Hub returns the command that becomes the hub of a domU and locks the file.
+	Hub func(domain string, d DomU, lockFile string) []string
 	Log *slog.Logger
 
 	patience time.Duration // endTime, or less in tests
@@ -43,7 +43,7 @@ type child struct {
 }
 
 // NewKeeper returns a Keeper without hubs.
-func NewKeeper(dir string, hub func(domain string, d DomU, place string) []string, log *slog.Logger) *Keeper {
+func NewKeeper(dir string, hub func(domain string, d DomU, lockFile string) []string, log *slog.Logger) *Keeper {
 	return &Keeper{Dir: dir, Hub: hub, Log: log, patience: endTime, running: map[grant.Domain]child{}, changed: make(chan struct{}, 1)}
 }
 
@@ -81,7 +81,7 @@ func (k *Keeper) Served() map[uint16]string {
 		if err != nil {
 			continue
 		}
-		if domain, _ := occupant(filepath.Join(k.Dir, e.Name())); domain != "" {
+		if domain, _ := lockHolder(filepath.Join(k.Dir, e.Name())); domain != "" {
 			served[uint16(id)] = domain
 		}
 	}
@@ -120,7 +120,7 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 	k.endOthers()
 	for id, m := range k.want {
-		if _, ok := k.running[id]; ok || holder(k.place(id)) != 0 {
+		if _, ok := k.running[id]; ok || holder(k.lockFile(id)) != 0 {
 			continue
 		}
 		cmd, err := k.start(m)
@@ -135,7 +135,7 @@ func (k *Keeper) look(ctx context.Context) {
 
 func (k *Keeper) start(m hypervisor.Machine) (*exec.Cmd, error) {
 	id := grant.Domain(m.Xen)
-	command := k.Hub(m.Domain, DomU{ID: id, Memory: m.Memory}, k.place(id))
+	command := k.Hub(m.Domain, DomU{ID: id, Memory: m.Memory}, k.lockFile(id))
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
@@ -157,11 +157,11 @@ func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd 
 }
 
 // endOthers ends the hubs of domUs that should have none, and hubs under a former name of their domU. It removes the
-// places of domUs that should have no hub and have none. The caller holds k.mu.
+// lock files of domUs that should have no hub and have none. The caller holds k.mu.
 func (k *Keeper) endOthers() {
 	before := k.ending
 	k.ending = map[int]time.Time{}
-	for id, c := range k.running { // it may not have its place yet
+	for id, c := range k.running { // it may not have its lock yet
 		if m, wanted := k.want[id]; !c.ended && (!wanted || m.Domain != c.domain) {
 			k.end(c.domain, id, c.process.Pid, before, func(s syscall.Signal) error { return c.process.Signal(s) })
 		}
@@ -177,14 +177,14 @@ func (k *Keeper) endOthers() {
 		}
 		path := filepath.Join(k.Dir, e.Name())
 		m, wanted := k.want[grant.Domain(id)]
-		serves, pid := occupant(path)
+		serves, pid := lockHolder(path)
 		switch {
 		case pid != 0 && pid == k.pidOf(grant.Domain(id)):
 		case wanted && (pid == 0 || serves == m.Domain || serves == ""):
 		case pid == 0:
 			os.Remove(path)
 		default:
-			k.end(serves, grant.Domain(id), pid, before, func(s syscall.Signal) error { return tell(path, pid, s) })
+			k.end(serves, grant.Domain(id), pid, before, func(s syscall.Signal) error { return signalHolder(path, pid, s) })
 		}
 	}
 }
@@ -215,6 +215,6 @@ func (k *Keeper) pidOf(id grant.Domain) int {
 	return 0
 }
 
-func (k *Keeper) place(id grant.Domain) string {
+func (k *Keeper) lockFile(id grant.Domain) string {
 	return filepath.Join(k.Dir, strconv.Itoa(int(id)))
 }

@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 )
 
-// A process of this test is a hub: it takes its place, and ends at SIGTERM.
+// A process of this test is a hub: it locks its file, and ends at SIGTERM.
 func TestMain(m *testing.M) {
-	if place := os.Getenv("PEGASUS_TEST_PLACE"); place != "" {
+	if lockFile := os.Getenv("PEGASUS_TEST_PLACE"); lockFile != "" {
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		f, err := TakePlace(place, os.Getenv("PEGASUS_TEST_DOMAIN"))
+		f, err := LockHub(lockFile, os.Getenv("PEGASUS_TEST_DOMAIN"))
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -41,8 +42,8 @@ type keeperTest struct {
 
 // start starts a daemon with a keeper; stop ends it.
 func (t *keeperTest) start() (stop func()) {
-	t.k = NewKeeper(t.dir, func(domain string, d DomU, place string) []string {
-		return []string{"env", "PEGASUS_TEST_PLACE=" + place, "PEGASUS_TEST_DOMAIN=" + domain, os.Args[0]}
+	t.k = NewKeeper(t.dir, func(domain string, d DomU, lockFile string) []string {
+		return []string{"env", "PEGASUS_TEST_PLACE=" + lockFile, "PEGASUS_TEST_DOMAIN=" + domain, os.Args[0]}
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error)
@@ -56,15 +57,11 @@ func (t *keeperTest) start() (stop func()) {
 }
 
 // serves returns the domain that the hub of a domU serves, and its process.
-func (t *keeperTest) serves(id string) (string, int) { return occupant(filepath.Join(t.dir, id)) }
+func (t *keeperTest) serves(id string) (string, int) { return lockHolder(filepath.Join(t.dir, id)) }
 
 func (t *keeperTest) eventually(what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	testkit.Eventually(t, what, ok)
 }
 
 func (t *keeperTest) is(id, domain string) (pid int) {
@@ -101,7 +98,7 @@ func TestKeeper(tt *testing.T) {
 	if entries, _ := os.ReadDir(t.dir); len(entries) != 2 {
 		t.Errorf("there are %v", entries)
 	}
-	if _, err := TakePlace(filepath.Join(t.dir, "1"), "web"); err == nil || !strings.Contains(err.Error(), "has a hub already") {
+	if _, err := LockHub(filepath.Join(t.dir, "1"), "web"); err == nil || !strings.Contains(err.Error(), "has a hub already") {
 		t.Errorf("a second hub: %v", err)
 	}
 	syscall.Kill(web, syscall.SIGKILL)
@@ -120,7 +117,7 @@ func TestKeeper(tt *testing.T) {
 	}
 	t.k.Keep([]hypervisor.Machine{machine("web", 1)})
 	t.is("2", "")
-	t.eventually("its place is gone", func() bool { _, err := os.Stat(filepath.Join(t.dir, "2")); return os.IsNotExist(err) })
+	t.eventually("its lock file is gone", func() bool { _, err := os.Stat(filepath.Join(t.dir, "2")); return os.IsNotExist(err) })
 	t.k.Keep([]hypervisor.Machine{machine("renamed", 1)})
 	t.is("1", "renamed")
 	t.k.Keep([]hypervisor.Machine{machine("renamed", 1), machine("shop", 2)})
@@ -150,7 +147,7 @@ func TestHubStays(tt *testing.T) {
 	}
 }
 
-// TakePlace fails for a place that is removed before it is locked.
+// LockHub fails for a lock file that is removed before it is locked.
 func TestPlaceRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1")
 	f, err := os.Create(path)
@@ -158,17 +155,17 @@ func TestPlaceRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := stillThere(f); err != nil {
+	if err := stillLinked(f); err != nil {
 		t.Error(err)
 	}
 	os.Remove(path)
-	if stillThere(f) == nil {
+	if stillLinked(f) == nil {
 		t.Error("a file without a name")
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if stillThere(f) == nil {
+	if stillLinked(f) == nil {
 		t.Error("a file whose name another has")
 	}
 }

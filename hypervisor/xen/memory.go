@@ -124,7 +124,7 @@ func (m *Memory) Take() []byte {
 	}
 	m.tried = time.Now()
 	if err := m.enter(o); err != nil {
-		m.log.Warn("what the domU offers can't be used", "page", o.control, "port", o.port, "err", err)
+		m.log.Warn("the domU's offer cannot be used", "page", o.control, "port", o.port, "err", err)
 		return nil
 	}
 	return m.area
@@ -186,7 +186,7 @@ func (m *Memory) free(refs []grant.Ref) {
 // Lend implements hub.Memory. Missing grants are detected when the worker maps the pages.
 func (m *Memory) Lend(to uint32, l callbuf.Layout, answer wire.Message) (none hub.Segment, err error) {
 	if answer.Kind != wire.Grant || m.segments[to] != nil {
-		return none, fmt.Errorf("the agent says %v to process %d, where pages are granted, once", answer.Kind, to)
+		return none, fmt.Errorf("message %v for process %d: want one grant of pages", answer.Kind, to)
 	}
 	table, err := wire.ParseGrant(answer.Body)
 	if err != nil {

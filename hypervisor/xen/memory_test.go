@@ -16,6 +16,7 @@ import (
 	"pegasus/callbuf/grant"
 	wire "pegasus/callbuf/region"
 	"pegasus/hypervisor/hub"
+	"pegasus/internal/testkit"
 	"pegasus/xenstore"
 	"pegasus/xenstore/memory"
 )
@@ -84,11 +85,7 @@ func (h *host) publish(control grant.Ref, port string) {
 
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	testkit.Eventually(h.t, what, ok)
 }
 
 // take takes the control area once it is offered.
@@ -162,7 +159,7 @@ func TestHungStore(t *testing.T) {
 			t.Error("it has seen a change")
 		}
 	}
-	if n := strings.Count(log.String(), "ask XenStore"); n != 1 || h.memory.Over() != "" {
+	if n := strings.Count(log.String(), "nodes in XenStore"); n != 1 || h.memory.Over() != "" {
 		t.Errorf("%d lines, over because of %q:\n%s", n, h.memory.Over(), log.String())
 	}
 	held.Unlock()
@@ -293,7 +290,7 @@ func TestBadOffers(t *testing.T) {
 			h.area(100)
 			spoil(h)
 			h.publish(100, "5")
-			h.eventually("it is refused", func() bool { return h.memory.Take() != nil || strings.Contains(h.log.String(), "can't be used") })
+			h.eventually("it is refused", func() bool { return h.memory.Take() != nil || strings.Contains(h.log.String(), "cannot be used") })
 			if h.memory.Take() != nil {
 				t.Error("taken")
 			}

@@ -84,7 +84,7 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 	if err != nil {
 		if text := err.Error(); !errors.Is(ctx.Err(), context.Canceled) && text != m.said {
 			m.said = text
-			m.log.Warn("ask XenStore of the domU", "err", err)
+			m.log.Warn("read the domU's nodes in XenStore", "err", err)
 		}
 		return false
 	}
@@ -107,11 +107,11 @@ func (m *Memory) lives() bool {
 	}
 	lives, err := m.domU.Lives()
 	if err != nil {
-		m.log.Warn("XenStore doesn't know the domU, and the hypervisor doesn't say whether there is one: it is taken to be gone", "err", err)
+		m.log.Warn("domU missing from XenStore, and the hypervisor does not answer; treating it as gone", "err", err)
 		return false
 	}
 	if m.missed++; lives && m.missed == 2 { // a single time also occurs when a domU ends
-		m.log.Warn("XenStore doesn't know the domU any more that the hypervisor has: it is taken to be as it was")
+		m.log.Warn("domU missing from XenStore but known to the hypervisor; keeping last known state")
 	}
 	return lives
 }

@@ -1,5 +1,5 @@
 /* The common part of the probes: the driver's functions, looked up at run time, since an older driver lacks some; and lines of JSON
- * for cmd/visit. */
+ * for tools/visit. */
 #pragma once
 
 #include <cuda.h>

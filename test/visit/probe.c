@@ -1,4 +1,4 @@
-/* probe NAME measures behaviour of a driver that only NVIDIA's driver with a device has. No test checks the answers: cmd/visit
+/* probe NAME measures behaviour of a driver that only NVIDIA's driver with a device has. No test checks the answers: tools/visit
  * keeps them. Calls that could end the process run in a child. */
 #define _GNU_SOURCE
 #define PEGASUS_CUDA_ALL

@@ -14,6 +14,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/hypervisor/kvm"
+	"pegasus/internal/testkit"
 )
 
 // bootTime bounds a machine's boot and job, and soon the time until an immediate effect is
@@ -36,18 +37,7 @@ type tester interface {
 
 func built(t tester, name string) string {
 	t.Helper()
-	dir := os.Getenv("PEGASUS_BUILD")
-	if dir == "" {
-		dir = "../../build"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; run `make build` first", err)
-	}
-	return path
+	return testkit.Built(t, name)
 }
 
 // twoMachines configures two domains that share an accelerator 1:3.
@@ -275,11 +265,7 @@ func (m *machine) remove() { os.Remove(filepath.Join(m.h.regions, m.name)) }
 
 func eventually(t tester, d time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", d, what)
-		}
-	}
+	testkit.Within(t, d, what, ok)
 }
 
 // killHub kills the hub of a machine.

@@ -27,10 +27,10 @@ func TestSoakXenCoordination(t *testing.T) {
 	for _, c := range []struct{ policy, tick string }{{"augc", "70ms"}, {"cosched", "70ms"}, {"cosched", "200ms"}, {"xc", "70ms"}, {"slaf", "70ms"}} {
 		plan(h, fmt.Sprintf("policy = %q\ntick = %q\nmax_skip = 16", c.policy, c.tick))
 		h.Run("pegasus trace --cpus --seconds " + cmp.Or(os.Getenv("PEGASUS_SECONDS"), "20") + " --out /tmp/trace")
-		out := h.Run("pegasus sim --coordination /tmp/trace; pegasus sim --replay /tmp/trace --cost; pegasus policy --explain")
+		out := h.Run("pegasus sim coordination /tmp/trace; pegasus sim replay /tmp/trace --cost; pegasus policy --explain")
 		t.Logf("%s, ticks of %s, slices of 200ms\n%s", c.policy, c.tick, out)
 		var all [1]coordination.Verdict
-		if err := json.Unmarshal([]byte(h.Run("pegasus sim --coordination /tmp/trace --json")), &all); err != nil {
+		if err := json.Unmarshal([]byte(h.Run("pegasus sim coordination /tmp/trace --json")), &all); err != nil {
 			t.Fatal(err)
 		}
 		v := all[0]

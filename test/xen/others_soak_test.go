@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var foretold = regexp.MustCompile(`it was foretold who runs .* times=(\d+) right=(\d+)`)
+var foretold = regexp.MustCompile(`forecasts of the vCPUs that run next.* times=(\d+) right=(\d+)`)
 
 // TestSoakXenOthers: other users of Xen's interfaces don't disable the daemon. A picture of the CPUs that began before
 // a policy sampled them leaves tracing on when it ends; another tool that switches Xen's tracing off stops it
@@ -36,14 +36,14 @@ func TestSoakXenOthers(t *testing.T) {
 		t.Logf("%s: %d times", happens, n)
 		return n
 	}
-	silent := func() int { return strings.Count(h.Run("cat /tmp/pegasusd.log"), "nothing is noted any more") }
+	silent := func() int { return strings.Count(h.Run("cat /tmp/pegasusd.log"), "no new records: another program") }
 	calm := forecasts("true")
 	h.Run("pegasus trace --cpus --seconds 4 --out /tmp/first >/dev/null 2>&1 & sleep 1")
 	if n := forecasts("while pidof pegasus >/dev/null; do sleep 1; done"); n < calm*7/10 || silent() != 0 {
-		t.Errorf("beside a picture that ended it was foretold who runs %d times, without %d, and the trace stood still %d times", n, calm, silent())
+		t.Errorf("beside a picture that ended there were %d forecasts, without %d, and the trace stood still %d times", n, calm, silent())
 	}
 	if n := forecasts("probe silence"); n < calm/2 || silent() != 1 {
-		t.Errorf("where tracing was switched off it was foretold who runs %d times, else %d, and that was seen %d times", n, calm, silent())
+		t.Errorf("where tracing was switched off there were %d forecasts, else %d, and that was seen %d times", n, calm, silent())
 	}
 
 	used := func() (ns int64) {

@@ -10,9 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/testkit"
 )
 
 // The test binary runs itself as worker processes: a role reads commands from
@@ -195,11 +196,7 @@ func (f *fixture) sweep()       { f.memory.Sweep(); f.engines.Sweep() }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
+	testkit.Eventually(t, what, ok)
 }
 
 func TestFirstInFirstOut(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"pegasus/backend/worker/workertest"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/testkit"
 )
 
 func TestDeviceInfo(t *testing.T) {
@@ -639,11 +640,7 @@ func first(r cuda.Result, _ []byte) cuda.Result { return r }
 // until blocks until ok returns true, which depends on other goroutines.
 func (b *bench) until(ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			b.t.Fatal("it does not happen")
-		}
-	}
+	testkit.Eventually(b.t, "the awaited state", ok)
 }
 
 // Order: a call behind a gated one waits with it.

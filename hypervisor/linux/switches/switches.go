@@ -96,42 +96,42 @@ func (t *Table) Close() {
 	}
 }
 
-// Place is a watched thread's place in the table.
-type Place struct {
+// Slot is a watched thread's place in the table.
+type Slot struct {
 	at  int
 	key uint64
 }
 
 // Watch watches a thread of this host, by its number. A later thread of the same number is watched as well, until
 // Forget: the caller verifies afterwards that the number is still the intended thread's. False: there is no room.
-func (t *Table) Watch(tid int) (Place, bool) {
+func (t *Table) Watch(tid int) (Slot, bool) {
 	first := (tid & (buckets - 1)) * ways
 	free := -1
 	for at := first; at < first+ways; at++ {
 		if key := atomic.LoadUint64(t.key(at)); key == 0 {
 			free = at
 		} else if uint32(key) == uint32(tid) {
-			return Place{}, false
+			return Slot{}, false
 		}
 	}
 	if free < 0 {
-		return Place{}, false
+		return Slot{}, false
 	}
 	t.watched++
-	p := Place{free, uint64(t.watched)<<32 | uint64(uint32(tid))}
+	p := Slot{free, uint64(t.watched)<<32 | uint64(uint32(tid))}
 	atomic.StoreUint64(t.key(free), p.key)
 	return p, true
 }
 
 // Forget stops watching a thread.
-func (t *Table) Forget(p Place) { atomic.StoreUint64(t.key(p.at), 0) }
+func (t *Table) Forget(p Slot) { atomic.StoreUint64(t.key(p.at), 0) }
 
 // maxTries bounds the reads of a slot that changes meanwhile. A change takes some nanoseconds, unless the processor
 // is a virtual one that is preempted.
 const maxTries = 100
 
 // Read returns the state of a watched thread; false: it is unknown now.
-func (t *Table) Read(p Place) (e Entry, ok bool) {
+func (t *Table) Read(p Slot) (e Entry, ok bool) {
 	s := t.slot(p.at)
 	for range maxTries {
 		sequence := atomic.LoadUint32(&s.sequence)

@@ -108,7 +108,7 @@ func monotonic() int64 {
 }
 
 // until reads an entry until it satisfies `wanted`.
-func until(t *testing.T, table *Table, p Place, what string, wanted func(Entry) bool) Entry {
+func until(t *testing.T, table *Table, p Slot, what string, wanted func(Entry) bool) Entry {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(ms) {
 		e, ok := table.Read(p)
@@ -183,7 +183,7 @@ func TestStates(t *testing.T) {
 	ran := func() (both, at int64) {
 		for {
 			at = monotonic()
-			for _, place := range []Place{p, q} {
+			for _, place := range []Slot{p, q} {
 				e, _ := table.Read(place)
 				if both += e.Ran; e.State == Running {
 					both += max(at-e.Since, 0)
@@ -226,7 +226,7 @@ func ended(t *testing.T, table *Table) {
 	t.Error("the end of no thread is noted")
 }
 
-func forget(t *testing.T, table *Table, p Place) {
+func forget(t *testing.T, table *Table, p Slot) {
 	t.Helper()
 	table.Forget(p)
 	if e, ok := table.Read(p); !ok || e.State != Ended {
@@ -300,7 +300,7 @@ func TestRoom(t *testing.T) {
 	if table == nil {
 		return
 	}
-	var places []Place
+	var places []Slot
 	for i := range ways {
 		p, ok := table.Watch(1<<20 + i*buckets)
 		if !ok {

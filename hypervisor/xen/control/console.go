@@ -33,7 +33,7 @@ func (x *Xen) Console(from uint32) (text []byte, next uint32, err error) {
 	}
 	n := le.Uint32(body[16:])
 	if uint64(n) > uint64(len(mem)) {
-		return nil, from, fmt.Errorf("Xen says that it wrote %d bytes of its console where there is room for %d", n, len(mem))
+		return nil, from, fmt.Errorf("Xen reports %d bytes of its console written to a buffer of %d", n, len(mem))
 	}
 	return append([]byte(nil), mem[:n]...), le.Uint32(body[4:]), nil
 }

@@ -85,7 +85,7 @@ func TestConsole(t *testing.T) {
 		t.Errorf("%q is pressed, %v", c.pressed, err)
 	}
 	c.says = 1 << 30
-	if _, _, err := x.Console(0); err == nil || !strings.Contains(err.Error(), "there is room for") {
+	if _, _, err := x.Console(0); err == nil || !strings.Contains(err.Error(), "written to a buffer of") {
 		t.Errorf("%v", err)
 	}
 }

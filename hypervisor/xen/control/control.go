@@ -65,7 +65,7 @@ const (
 func New(c Caller) (*Xen, error) {
 	v, err := c.Call(opVersion, 0)
 	if err != nil {
-		return nil, fmt.Errorf("ask Xen for its version: %w", err)
+		return nil, fmt.Errorf("query Xen's version: %w", err)
 	}
 	x := &Xen{c: c, Major: int(v >> 16), Minor: int(v & 0xffff)}
 	for _, x.layout = range layouts {
@@ -140,7 +140,7 @@ func (x *Xen) Scheduler() (Scheduler, error) {
 	const sysctlSchedID = 4
 	arg := x.argument()
 	if err := x.sysctl(sysctlSchedID, arg); err != nil {
-		return 0, fmt.Errorf("ask Xen for its scheduler: %w", err)
+		return 0, fmt.Errorf("query Xen's scheduler: %w", err)
 	}
 	return Scheduler(le.Uint32(arg[sysctlBody:])), nil
 }
@@ -177,11 +177,11 @@ func (x *Xen) Domains() (all []Domain, err error) {
 		le.PutUint32(body[4:], uint32(most))
 		le.PutUint64(body[8:], at)
 		if err := x.sysctl(sysctlGetDomainInfoList, arg); err != nil {
-			return nil, fmt.Errorf("ask Xen for its domains: %w", err)
+			return nil, fmt.Errorf("query Xen's domains: %w", err)
 		}
 		n := int(le.Uint32(body[16:]))
 		if n > most {
-			return nil, fmt.Errorf("Xen says that it wrote %d domains where there is room for %d", n, most)
+			return nil, fmt.Errorf("Xen reports %d domains written to a buffer for %d", n, most)
 		}
 		for i := range n {
 			all = append(all, parseDomain(mem[i*size:]))
@@ -216,7 +216,7 @@ func (x *Xen) VCPU(domain uint16, number uint32) (VCPU, error) {
 	body := arg[domctlBody:]
 	le.PutUint32(body, number)
 	if err := x.domctl(domctlGetVCPUInfo, domain, arg); err != nil {
-		return VCPU{}, fmt.Errorf("ask Xen for vCPU %d of domain %d: %w", number, domain, err)
+		return VCPU{}, fmt.Errorf("query vCPU %d of domain %d: %w", number, domain, err)
 	}
 	return VCPU{
 		Online: body[4] != 0, Blocked: body[5] != 0, Running: body[6] != 0,
@@ -252,7 +252,7 @@ func (x *Xen) Params(s Scheduler, domain uint16) (Params, error) {
 	le.PutUint32(body, uint32(s))
 	le.PutUint32(body[4:], schedulerGet)
 	if err := x.domctl(domctlScheduler, domain, arg); err != nil {
-		return Params{}, fmt.Errorf("ask Xen for the weight of domain %d under %v: %w", domain, s, err)
+		return Params{}, fmt.Errorf("query the weight of domain %d under %v: %w", domain, s, err)
 	}
 	return Params{Weight: le.Uint16(body[8:]), Cap: le.Uint16(body[10:])}, nil
 }

@@ -35,11 +35,11 @@ func (x *Xen) Pools() (all []Pool, err error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ask Xen for CPU pool %d: %w", next, err)
+			return nil, fmt.Errorf("query CPU pool %d: %w", next, err)
 		}
 		p := Pool{ID: le.Uint32(body[4:]), Scheduler: Scheduler(le.Uint32(body[8:]))}
 		if p.ID < next {
-			return nil, fmt.Errorf("Xen says that CPU pool %d is the next one after %d", p.ID, next)
+			return nil, fmt.Errorf("Xen reports CPU pool %d as the next one after %d", p.ID, next)
 		}
 		for i := range maxCPUs {
 			if mem[i/8]>>(i%8)&1 != 0 {
@@ -105,7 +105,7 @@ func (x *Xen) scheduling(p Pool) (arg []byte, err error) {
 	le.PutUint32(body[4:], uint32(p.Scheduler))
 	le.PutUint32(body[8:], schedulerGet)
 	if err := x.sysctl(sysctlScheduler, arg); err != nil {
-		return nil, fmt.Errorf("ask Xen for the slice of %v in CPU pool %d: %w", p.Scheduler, p.ID, err)
+		return nil, fmt.Errorf("query the slice of %v in CPU pool %d: %w", p.Scheduler, p.ID, err)
 	}
 	return arg, nil
 }

@@ -29,7 +29,7 @@ func (x *Xen) tracing(cmd uint32, arg []byte) error {
 func (x *Xen) Tracing() (Tracing, error) {
 	arg := x.argument()
 	if err := x.tracing(tracingInfo, arg); err != nil {
-		return Tracing{}, fmt.Errorf("ask Xen for its trace buffers: %w", err)
+		return Tracing{}, fmt.Errorf("query Xen's trace buffers: %w", err)
 	}
 	body := arg[sysctlBody:]
 	return Tracing{Events: le.Uint32(body[24:]), Frame: le.Uint64(body[32:]), InfoBytes: int(le.Uint32(body[40:]))}, nil

@@ -178,7 +178,7 @@ func (c *CPUs) complain(err error) {
 		text = err.Error()
 	}
 	if text != c.told && text != "" {
-		c.log.Warn("can't see what Xen does with its CPUs, so policies go by what is known", "err", err)
+		c.log.Warn("cannot sample Xen's CPUs; policies use the last known data", "err", err)
 	}
 	c.told = text
 }
@@ -316,7 +316,7 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 		}
 		if u == nil {
 			u = &unit{number: n, domain: d, ran: v.CPUTime, credit: credit2Init}
-			u.before = doings{ran: v.CPUTime}
+			u.before = runTimes{ran: v.CPUTime}
 		}
 		u.see(v, d.info, passed)
 		online = append(online, u)

@@ -31,7 +31,7 @@ type unit struct {
 
 	ran     time.Duration // in total
 	waited  time.Duration // since it was first seen, estimated
-	before  doings        // at the last Look
+	before  runTimes      // at the last Look
 	account hypervisor.Account
 	goes    time.Duration // for how long it has run without a break
 	credit  time.Duration // computed Credit2 credit
@@ -40,8 +40,8 @@ type unit struct {
 	has     time.Duration
 }
 
-// doings are a vCPU's totals.
-type doings struct{ ran, waited time.Duration }
+// runTimes are a vCPU's totals.
+type runTimes struct{ ran, waited time.Duration }
 
 func (d *domain) weight() hypervisor.Weight {
 	return hypervisor.Weight{Credits: vcpu.Credits(d.set.Weight), Cap: int(d.set.Cap)}

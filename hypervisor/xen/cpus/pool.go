@@ -19,9 +19,9 @@ type pool struct {
 
 	accounts []*hypervisor.Account
 
-	shadow      *schedule.Shadow // Credit's credits, by the hypervisor's trace; nil: unknown
-	shadowed    int              // number of CPUs that shadow was made for,
-	shadowSlice time.Duration    // and the period
+	shadow      *schedule.CreditModel // Credit's credits, by the hypervisor's trace; nil: unknown
+	shadowed    int                   // number of CPUs that shadow was made for,
+	shadowSlice time.Duration         // and the period
 }
 
 func (p *pool) remove(d *domain) {
@@ -84,7 +84,7 @@ func (u *unit) spend(known bool) {
 			a.Waited = max(a.Waited, 1)
 		}
 	}
-	u.before = doings{u.ran, u.waited}
+	u.before = runTimes{u.ran, u.waited}
 }
 
 // foretell sets each vCPU's predicted part of the coming period.

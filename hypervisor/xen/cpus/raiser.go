@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"pegasus/hypervisor"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/control"
 )
 
@@ -16,8 +16,8 @@ type Raiser struct {
 	cpus *CPUs
 
 	// Under the lock of cpus:
-	weights *raised.Weights
-	use     raised.Use[uint16] // by domain number
+	weights *weightjournal.Weights
+	use     weightjournal.Use[uint16] // by domain number
 }
 
 // Raiser returns the Raiser of this host, which keeps its records in dir. From then on c reports the configured
@@ -25,7 +25,7 @@ type Raiser struct {
 func (c *CPUs) Raiser(dir string) *Raiser {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.raiser = &Raiser{cpus: c, weights: raised.NewWeights(dir, "a domU", c.log)}
+	c.raiser = &Raiser{cpus: c, weights: weightjournal.NewWeights(dir, "a domU", c.log)}
 	return c.raiser
 }
 
@@ -62,7 +62,7 @@ func (p *pool) name() string { return fmt.Sprintf("CPU pool %d", p.info.ID) }
 func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, err error) {
 	w := domainWeight{r.cpus, of.Xen}
 	g = hypervisor.Group{Domain: of.Domain, Least: 1, Most: control.MaxWeight}
-	if g.Weight, g.Has, err = r.weights.See(of.Domain, raised.Record{Xen: of.Xen}, w); err != nil {
+	if g.Weight, g.Has, err = r.weights.See(of.Domain, weightjournal.Record{Xen: of.Xen}, w); err != nil {
 		return g, err
 	}
 	g.Parent = r.cpus.domains[of.Xen].pool.name()
@@ -75,7 +75,7 @@ type domainWeight struct {
 	id   uint16
 }
 
-// Get implements raised.Weight.
+// Get implements weightjournal.Weight.
 func (w domainWeight) Get() (int64, error) {
 	d := w.cpus.domains[w.id]
 	if d == nil {
@@ -92,7 +92,7 @@ func (w domainWeight) Get() (int64, error) {
 }
 
 func (w domainWeight) off() error {
-	return fmt.Errorf("domain %d: Xen has none of that number: %w", w.id, raised.ErrOff)
+	return fmt.Errorf("domain %d: Xen has none of that number: %w", w.id, weightjournal.ErrOff)
 }
 
 // unknown returns why a domain isn't among those read last.
@@ -107,7 +107,7 @@ func (w domainWeight) unknown() error {
 	return w.off()
 }
 
-// Put implements raised.Weight.
+// Put implements weightjournal.Weight.
 func (w domainWeight) Put(weight int64) error {
 	d := w.cpus.domains[w.id]
 	if d == nil {
@@ -144,13 +144,13 @@ func (r *Raiser) plain(id, has uint16) uint16 {
 	if r == nil {
 		return has
 	}
-	return uint16(r.weights.Plain(raised.Record{Xen: id}, int64(has)))
+	return uint16(r.weights.Plain(weightjournal.Record{Xen: id}, int64(has)))
 }
 
 // yield makes a weight that was given to a domain the configured one, even if it equals one of ours.
 func (r *Raiser) yield(id uint16, weight int64) {
 	if r != nil {
-		r.weights.Yield(raised.Record{Xen: id}, weight)
+		r.weights.Yield(weightjournal.Record{Xen: id}, weight)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/control"
 	"pegasus/vcpu"
 )
@@ -134,12 +134,12 @@ func TestPutBack(t *testing.T) {
 	f.domain(1, 0, 256, 1)
 	for has, want := range map[uint16]uint16{1024: 512, 128: 512, 300: 300} {
 		f.SetWeight(control.Credit, 1, has)
-		put, err := PutBack(f, raised.Record{Xen: 1, Set: 512, Ours: []int64{1024, 128}})
+		put, err := PutBack(f, weightjournal.Record{Xen: 1, Set: 512, Ours: []int64{1024, 128}})
 		if got := f.params[1].Weight; err != nil || put != (has != want) || got != want {
 			t.Errorf("over %d there is %d: %v, %v", has, got, put, err)
 		}
 	}
-	for _, r := range []raised.Record{{Xen: 7, Set: 512, Ours: []int64{0, 300}}, {Xen: 1, Set: 1 << 17, Ours: []int64{512, 300}}} {
+	for _, r := range []weightjournal.Record{{Xen: 7, Set: 512, Ours: []int64{0, 300}}, {Xen: 1, Set: 1 << 17, Ours: []int64{512, 300}}} {
 		if put, err := PutBack(f, r); put || err != nil {
 			t.Errorf("%+v: %v, %v", r, put, err)
 		}
@@ -154,7 +154,7 @@ func TestOff(t *testing.T) {
 	c := f.cpus()
 	for id, off := range map[uint16]bool{1: false, 7: true} {
 		w := domainWeight{c, id}
-		if _, err := w.Get(); err == nil || errors.Is(err, raised.ErrOff) != off {
+		if _, err := w.Get(); err == nil || errors.Is(err, weightjournal.ErrOff) != off {
 			t.Errorf("domain %d: %v", id, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestOff(t *testing.T) {
 		t.Errorf("%d, %v", has, err)
 	}
 	f.remove(1)
-	if _, err := w.Get(); !errors.Is(err, raised.ErrOff) {
+	if _, err := w.Get(); !errors.Is(err, weightjournal.ErrOff) {
 		t.Errorf("when it has just ended: %v", err)
 	}
 }

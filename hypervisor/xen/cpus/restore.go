@@ -5,12 +5,12 @@ import (
 	"slices"
 	"syscall"
 
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/control"
 )
 
 // PutBack restores a domain's configured weight, if it still has a weight that a dead daemon wrote.
-func PutBack(x Xen, r raised.Record) (put bool, err error) {
+func PutBack(x Xen, r weightjournal.Record) (put bool, err error) {
 	if r.Set > control.MaxWeight {
 		return false, nil
 	}

@@ -140,7 +140,7 @@ func (c *CPUs) follow() {
 		}
 	})
 	if err != nil {
-		c.log.Warn("Xen's trace can't be read, so that what credit vCPUs have is known less well", "err", err)
+		c.log.Warn("cannot read Xen's trace; estimating the credit of vCPUs from their run times", "err", err)
 	}
 	if !ok {
 		if t.until != 0 { // the records that follow are of another trace
@@ -188,7 +188,7 @@ func (p *pool) follow() {
 		return
 	}
 	if p.shadow == nil || p.shadowed != len(p.info.CPUs) || p.shadowSlice != p.period() {
-		p.shadow = schedule.NewShadow(len(p.info.CPUs), int64(p.period()))
+		p.shadow = schedule.NewCreditModel(len(p.info.CPUs), int64(p.period()))
 		p.shadowed, p.shadowSlice = len(p.info.CPUs), p.period()
 	}
 	for _, d := range p.domains {
@@ -271,7 +271,7 @@ func (c *CPUs) ask() {
 			return
 		}
 	}
-	c.log.Warn("Xen doesn't say what credits there are, so they are known less well", "err", err)
+	c.log.Warn("Xen does not print its credits; estimating them", "err", err)
 	t.printer = nil
 }
 
@@ -351,7 +351,7 @@ func (c *CPUs) closeTrace() {
 		c.log.Warn("end of reading Xen's trace", "err", err)
 	}
 	if t.tally.Asked > 0 {
-		c.log.Info("it was foretold who runs on the CPUs of domUs", "times", t.tally.Asked, "right", t.tally.Hits, "as_now", t.tally.AsNow)
+		c.log.Info("forecasts of the vCPUs that run next", "times", t.tally.Asked, "right", t.tally.Hits, "as_now", t.tally.AsNow)
 	}
 	c.unlearn()
 }

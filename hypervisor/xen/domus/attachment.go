@@ -234,7 +234,7 @@ type reader struct {
 }
 
 func (f Files) reader(log *slog.Logger) *reader {
-	return &reader{files: f, wrong: complaint{log: log, what: "some domUs' attachments can't be read: what isn't known is taken to be as it was", over: "all attachments can be read again"}}
+	return &reader{files: f, wrong: complaint{log: log, what: "cannot read some domUs' attachments; keeping their last known state", over: "all attachments can be read again"}}
 }
 
 // read returns the current attachments. A file that can't be read counts as its last valid content, so that a mistake

@@ -191,7 +191,7 @@ func TestReader(t *testing.T) {
 	if all := again(); len(all) != 1 || all[0].Credits != 5 {
 		t.Errorf("%v", all)
 	}
-	if n := strings.Count(said.String(), "can't be read"); n != 1 {
+	if n := strings.Count(said.String(), "cannot read some"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, &said)
 	}
 	put("web", `{"credits": 6, "memory": 67108864}`)

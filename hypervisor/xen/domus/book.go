@@ -56,7 +56,7 @@ func (b *book) name(all map[uint16]string, now time.Time) {
 			b.missed[id] = now
 		case !since.IsZero() && now.Sub(since) >= endTime:
 			b.missed[id] = time.Time{}
-			b.log.Warn("XenStore doesn't know a domU any more that the hypervisor has: it is taken to be as it was", "domain", name, "domid", id)
+			b.log.Warn("domU missing from XenStore but known to the hypervisor; keeping last known state", "domain", name, "domid", id)
 		}
 	}
 	maps.Copy(b.names, all)

@@ -16,7 +16,7 @@ func TestForgotten(t *testing.T) {
 	known := map[uint16]string{3: "web"}
 	warned := func(after time.Duration, names map[uint16]string) int {
 		b.name(names, now.Add(after))
-		return strings.Count(said.String(), "XenStore doesn't know a domU any more")
+		return strings.Count(said.String(), "domU missing from XenStore")
 	}
 	for range 5 {
 		if warned(0, known)+warned(time.Millisecond, nil)+warned(300*time.Millisecond, nil)+warned(endTime/2, nil) != 0 {

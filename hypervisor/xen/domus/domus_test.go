@@ -18,6 +18,7 @@ import (
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
+	"pegasus/internal/testkit"
 	"pegasus/xenstore"
 	"pegasus/xenstore/memory"
 	"pegasus/xenstore/wire"
@@ -316,7 +317,7 @@ func TestStoreAway(t *testing.T) {
 	if err := h.tools.Remove(t.Context(), domainsDir); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitSaid("XenStore doesn't know a domU any more")
+	h.awaitSaid("domU missing from XenStore")
 	h.await("db:off:0 web:running:3")
 	h.flags(3, control.DomainPaused)
 	h.await("db:off:0 web:paused:3")
@@ -403,11 +404,7 @@ func TestAgent(t *testing.T) {
 	if err := h.tools.Write(t.Context(), dirOf(3)+"/data/pegasus/state", []byte("ready")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !h.units.Agent("web"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("its agent isn't seen")
-		}
-	}
+	testkit.Eventually(t, "its agent is seen", func() bool { return h.units.Agent("web") })
 }
 
 func TestIsDom0(t *testing.T) {

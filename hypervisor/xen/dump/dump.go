@@ -121,7 +121,7 @@ func Parse(text string) (*Dump, error) {
 	case p.Now == 0:
 		return nil, errors.New("the console of Xen has no line with NOW=: is its buffer too small (conring_size=128k)?")
 	case p.Scheduler == "" || len(p.CPUs) == 0:
-		return nil, errors.New("the console of Xen says nothing of CPUs behind NOW=: another program may have cleared it")
+		return nil, errors.New("console: no CPUs behind NOW=: another program may have cleared it")
 	}
 	return &p.Dump, nil
 }

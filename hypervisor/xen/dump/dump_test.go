@@ -137,8 +137,8 @@ func FuzzParse(f *testing.F) {
 func TestNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "no line with NOW=",
-		"(XEN) NOW=5\n":         "nothing of CPUs",
-		"(XEN) NOW=5\nNOW=x6\n": "nothing of CPUs",
+		"(XEN) NOW=5\n":         "no CPUs behind",
+		"(XEN) NOW=5\nNOW=x6\n": "no CPUs behind",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)

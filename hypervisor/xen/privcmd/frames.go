@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/ioctl"
 )
 
 // Hypervisor is the domain number that owns Xen's own memory.
@@ -35,7 +37,7 @@ func (h *Hypercalls) Map(domain uint16, frames []uint64, write bool) ([]byte, er
 	}
 	clear(results[:4*len(frames)])
 	argument := [6]uint64{uint64(len(frames)) | uint64(domain)<<32, addressOf(mem), addressOf(numbers), addressOf(results)}
-	if _, err = ioctl(h.calls, ioctlMapFrames, &argument); err == nil {
+	if _, err = ioctl.Call(h.calls, ioctlMapFrames, &argument); err == nil {
 		err = firstError(results, len(frames))
 	}
 	if err != nil {

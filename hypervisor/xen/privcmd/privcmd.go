@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/ioctl"
 )
 
 // Hypercalls calls the hypervisor as root of Dom0. Not safe for concurrent use.
@@ -61,7 +63,7 @@ func (h *Hypercalls) Call(op uint64, args ...uint64) (int64, error) {
 	var a [6]uint64
 	a[0] = op
 	copy(a[1:], args)
-	r, err := ioctl(h.calls, ioctlHypercall, &a)
+	r, err := ioctl.Call(h.calls, ioctlHypercall, &a)
 	return int64(r), err
 }
 

@@ -16,8 +16,8 @@ type Verdict struct {
 // Rate returns the fraction of correct predictions.
 func (v *Verdict) Rate() float64 { return float64(v.Hits) / float64(max(v.Asked, 1)) }
 
-// Foreteller is a predictor: it returns a prediction of the period that begins now, from the current history.
-type Foreteller func(h *History, period int64) Prediction
+// Predictor returns a prediction of the period that begins now, from the current history.
+type Predictor func(h *History, period int64) Prediction
 
 // AsNow predicts that each running vCPU keeps running: the baseline of the comparison.
 func AsNow(h *History, period int64) Prediction {
@@ -35,7 +35,7 @@ func AsNow(h *History, period int64) Prediction {
 
 // Judge evaluates predictions of each period of a recorded trace except the first ones. All Foretellers predict from
 // the same history, of the records before the period; before is called with it at each record.
-func Judge(records []trace.Record, c *trace.Clock, period int64, first int, before func(*History), of ...Foreteller) []Verdict {
+func Judge(records []trace.Record, c *trace.Clock, period int64, first int, before func(*History), of ...Predictor) []Verdict {
 	var past []Run
 	whole := NewHistory(func(r Run) { past = append(past, r) })
 	for i := range records {

@@ -125,7 +125,7 @@ func FuzzHistory(f *testing.F) {
 			}
 			ends[r.CPU] = r.To
 		})
-		s := NewShadow(2, 30*ms)
+		s := NewCreditModel(2, 30*ms)
 		for d := range uint16(4) {
 			s.Share(d, Share{Cap: int(d) * 20})
 		}

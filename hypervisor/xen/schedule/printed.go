@@ -10,7 +10,7 @@ import (
 //
 // The time of each printed line within that interval is unknown. So a printed credit is consistent if the vCPU had it
 // at any time in the interval; otherwise the smallest difference is corrected.
-func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
+func (s *CreditModel) Printed(d *dump.Dump, pool int, from, to int64) {
 	p, ok := d.Pool(pool)
 	if !ok {
 		return
@@ -61,13 +61,13 @@ func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 }
 
 // Told reports whether a dump has been applied since records were last lost.
-func (s *Shadow) Told() bool { return s.told }
+func (s *CreditModel) Told() bool { return s.told }
 
 // Hands returns the estimated time of the next hand-out of credits.
-func (s *Shadow) Hands() int64 { return s.clock.handed() + s.clock.period + s.clock.usual }
+func (s *CreditModel) Hands() int64 { return s.clock.handed() + s.clock.period + s.clock.usual }
 
 // Gets returns the credit in ns that a vCPU has after the next hand-out, if it doesn't run between now and then.
-func (s *Shadow) Gets(id trace.VCPU, now int64) int64 {
+func (s *CreditModel) Gets(id trace.VCPU, now int64) int64 {
 	u := s.units[id]
 	if u == nil {
 		return 0
@@ -84,7 +84,7 @@ func (s *Shadow) Gets(id trace.VCPU, now int64) int64 {
 
 // Unsure returns the width of the interval in which the last hand-out may have happened, if now is in such an
 // interval; otherwise 0, as the credits are certain.
-func (s *Shadow) Unsure(now int64) int64 {
+func (s *CreditModel) Unsure(now int64) int64 {
 	c := &s.clock
 	if now < c.early || (now-c.early)%c.period > c.late-c.early {
 		return 0
@@ -93,7 +93,7 @@ func (s *Shadow) Unsure(now int64) int64 {
 }
 
 // off returns the smallest difference of a credit from the vCPU's credits between two times.
-func (u *earner) off(credit, from, to int64) (least int64) {
+func (u *vcpuCredit) off(credit, from, to int64) (least int64) {
 	least = credit - u.credit
 	for i := len(u.past) - 1; i >= 0; i-- {
 		if u.past[i].at <= to {

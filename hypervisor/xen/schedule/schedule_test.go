@@ -231,7 +231,7 @@ func TestPredict(t *testing.T) {
 			p := r.part(s.name)
 			rules := Rules{Slice: 30 * ms, Least: ms, Wakes: true, May: p.may}
 			before := func(*History) {}
-			var shadow *Shadow
+			var shadow *CreditModel
 			if strings.HasPrefix(s.name, "credit2") {
 				rules.Credit2, rules.Slice, period = true, 10*ms, 10*ms
 			} else {

@@ -96,7 +96,7 @@ func Calibrate(records []Record) (*Clock, error) {
 		}
 	}
 	if ns == 0 {
-		return nil, errors.New("no record says how long a vCPU ran: was the class of switches noted (0x28000)?")
+		return nil, errors.New("no record has a vCPU's run time; trace the class of switches (0x28000)")
 	}
 	first := Instant{Ticks: records[0].At}
 	return NewClock(first, Instant{first.Ticks + ticks, int64(ns)})

@@ -46,7 +46,7 @@ const (
 )
 
 var (
-	errSilent = errors.New("nothing is noted any more: somebody has switched Xen's tracing off; it is switched on again")
+	errSilent = errors.New("no new records: another program has switched Xen's tracing off; switching it on again")
 	errClock  = errors.New("the CPU's time-stamp counter has gone back: this host was suspended")
 )
 

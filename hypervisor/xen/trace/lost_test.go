@@ -48,7 +48,7 @@ func TestFull(t *testing.T) {
 // Both readers of one process get the loss, though the first of them frees the buffer.
 func TestFullForAll(t *testing.T) {
 	f := newFake(true)
-	var c Company
+	var c SharedReaders
 	var both [2]*Buffers
 	for i := range both {
 		var err error

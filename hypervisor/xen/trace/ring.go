@@ -9,13 +9,13 @@ package trace
 type Ring struct {
 	mem    []byte
 	data   []byte
-	next   uint32 // our position
-	left   uint32 // the consumer index when last read
-	ours   bool   // we advance the consumer index
-	shared bool   // a reader outside the company has advanced it, ever
-	moved  *move  // the company's last change of it
-	full   bool   // records after those read last may have found no room
-	buf    []byte // a copy of the records read last
+	next   uint32       // our position
+	left   uint32       // the consumer index when last read
+	ours   bool         // we advance the consumer index
+	shared bool         // a reader outside the set has advanced it, ever
+	moved  *indexChange // the set's last change of it
+	full   bool         // records after those read last may have found no room
+	buf    []byte       // a copy of the records read last
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // NewRing returns the Ring of a mapped buffer: from its beginning if it is fresh, else from now on.
 func NewRing(mem []byte, fresh bool) *Ring {
-	r := &Ring{mem: mem, data: mem[ringHeader:], ours: fresh, moved: &move{}}
+	r := &Ring{mem: mem, data: mem[ringHeader:], ours: fresh, moved: &indexChange{}}
 	if !fresh {
 		r.next, r.left = word(mem, produced).Load(), word(mem, consumed).Load()
 	}
@@ -57,7 +57,7 @@ func (r *Ring) Read() (records []byte, lost bool) {
 		ok = r.ours && word(r.mem, consumed).Load() == r.left || r.intact()
 	}
 	held, fits := r.distance(word(r.mem, consumed).Load(), to)
-	// Room freed since by another reader of the company has not been written to yet.
+	// Room freed since by another reader of the set has not been written to yet.
 	r.full = n > 0 && (fits && held+mostRecord > uint32(len(r.data)) || r.moved.full && r.moved.to == to)
 	r.next = to
 	r.take(to)
@@ -96,7 +96,7 @@ func (r *Ring) take(to uint32) {
 		return
 	}
 	if r.ours = to < 2*uint32(len(r.data)); r.ours {
-		*r.moved = move{to, true, r.full}
+		*r.moved = indexChange{to, true, r.full}
 		word(r.mem, consumed).Store(to)
 		r.left = to
 	}

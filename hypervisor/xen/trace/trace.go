@@ -39,7 +39,7 @@ const hypervisor = 0x7ff2
 type Buffers struct {
 	xen     Xen
 	mapper  Mapper
-	company *Company
+	readers *SharedReaders
 	was     control.Tracing // the state before Open
 	mapped  [][]byte
 	rings   []*Ring
@@ -53,16 +53,16 @@ const everything = 0x0ffff000
 // created only once and are never removed: then they keep their size, and their other readers keep getting the events
 // that they enabled, unless that was everything.
 func Open(x Xen, m Mapper, events uint32, pages int) (*Buffers, error) {
-	return new(Company).Open(x, m, events, pages)
+	return new(SharedReaders).Open(x, m, events, pages)
 }
 
 // Existed reports that the buffers existed before: other programs used, or use, this host's trace.
 func (b *Buffers) Existed() bool { return b.was.Frame != 0 }
 
-// Shared reports that a program outside the company has consumed records meanwhile.
+// Shared reports that a program outside the set has consumed records meanwhile.
 func (b *Buffers) Shared() bool {
-	b.company.mu.Lock()
-	defer b.company.mu.Unlock()
+	b.readers.mu.Lock()
+	defer b.readers.mu.Unlock()
 	return b.shared()
 }
 
@@ -109,7 +109,7 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 		}
 		b.mapped = append(b.mapped, mem)
 		r := NewRing(mem, b.was.Frame == 0)
-		r.moved = b.company.move(cpu)
+		r.moved = b.readers.move(cpu)
 		b.rings = append(b.rings, r)
 	}
 	return nil
@@ -127,9 +127,9 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 		if r == nil {
 			continue
 		}
-		b.company.mu.Lock()
+		b.readers.mu.Lock()
 		records, lost := r.Read()
-		b.company.mu.Unlock()
+		b.readers.mu.Unlock()
 		if len(records) > 0 || lost {
 			tell(cpu, records, lost)
 		}
@@ -139,11 +139,11 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 	}
 }
 
-// Close releases the buffers. If no other reader of the company has them, the previous event mask is restored;
+// Close releases the buffers. If no other reader of the set has them, the previous event mask is restored;
 // tracing is switched off if no foreign reader was seen.
 func (b *Buffers) Close() error {
-	b.company.mu.Lock()
-	defer b.company.mu.Unlock()
+	b.readers.mu.Lock()
+	defer b.readers.mu.Unlock()
 	return b.close()
 }
 

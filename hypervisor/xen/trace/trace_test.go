@@ -201,7 +201,7 @@ func TestCompany(t *testing.T) {
 	f := newFake(true)
 	f.says.Events = 0
 	mem := f.memory[1]
-	var c Company
+	var c SharedReaders
 	join := func(events uint32) *Buffers {
 		t.Helper()
 		b, err := c.Open(f, f, events, 32)

@@ -1,4 +1,4 @@
-"""What cmd/visit reads: lines of JSON."""
+"""What tools/visit reads: lines of JSON."""
 
 import importlib
 import json

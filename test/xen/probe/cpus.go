@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/hypervisor"
-	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/control"
 	"pegasus/hypervisor/xen/cpus"
 	"pegasus/hypervisor/xen/privcmd"
@@ -86,7 +86,7 @@ func cpuSide(args []string) error {
 		fmt.Printf("it is %+v, as %d says\n", r.Groups(of), os.Getpid())
 		time.Sleep(time.Hour)
 	case len(args) == 3 && args[0] == "guard":
-		raised.Guard(context.Background(), args[1], args[2], log, func(r raised.Record) (bool, error) { return cpus.PutBack(x, r) })
+		weightjournal.Guard(context.Background(), args[1], args[2], log, func(r weightjournal.Record) (bool, error) { return cpus.PutBack(x, r) })
 	default:
 		return fmt.Errorf("usage: probe cpus look TIMES EVERY ID… | credits TIMES ID… | raise DIR NAME ID WEIGHT | guard DIR NAME")
 	}

@@ -26,9 +26,9 @@ func napAfter(waited time.Duration) time.Duration {
 	return min(max(waited/8, firstNap), longestNap)
 }
 
-// doze polls ready, with sleeps, for at most timeout; since is the start of the whole wait. own is a word
+// pollWait polls ready, with sleeps, for at most timeout; since is the start of the whole wait. own is a word
 // that only this side changes: a change from old ends the wait.
-func doze(own *atomic.Uint32, old uint32, since time.Time, timeout time.Duration, ready func() bool) {
+func pollWait(own *atomic.Uint32, old uint32, since time.Time, timeout time.Duration, ready func() bool) {
 	start := time.Now()
 	for now := start; !ready() && own.Load() == old && now.Sub(start) < timeout; now = time.Now() {
 		FutexWait(own, old, napAfter(now.Sub(since)))

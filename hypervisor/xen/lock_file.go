@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is a file that marks that a domU has a hub: the hub holds its lock, and the file has the domain that it
+// A lock file marks that a domU has a hub: the hub holds its lock, and the file has the domain that it
 // serves. The kernel identifies the lock's holder, and releases the lock when that process ends.
 
 // errTaken reports that a domU has a hub already.
 var errTaken = errors.New("the domU has a hub already")
 
-// TakePlace makes this process the hub at a place. The caller keeps the file open.
-func TakePlace(path, domain string) (*os.File, error) {
+// LockHub makes this process the hub of a lock file. The caller keeps the file open.
+func LockHub(path, domain string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func TakePlace(path, domain string) (*os.File, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
 		err = fmt.Errorf("%s: %w", path, errTaken)
-	} else if err = stillThere(f); err == nil {
+	} else if err = stillLinked(f); err == nil {
 		if err = f.Truncate(0); err == nil {
 			_, err = f.WriteAt([]byte(domain), 0)
 		}
@@ -35,8 +35,8 @@ func TakePlace(path, domain string) (*os.File, error) {
 	return f, nil
 }
 
-// stillThere returns an error if a locked file has lost its name: a place without a holder is removed.
-func stillThere(f *os.File) error {
+// stillLinked returns an error if a locked file has lost its name: a lock file without a holder is removed.
+func stillLinked(f *os.File) error {
 	ours, err := f.Stat()
 	if err != nil {
 		return err
@@ -48,14 +48,14 @@ func stillThere(f *os.File) error {
 	return err
 }
 
-// holder returns the process that holds a place; 0: none.
+// holder returns the process that holds a lock file; 0: none.
 func holder(path string) int {
-	_, pid := occupant(path)
+	_, pid := lockHolder(path)
 	return pid
 }
 
-// occupant returns the process that holds a place, and the domain that it serves, "" if that isn't written yet.
-func occupant(path string) (domain string, pid int) {
+// lockHolder returns the process that holds a lock file, and the domain that it serves, "" if that isn't written yet.
+func lockHolder(path string) (domain string, pid int) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", 0
@@ -70,9 +70,9 @@ func occupant(path string) (domain string, pid int) {
 	return string(b[:n]), int(lock.Pid)
 }
 
-// tell sends a signal to the process that holds a place. It checks the holder again after opening the pidfd: if the
+// signalHolder sends a signal to the process that holds a lock file. It checks the holder again after opening the pidfd: if the
 // process ended meanwhile its number may be reused.
-func tell(path string, pid int, s unix.Signal) error {
+func signalHolder(path string, pid int, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
 		return nil

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/cmd/measure/internal/peer"
-	"pegasus/cmd/measure/internal/ptxc"
-	"pegasus/cmd/measure/internal/workload"
+	"pegasus/tools/measure/internal/peer"
+	"pegasus/tools/measure/internal/ptxc"
+	"pegasus/tools/measure/internal/workload"
 )
 
 // kernelRounds is the number of runs of each kernel each way, in turn; medians count.

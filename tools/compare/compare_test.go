@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"pegasus/cmd/compare/internal/live"
 	"pegasus/sim"
+	"pegasus/tools/compare/internal/live"
 )
 
 // small is a scenario of a second or so. The shares on a machine with other load are not checked, but every

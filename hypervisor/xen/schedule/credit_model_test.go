@@ -33,8 +33,8 @@ func (r *recording) part(name string) part {
 	return p
 }
 
-func (p part) shadow() *Shadow {
-	s := NewShadow(len(p.cpus), 30*ms)
+func (p part) shadow() *CreditModel {
+	s := NewCreditModel(len(p.cpus), 30*ms)
 	for domain, is := range p.shares {
 		s.Share(domain, is)
 	}
@@ -112,7 +112,7 @@ func TestShadowOfRecordings(t *testing.T) {
 }
 
 // shadowed returns the shadow of a recording, and the function that makes it follow a history.
-func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
+func (r *recording) shadowed(p part) (*CreditModel, func(*History)) {
 	s, dumps, next := p.shadow(), r.dumps, 0
 	return s, func(h *History) {
 		for ; next < len(r.records) && r.clock.Nanos(r.records[next].At) <= h.Now(); next++ {
@@ -127,11 +127,11 @@ func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
 
 // An invalid time doesn't cause endless hand-outs, and a print starts a pool without state.
 func TestShadowBegins(t *testing.T) {
-	s := NewShadow(1, 30*ms)
+	s := NewCreditModel(1, 30*ms)
 	s.Share(1, Share{Weight: 256})
 	s.Take(1<<62, &trace.Record{Event: trace.AccountStart, N: 3, Words: [7]uint32{1}})
 	s.Until(1<<62 + 100*ms)
-	s = NewShadow(1, 30*ms)
+	s = NewCreditModel(1, 30*ms)
 	s.Share(1, Share{Weight: 256})
 	d := &dump.Dump{
 		Pools: []dump.Pool{{Handed: 7}}, CPUs: []dump.CPU{{Running: id(1)}},
@@ -165,7 +165,7 @@ func TestShadowBegins(t *testing.T) {
 
 // Running time in a gap of records isn't subtracted, and credits are unknown until the next print.
 func TestShadowOfLostRecords(t *testing.T) {
-	s := NewShadow(1, 30*ms)
+	s := NewCreditModel(1, 30*ms)
 	s.Share(1, Share{Weight: 256})
 	id := trace.VCPU{Domain: 1}
 	printed := &dump.Dump{Pools: []dump.Pool{{}}, VCPUs: []dump.VCPU{{ID: id, Priority: dump.Under, Credit: 100, Weight: 256}}}

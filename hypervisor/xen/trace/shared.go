@@ -6,30 +6,30 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// Company is the set of readers in one process that share Xen's trace buffers: a reader doesn't mistake another's
+// SharedReaders is the set of readers in one process that share Xen's trace buffers: a reader doesn't mistake another's
 // consumption for that of a foreign program, and tracing is restored when the last reader closes, not the first. The
 // zero value is empty and ready to use. Safe for concurrent use.
-type Company struct {
+type SharedReaders struct {
 	mu     sync.Mutex // held while a reader consumes records
 	size   int
 	was    control.Tracing // before the first reader
 	events uint32          // enabled in Xen for the readers; 0: not changed
 	shared bool            // a closed reader has seen a foreign consumer
-	moves  []*move         // by CPU
+	moves  []*indexChange  // by CPU
 }
 
-// move is the last change of a CPU's consumer index by a reader of the company.
-type move struct {
+// indexChange is the last change of a CPU's consumer index by a reader of the set.
+type indexChange struct {
 	to   uint32
 	made bool
 	full bool // the buffer was full before
 }
 
 // Open adds a reader; see the function Open.
-func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, err error) {
+func (c *SharedReaders) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b = &Buffers{xen: x, mapper: m, company: c}
+	b = &Buffers{xen: x, mapper: m, readers: c}
 	if b.was, err = x.Tracing(); err != nil {
 		return nil, err
 	}
@@ -74,17 +74,17 @@ func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, e
 	return b, nil
 }
 
-// move returns a CPU's move.
-func (c *Company) move(cpu int) *move {
+// move returns the last change of a CPU's consumer index.
+func (c *SharedReaders) move(cpu int) *indexChange {
 	for len(c.moves) <= cpu {
-		c.moves = append(c.moves, &move{})
+		c.moves = append(c.moves, &indexChange{})
 	}
 	return c.moves[cpu]
 }
 
-// close releases a reader's buffers. The caller holds the company's lock.
+// close releases a reader's buffers. The caller holds the set's lock.
 func (b *Buffers) close() error {
-	c := b.company
+	c := b.readers
 	if b.closed {
 		return nil
 	}

@@ -18,8 +18,8 @@ import (
 	"os/signal"
 	"time"
 
-	"pegasus/cmd/compare/internal/live"
 	"pegasus/sim"
+	"pegasus/tools/compare/internal/live"
 )
 
 // settings are the command's flags.
@@ -37,7 +37,7 @@ func main() {
 	flag.DurationVar(&s.trial, "trial", 2*time.Second, "try out each program by itself for so `long`")
 	flag.IntVar(&s.times, "times", 1, "run each plan `n` times; the table shows the means")
 	flag.IntVar(&s.seeds, "seeds", 5, "predict with `n` seeds")
-	flag.StringVar(&s.stage.Traces, "traces", "", "keep the traces of the schedulers in this `folder`, for pegasus sim --replay")
+	flag.StringVar(&s.stage.Traces, "traces", "", "keep the traces of the schedulers in this `folder`, for pegasus sim replay")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: compare [flags] SCENARIO...\nRuns scenarios (files, or ids of the simulator's whose workloads name programs) in the simulator and for real.")
 		flag.PrintDefaults()

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"pegasus/cmd/compare/internal/live"
 	"pegasus/sim"
+	"pegasus/tools/compare/internal/live"
 )
 
 // Comparison is a scenario's predictions and measurements.

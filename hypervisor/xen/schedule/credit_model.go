@@ -8,22 +8,22 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Shadow computes the credit that the vCPUs of a pool have left under the Credit scheduler, which the hypervisor does
+// CreditModel computes the credit that the vCPUs of a pool have left under the Credit scheduler, which the hypervisor does
 // not record in its trace, from the recorded scheduling events.
 //
 // Xen subtracts the credit that a vCPU burns at each of its CPU's ticks and at each scheduling decision there; the
 // trace has both, so this part is exact. Xen hands out credits, by weight, once in a period of 30 ms to the vCPUs
 // that were found running at a tick. The trace has the time of that only if a vCPU's credit exceeds the limit, so
-// that it gets no more: in between, Shadow estimates the time, and corrects it by such records or by what the
+// that it gets no more: in between, CreditModel estimates the time, and corrects it by such records or by what the
 // hypervisor prints (see Printed). Not safe for concurrent use.
-type Shadow struct {
+type CreditModel struct {
 	cpus   int
 	period int64
 	shares map[uint16]Share
 
-	units   map[trace.VCPU]*earner
-	active  []*fund // domains with active vCPUs; the first one gets credit first
-	balance int64   // sum of the credits of all active vCPUs after the last hand-out
+	units   map[trace.VCPU]*vcpuCredit
+	active  []*creditPool // domains with active vCPUs; the first one gets credit first
+	balance int64         // sum of the credits of all active vCPUs after the last hand-out
 	clock   clock
 	counted int // hand-outs before the first one observed
 	told    bool
@@ -32,14 +32,14 @@ type Shadow struct {
 // Share is a domain's entitlement: a weight relative to the other domains, and a cap in % of one CPU; 0: no cap.
 type Share struct{ Weight, Cap int }
 
-// fund is the set of active vCPUs of one domain, which share its credit.
-type fund struct {
+// creditPool is the set of active vCPUs of one domain, which share its credit.
+type creditPool struct {
 	domain uint16
-	earn   []*earner
+	earn   []*vcpuCredit
 }
 
-// earner is the credit account of a vCPU.
-type earner struct {
+// vcpuCredit is the credit account of a vCPU.
+type vcpuCredit struct {
 	id       trace.VCPU
 	credit   int64 // in units of 100 µs
 	peak     int64 // its credit after the last hand-out, before the limit is applied
@@ -65,19 +65,19 @@ const (
 	usualShare = 256
 )
 
-// NewShadow returns the Shadow of a pool of cpus CPUs that hands out credits every period ns. All credits are 0 at
+// NewCreditModel returns the CreditModel of a pool of cpus CPUs that hands out credits every period ns. All credits are 0 at
 // first.
-func NewShadow(cpus int, period int64) *Shadow {
-	s := &Shadow{cpus: cpus, period: max(period, ticks*perCredit), shares: make(map[uint16]Share), units: make(map[trace.VCPU]*earner)}
+func NewCreditModel(cpus int, period int64) *CreditModel {
+	s := &CreditModel{cpus: cpus, period: max(period, ticks*perCredit), shares: make(map[uint16]Share), units: make(map[trace.VCPU]*vcpuCredit)}
 	s.clock.period = s.period
 	return s
 }
 
 // Share sets a domain's entitlement. Domains without one are not of the pool.
-func (s *Shadow) Share(domain uint16, is Share) { s.shares[domain] = is }
+func (s *CreditModel) Share(domain uint16, is Share) { s.shares[domain] = is }
 
 // Forget removes a domain that has ended or moved to another pool.
-func (s *Shadow) Forget(domain uint16) {
+func (s *CreditModel) Forget(domain uint16) {
 	delete(s.shares, domain)
 	for id, u := range s.units {
 		if id.Domain == domain {
@@ -87,20 +87,20 @@ func (s *Shadow) Forget(domain uint16) {
 	}
 }
 
-func (s *Shadow) of(id trace.VCPU) *earner {
+func (s *CreditModel) of(id trace.VCPU) *vcpuCredit {
 	u := s.units[id]
 	if u == nil {
 		if _, ours := s.shares[id.Domain]; !ours || len(s.units) >= maxVCPUs {
 			return nil
 		}
-		u = &earner{id: id, priority: dump.Under, changed: math.MinInt64}
+		u = &vcpuCredit{id: id, priority: dump.Under, changed: math.MinInt64}
 		s.units[id] = u
 	}
 	return u
 }
 
 // Credit returns a vCPU's credit, in units of 100 µs, as Xen accounted for it last, and its priority.
-func (s *Shadow) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
+func (s *CreditModel) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
 	u := s.units[id]
 	if u == nil {
 		return 0, dump.Under, false
@@ -109,7 +109,7 @@ func (s *Shadow) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
 }
 
 // Take applies a record. Times must not decrease.
-func (s *Shadow) Take(at int64, r *trace.Record) {
+func (s *CreditModel) Take(at int64, r *trace.Record) {
 	s.Until(at)
 	switch r.Kind() {
 	case trace.Lost:
@@ -143,7 +143,7 @@ func (s *Shadow) Take(at int64, r *trace.Record) {
 }
 
 // named returns the account of the vCPU that a record names; nil if it is not of this pool.
-func (s *Shadow) named(r *trace.Record) *earner {
+func (s *CreditModel) named(r *trace.Record) *vcpuCredit {
 	if r.N < 2 {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (s *Shadow) named(r *trace.Record) *earner {
 }
 
 // lose marks the CPU's running vCPU as unknown, and the credits as unreliable until the hypervisor prints them.
-func (s *Shadow) lose(cpu int) {
+func (s *CreditModel) lose(cpu int) {
 	for _, u := range s.units {
 		if u.runs && u.cpu == cpu {
 			u.runs, u.from = false, 0
@@ -161,7 +161,7 @@ func (s *Shadow) lose(cpu int) {
 	s.told = false
 }
 
-func (s *Shadow) change(at int64, r *trace.Record, id trace.VCPU) {
+func (s *CreditModel) change(at int64, r *trace.Record, id trace.VCPU) {
 	if id.Domain == trace.Idle {
 		s.clock.rests(r.CPU)
 		return
@@ -182,7 +182,7 @@ func (s *Shadow) change(at int64, r *trace.Record, id trace.VCPU) {
 }
 
 // tick applies a scheduler tick on a CPU that found a vCPU running.
-func (s *Shadow) tick(at int64, r *trace.Record, u *earner) {
+func (s *CreditModel) tick(at int64, r *trace.Record, u *vcpuCredit) {
 	if s.clock.tick(r.CPU, at) {
 		s.Until(at)
 		s.clock.ticked(r.CPU, at)
@@ -196,7 +196,7 @@ func (s *Shadow) tick(at int64, r *trace.Record, u *earner) {
 
 // stopped applies a record that a vCPU became inactive, which Xen writes while it hands out credits if the vCPU would
 // have more than a period's.
-func (s *Shadow) stopped(at int64, cpu int, u *earner) {
+func (s *CreditModel) stopped(at int64, cpu int, u *vcpuCredit) {
 	if at-s.clock.handed() > s.period/2 {
 		s.hand(at)
 	}
@@ -208,10 +208,10 @@ func (s *Shadow) stopped(at int64, cpu int, u *earner) {
 }
 
 // most returns the credits of one CPU in a period.
-func (s *Shadow) most() int64 { return s.period / perCredit }
+func (s *CreditModel) most() int64 { return s.period / perCredit }
 
 // Until hands out all credits that are due by at.
-func (s *Shadow) Until(at int64) {
+func (s *CreditModel) Until(at int64) {
 	for {
 		next, ok := s.clock.comes(at)
 		if !ok {
@@ -221,7 +221,7 @@ func (s *Shadow) Until(at int64) {
 	}
 }
 
-func (u *earner) begin(at int64, cpu int) {
+func (u *vcpuCredit) begin(at int64, cpu int) {
 	if !u.runs {
 		u.from += at
 	}
@@ -230,7 +230,7 @@ func (u *earner) begin(at int64, cpu int) {
 
 // burn subtracts the running time up to at. Xen counts the part below one credit twice: it stays in the time that is
 // not subtracted yet, and is added to the next.
-func (u *earner) burn(at int64) {
+func (u *vcpuCredit) burn(at int64) {
 	ran := at - u.from
 	if ran <= 0 {
 		return
@@ -241,7 +241,7 @@ func (u *earner) burn(at int64) {
 	u.set(at, u.credit-ran/perCredit)
 }
 
-func (u *earner) set(at, credit int64) {
+func (u *vcpuCredit) set(at, credit int64) {
 	if credit == u.credit && len(u.past) > 0 {
 		return
 	}
@@ -253,7 +253,7 @@ func (u *earner) set(at, credit int64) {
 }
 
 // start makes a vCPU active.
-func (s *Shadow) start(at int64, u *earner) {
+func (s *CreditModel) start(at int64, u *vcpuCredit) {
 	if u.earns {
 		return
 	}
@@ -264,18 +264,18 @@ func (s *Shadow) start(at int64, u *earner) {
 			return
 		}
 	}
-	s.active = slices.Insert(s.active, 0, &fund{u.id.Domain, []*earner{u}})
+	s.active = slices.Insert(s.active, 0, &creditPool{u.id.Domain, []*vcpuCredit{u}})
 }
 
 // stop makes a vCPU inactive.
-func (s *Shadow) stop(at int64, u *earner) {
+func (s *CreditModel) stop(at int64, u *vcpuCredit) {
 	if !u.earns {
 		return
 	}
 	u.earns, u.changed = false, at
 	for i, f := range s.active {
 		if f.domain == u.id.Domain {
-			f.earn = slices.DeleteFunc(f.earn, func(v *earner) bool { return v == u })
+			f.earn = slices.DeleteFunc(f.earn, func(v *vcpuCredit) bool { return v == u })
 			if len(f.earn) == 0 {
 				s.active = slices.Delete(s.active, i, i+1)
 			}
@@ -290,7 +290,7 @@ func up(a, by int64) int64 { return (a + by - 1) / by }
 // hand hands out the credits of a period by Xen's algorithm: to each domain by its vCPUs' weights, at most one CPU's
 // for each vCPU, and no more than its cap; the remainder goes to the domains that follow. A negative sum of credits
 // is replenished.
-func (s *Shadow) hand(at int64) {
+func (s *CreditModel) hand(at int64) {
 	weights := int64(0)
 	for _, f := range s.active {
 		weights += s.weight(f)
@@ -327,13 +327,13 @@ func (s *Shadow) hand(at int64) {
 }
 
 // first moves a domain to the front of the hand-out order.
-func (s *Shadow) first(f *fund) {
+func (s *CreditModel) first(f *creditPool) {
 	i := slices.Index(s.active, f)
 	s.active = slices.Insert(slices.Delete(s.active, i, i+1), 0, f)
 }
 
 // earn adds a vCPU's part of its domain's credit.
-func (s *Shadow) earn(at int64, u *earner, fair int64) {
+func (s *CreditModel) earn(at int64, u *vcpuCredit, fair int64) {
 	u.gets = fair
 	credit := u.credit + fair
 	if credit < 0 {
@@ -346,7 +346,7 @@ func (s *Shadow) earn(at int64, u *earner, fair int64) {
 	u.set(at, min(credit, s.most())) // Xen records a vCPU that exceeds the limit
 }
 
-func (s *Shadow) weight(f *fund) int64 {
+func (s *CreditModel) weight(f *creditPool) int64 {
 	w := int64(s.shares[f.domain].Weight)
 	if w <= 0 {
 		w = usualShare

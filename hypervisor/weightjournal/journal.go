@@ -1,10 +1,10 @@
-// Package raised changes the CPU weights of machines temporarily, records each change on disk, and restores the
+// Package weightjournal changes the CPU weights of machines temporarily, records each change on disk, and restores the
 // weights when a daemon has died: in a machine's hub, which outlives the daemon, or in the next daemon.
 //
 // Callers: Raisers, under Linux and under Xen. They provide reading and writing of a weight.
 //
 // Trust boundary: none; the file of changed weights lies in the runtime directory, which belongs to the daemon's user.
-package raised
+package weightjournal
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func (r *Record) Note(dir, domain string, set, weight int64) error {
 	pid := os.Getpid()
 	started, ok := startOf(pid)
 	if !ok {
-		return fmt.Errorf("process %d: /proc doesn't tell when it began", pid)
+		return fmt.Errorf("process %d: no start time in /proc", pid)
 	}
 	next := *r
 	next.PID, next.Started, next.Set, next.Ours = pid, started, set, append(slices.Clone(r.Ours), weight)

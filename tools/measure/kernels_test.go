@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"pegasus/cmd/measure/internal/workload"
+	"pegasus/tools/measure/internal/workload"
 )
 
 // gcc's code for each benchmark kernel computes the same as the engine.

@@ -1,4 +1,4 @@
-package raised
+package weightjournal
 
 import (
 	"errors"
@@ -142,7 +142,7 @@ func (w *Weights) Raise(domain string, to int64) (changed bool, err error) {
 func (w *Weights) raise(domain string, to int64) (changed bool, err error) {
 	known := w.known[domain]
 	if known == nil {
-		return false, fmt.Errorf("domain %q: it is not %s whose CPU weight is known", domain, w.what)
+		return false, fmt.Errorf("domain %q: not %s with a known CPU weight", domain, w.what)
 	}
 	had := known.set
 	if known.wrote != 0 {

@@ -1,4 +1,4 @@
-package raised
+package weightjournal
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package raised
+package weightjournal
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pegasus/internal/testkit"
 )
 
 // machine implements Weight.
@@ -103,15 +105,6 @@ func records(t *testing.T, dir string) int {
 	return len(all)
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in time:", what)
-		}
-	}
-}
-
 var log = slog.New(slog.DiscardHandler)
 
 // guard runs the machine's hub's Guard until the end of the test.
@@ -145,7 +138,7 @@ func TestPutBack(t *testing.T) {
 				}
 				return
 			}
-			eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(c.want) && records(t, dir) == 0 })
+			testkit.Eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(c.want) && records(t, dir) == 0 })
 			m.set(25) // as another program
 			time.Sleep(guardEvery + guardEvery/2)
 			Sweep(dir, log, m.put)
@@ -190,7 +183,7 @@ func TestPutBackLater(t *testing.T) {
 		m.guard(t, dir)
 		time.Sleep(guardEvery / 2)
 		m.fails(nil, nil)
-		eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(100) && records(t, dir) == 0 })
+		testkit.Eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(100) && records(t, dir) == 0 })
 	})
 	t.Run("seen", func(t *testing.T) {
 		m, dir := begin(t)
