@@ -1,7 +1,5 @@
 #include "object/event.h"
 
-#include <stdlib.h>
-
 #include "core/ring.h"
 #include "core/zz_wire.h"
 #include "object/stream_timeline.h"
@@ -25,7 +23,7 @@ CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 	e->flags = flags;
 	e->used = e->shared = false;
 	e->behind = (struct stream_position){0};
-	free(atomic_exchange(&e->captured, NULL)); /* of an internal event that the program captured by a guessed handle */
+	e->captured = NULL;
 	handle_publish(e);
 	*created = e;
 	return CUDA_SUCCESS;
