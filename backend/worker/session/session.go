@@ -21,7 +21,8 @@
 // since work in flight may depend on them.
 //
 // Lock order: the locks are pendingErrors.mu (of a context), event.mu and callbacks.mu. None is taken while another one
-// is held, and no lock is held across a call of the device.
+// is held, or held across a call of the device. ending.once runs the session's end, and with it accel.Aborter.Abort,
+// which therefore must not wait for a goroutine that ends the session.
 //
 // A segment whose guest violates the protocol is dropped: all its later calls return CUDA_ERROR_LAUNCH_FAILED. After a
 // kernel has exceeded its timeout they return CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of the worker
