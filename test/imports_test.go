@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"backend/control": {},
 	"backend/cpus":    {"vcpu", "policies", "configs", "hypervisor", "backend/control", "backend/meter", "backend/sched"},
 	"backend/events":  {"backend/control"},
-	"backend/gate":    {"callbuf", "accel"},
+	"backend/gate":    {"callbuf", "vcpu", "accel"},
 	"backend/guests": {"callbuf", "vcpu", "policies", "accel/placement", "configs", "hypervisor", "backend/control", "backend/cpus",
 		"backend/events", "backend/gate", "backend/hardware", "backend/meter", "backend/pidfd", "backend/sched", "backend/statefile",
 		"backend/worker", "backend/workers"},
