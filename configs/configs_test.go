@@ -69,7 +69,8 @@ func after(text, line string) (string, bool) {
 	return rest, ok
 }
 
-// Each .bad file is refused with exactly the messages after the line "---".
+// Each .bad file is refused with exactly the messages after the line "---". There, "(the policies' parameters)"
+// stands for the list of their keys.
 func TestBad(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.bad") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -78,7 +79,11 @@ func TestBad(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			got := err.Error() + "\n"
+			var params []string
+			for _, p := range policies.Params() {
+				params = append(params, p.Key)
+			}
+			got := strings.ReplaceAll(err.Error(), strings.Join(params, ", "), "(the policies' parameters)") + "\n"
 			if *update {
 				if err := os.WriteFile(file, []byte(text+"\n---\n"+got), 0o644); err != nil {
 					t.Fatal(err)
