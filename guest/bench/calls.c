@@ -488,7 +488,7 @@ static void measure_all_copies(void)
 
 static const char usage[] =
 	"usage: calls [--json] [--rpc SOCKET | --copies | --first SECONDS | --idle SECONDS]\n"
-	"  --rpc SOCKET    who answers packets there is the peer of synchronous calls\n"
+	"  --rpc SOCKET    the server that answers packets there is the peer of synchronous calls\n"
 	"  --copies        measure copies only\n"
 	"  --first SECONDS measure the first call after so long without one\n"
 	"  --idle SECONDS  measure nothing: get ready, and do nothing for so long\n";

@@ -267,7 +267,7 @@ static void put_after(FILE *to, const struct recorded *r, const uint64_t *a, int
 	}
 }
 
-/* Returns the number of the calling thread; 0 in a callback, whose calls cannot be replayed. */
+/* Returns the number of the calling thread; 0 in a callback, since its calls cannot be replayed. */
 static int thread(void)
 {
 	if (in_callback())

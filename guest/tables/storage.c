@@ -131,7 +131,7 @@ static struct item *take_any(uint64_t context)
 	return taken;
 }
 
-/* A destructor may store new values, whose destructors run, too, up to a limit. */
+/* A destructor may store new values. Their destructors run, too, up to a limit. */
 void export_context_ends(CUcontext context)
 {
 	struct item *i;

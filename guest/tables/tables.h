@@ -18,7 +18,7 @@ CUresult storage_get(void **value, CUcontext context, void *key);
 bool integrity_is_known(void);
 CUresult integrity_check(uint32_t version, uint64_t seconds, uint8_t answer[16]);
 
-/* Tables whose addresses enter the answer. */
+/* Tables with addresses that enter the answer. */
 extern const void *const interface_table[], *const integrity_table[];
 
 #endif

@@ -677,7 +677,7 @@ static CUuserObject counted(int *n)
 	return o;
 }
 
-/* A graph that references a user object, and whose work only ends when the host permits it. */
+/* A graph that references a user object, with work that only ends when the host permits it. */
 static CUgraph keeping(int *n)
 {
 	CUgraph g;

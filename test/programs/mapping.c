@@ -591,7 +591,7 @@ static void batches(void)
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuMemcpyDtoH(to, at + 64, 8));
 	CLAIM(to[0] == 1 && to[1] == 3);
-	/* Through an array, whose extents are in elements. */
+	/* Through an array: its extents are in elements. */
 	CUarray array;
 	CUDA_ARRAY_DESCRIPTOR d = {.Width = 4, .Height = 1, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
 	CHECK(cuArrayCreate(&array, &d));

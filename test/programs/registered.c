@@ -443,7 +443,7 @@ static void *stay(void *unused)
 	return unused;
 }
 
-/* Pages that can't be moved back, and whose addresses the program then uses for other pages. */
+/* Pages that can't be moved back, at addresses that the program then uses for other pages. */
 static void left(void)
 {
 	uint32_t *p = own_pages(MIB), got = 0;

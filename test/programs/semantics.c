@@ -535,7 +535,7 @@ static void CUDA_CB await_leave(void *unused)
 		usleep(1000);
 }
 
-/* A stream whose own work has ended is ready, whatever the legacy stream does, and whether or not a call waited for it. */
+/* A stream is ready when its own work has ended, whatever the legacy stream does, and whether or not a call waited for it. */
 static void ready_own(void)
 {
 	CUcontext c;

@@ -56,7 +56,7 @@ static float read_at(const char *kernel, CUtexObject handle, uint32_t x, uint32_
 	return answer;
 }
 
-/* An array whose element at x, y, z is x + 10y + 100z. */
+/* An array with the element at x, y, z equal to x + 10y + 100z. */
 static CUarray numbered(size_t width, size_t height, size_t depth, unsigned flags)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d = {

@@ -16,7 +16,7 @@ void text_fetch(uint32_t context);
 void text_show_last(uint32_t context);
 
 /*
- * Context whose output a thread is printing, or 0; a thread that synchronises with the context waits for that output.
+ * Context with output that a thread is printing, or 0; a thread that synchronises with the context waits for that output.
  */
 extern _Atomic uint32_t textUnderWay;
 

@@ -13,7 +13,7 @@ struct lifecycle_hooks {
 	void (*before_fork)(void);
 	void (*after_fork)(bool child);
 	void (*thread_ends)(void);             /* in the thread that ends, while the process is connected */
-	void (*module_ends)(uint64_t module);  /* the handle of a module that is unloaded or whose context is destroyed */
+	void (*module_ends)(uint64_t module);  /* the handle of a module that is unloaded, or destroyed with its context */
 };
 extern struct lifecycle_hooks lifecycle_hooks;
 

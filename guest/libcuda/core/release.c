@@ -37,7 +37,7 @@ static int named_cuda(const char *text)
 	return version >= releases[0].cuda && version <= releases[RELEASES - 1].cuda ? version : 0;
 }
 
-/* Returns the CUDA version of the newest release whose branch isn't newer than the driver's. */
+/* Returns the CUDA version of the newest release with a branch that isn't newer than the driver's. */
 static int cuda_of(const char *driver)
 {
 	int branch = 0, minor = 0, patch = 0, rest = 0, of = 0;

@@ -18,7 +18,7 @@ static inline bool captures_any(void) { return atomic_load_explicit(&captures_ru
 CUresult capture_implies(uint64_t context);
 /* Checks that a call may affect all streams of the context: no stream of the context is capturing, in any mode. */
 CUresult capture_refuse_context(uint64_t context);
-/* Rejects a call that cannot be captured, or whose result depends on work that has not run; invalidates the capture. */
+/* Rejects a call that cannot be captured, or has a result that depends on work that has not run; invalidates the capture. */
 CUresult capture_refuse(struct stream *s);
 /* As capture_refuse, but the captures stay valid. */
 CUresult capture_refuse_only(struct stream *s);

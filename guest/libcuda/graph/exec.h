@@ -36,7 +36,7 @@ CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
 
 /* The functions below require the graphs' lock. */
 
-/* Releases the resources of destroyed executable graphs whose launches have completed. */
+/* Releases the resources of destroyed executable graphs after the completion of their launches. */
 void versions_sweep(void);
 
 #endif

@@ -20,7 +20,7 @@ struct graph_piece {
 struct graph_memory {
 	struct graph_piece *piece;
 	uint32_t users;         /* nodes, and one while it is live */
-	uint64_t graph;         /* handle of the graph whose node allocates it */
+	uint64_t graph;         /* handle of the graph with the node that allocates it */
 	uint64_t freed;         /* handle of a graph with a node that frees it, or 0 */
 	uint64_t context;       /* handle */
 	bool live, matched;
@@ -102,7 +102,7 @@ static bool mark_before(const struct graph_node *n)
 	return true;
 }
 
-/* Reports whether a node frees an allocation of its own graph whose memory a later one of so many bytes can reuse. */
+/* Reports whether a node frees an allocation of its own graph with memory that a later one of so many bytes can reuse. */
 static bool leaves_piece(const struct graph_node *n, size_t bytes)
 {
 	const struct graph_memory *m = n->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? n->memory.of : NULL;

@@ -27,7 +27,7 @@ void graph_memory_release(struct graph_memory *m);
 CUdeviceptr graph_memory_address(const struct graph_memory *m);
 void graph_memory_describe(const struct graph_memory *m, CUDA_MEM_ALLOC_NODE_PARAMS *p);
 
-/* Marks the nodes of an executable graph whose allocations the graph frees itself. */
+/* Marks the nodes of an executable graph with allocations that the graph frees itself. */
 void graph_memory_match(struct graph *g);
 /*
  * Checks that the state of a graph's allocations permits a launch: CUDA_ERROR_INVALID_VALUE if an allocation is already

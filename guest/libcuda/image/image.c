@@ -25,7 +25,7 @@ struct wrapper {
 	uint32_t magic, version;
 	const void *fatbin, *extra;
 };
-enum { WRAPPER_PRELINKED = 2 }; /* version whose extra field is a list of fat binaries */
+enum { WRAPPER_PRELINKED = 2 }; /* version with an extra field that is a list of fat binaries */
 
 struct fatbin {
 	uint32_t magic;

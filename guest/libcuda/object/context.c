@@ -34,7 +34,7 @@ CUresult context_of(CUcontext handle, struct context **context)
 }
 
 struct drain {
-	uint64_t context; /* handle of the context whose errors the caller returns */
+	uint64_t context; /* handle of the context with the errors that the caller returns */
 	CUresult result;
 };
 

@@ -56,7 +56,7 @@ static uint64_t sent_before(const struct stream_ref *ref)
 	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->marker) : sum.sent;
 }
 
-/* Returns the number of packets whose work a query of the stream covers. */
+/* Returns the number of packets with work that a query of the stream covers. */
 static uint64_t sent_asked(const struct stream_ref *ref)
 {
 	return ref->stream == WIRE_LEGACY ? sent_before(ref) : sent_to(ref->marker);
@@ -97,7 +97,7 @@ static bool reached(const struct event *e)
 }
 
 /*
- * Requires the lock. A stream whose work has completed as far as recorded gets no marker: the marker would queue behind other
+ * Requires the lock. A stream with completed work, as far as recorded, gets no marker: the marker would queue behind other
  * streams' work at the host's gate.
  */
 static CUresult look(const struct stream_ref *ref)

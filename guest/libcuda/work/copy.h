@@ -23,7 +23,7 @@ void box_gather(const struct box *box, uint8_t *packed);
 void box_scatter(const struct box *box, const uint8_t *packed);
 /* Copies a box within host memory. */
 void box_move(const struct box *box);
-/* Returns the packet arguments of a copy whose host endpoint is replaced by packed bytes at an arena offset. */
+/* Returns the packet arguments of a copy with its host endpoint replaced by packed bytes at an arena offset. */
 struct copy_args box_staged(const struct box *box, uint64_t offset);
 
 #endif

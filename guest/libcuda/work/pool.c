@@ -176,7 +176,7 @@ static struct block *find(struct pool *p, const struct stream_ref *ref, uint64_t
 	return best;
 }
 
-/* Marks free blocks whose last work has completed as unused, and merges neighbours with a common position. */
+/* Marks free blocks as unused after their last work has completed, and merges neighbours with a common position. */
 static void look(struct pool *p)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {

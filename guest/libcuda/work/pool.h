@@ -55,7 +55,7 @@ bool pool_trim(struct pool *p, uint64_t keep);
  * functions below, and releases it during requests to the host.
  */
 CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address);
-/* Returns the piece whose memory begins at an address, or NULL. */
+/* Returns the piece with memory that begins at an address, or NULL. */
 struct graph_piece *pool_graph_piece(uint64_t address);
 /*
  * Returns memory of a piece to its pool, free since that position. Does nothing if the memory was freed with its

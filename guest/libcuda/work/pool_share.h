@@ -15,7 +15,7 @@
 CUresult import_free(uint64_t address, const struct stream_ref *ref);
 /* Called when a pool is destroyed: unmaps its chunks without allocations in use. */
 void imports_end(uint64_t pool);
-/* Unmaps chunks without allocations in use whose work has completed. */
+/* Unmaps chunks with completed work and without allocations in use. */
 void imports_settle(void);
 /* Drops the mappings of a context that is destroyed. */
 void imports_context_ends(uint64_t context);
