@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// mayImport is the table of docs/architecture.md: the rooms (packages) that a room may import. A room covers the
+// mayImport is the table of docs/imports.md: the rooms (packages) that a room may import. A room covers the
 // packages below it, unless they have a line of their own. "*" permits all.
 var mayImport = map[string][]string{
 	"cuda":             {},
