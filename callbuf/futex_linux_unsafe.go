@@ -36,9 +36,14 @@ func FutexWaitAs(w *atomic.Uint32, old uint32, timeout time.Duration, kinds uint
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitBitset, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, uintptr(kinds))
 }
 
-// FutexWakeOf wakes up to n sleepers on w of these kinds, the earliest first. A sleeper of FutexWait is of all kinds.
-func FutexWakeOf(w *atomic.Uint32, n int, kinds uint32) {
-	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWakeBitset, uintptr(n), 0, 0, uintptr(kinds))
+// FutexWakeOf wakes up to n sleepers on w of these kinds, the earliest first, and returns how many. A sleeper of
+// FutexWait is of all kinds.
+func FutexWakeOf(w *atomic.Uint32, n int, kinds uint32) (woken int) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWakeBitset, uintptr(n), 0, 0, uintptr(kinds))
+	if errno != 0 {
+		return 0
+	}
+	return int(r)
 }
 
 // Yield lets other threads of this processor run, if there are any.

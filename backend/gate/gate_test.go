@@ -671,3 +671,47 @@ func TestLeaseWakesThoseThatItAdmits(t *testing.T) {
 	default:
 	}
 }
+
+// A worker that waits for something else besides admission, and therefore sleeps for a short time at a time, gets its
+// part of single requests: the kernel wakes the longest sleeper first.
+func TestShortSleepersAreAdmitted(t *testing.T) {
+	p, b, first := fixture(t)
+	members := []*Member{first, member(t, p, b), member(t, p, b)}
+	admitted := make(chan int)
+	var running sync.WaitGroup
+	for i, m := range members {
+		var between Between
+		if i == 0 {
+			between = func() (bool, time.Duration) { return true, time.Millisecond }
+		}
+		running.Go(func() {
+			for {
+				ticket, err := m.Acquire(Compute, 1, true, between, nil)
+				if err != nil {
+					return
+				}
+				m.Finish(ticket, usage(accel.Compute, 1))
+				admitted <- i
+			}
+		})
+	}
+	var count [3]int
+	for range 90 {
+		for _, m := range members {
+			for m.slot.pending.Load() == 0 {
+				runtime.Gosched()
+			}
+		}
+		time.Sleep(2 * time.Millisecond) // the first one has gone to sleep again since
+		p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 1})
+		count[<-admitted]++
+		p.Revoke(AllClasses)
+	}
+	for _, m := range members {
+		m.Stop()
+	}
+	running.Wait()
+	if count[0] < 20 || count[1]+count[2] < 20 {
+		t.Errorf("requests admitted: %v; the first one sleeps for short times", count)
+	}
+}

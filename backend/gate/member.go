@@ -196,7 +196,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	for {
 		if m.stop.Load() {
 			m.slot.idleSince.CompareAndSwap(0, Now())
-			m.passOn(c)
+			m.passOn()
 			return t, ErrStopped
 		}
 		if v == Closed && !announced {
@@ -211,11 +211,15 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 		}
 		if v == Closed {
 			full = 0
-			m.waitOpen(t.generation, slice, toEnter(c))
+			kind := toEnter(c)
+			if slice < defaultSlice {
+				kind = toEnterSoon(c)
+			}
+			m.waitOpen(t.generation, slice, kind)
 		} else {
 			if full == 0 {
 				full = Now()
-				m.passOn(c)
+				m.passOn()
 			}
 			unbounded = m.waitEnded(c, predicted, full, slice) || unbounded
 		}
@@ -243,9 +247,7 @@ func (s *slot) tell(predicted int64, about func() About) {
 
 // passOn wakes another worker's thread that waits to enter. It is called where a wait at the gate ends without
 // admission: a lease of single requests wakes no more threads than it admits.
-func (m *Member) passOn(c Class) {
-	callbuf.FutexWakeOf(&m.page.at.generation, 1, uint32(toEnter(c)))
-}
+func (m *Member) passOn() { callbuf.FutexWakeOf(&m.page.at.generation, 1, uint32(anyEnter)) }
 
 // waitOpen blocks until there is a lease, the daemon is lost, or slice has passed.
 func (m *Member) waitOpen(generation uint32, slice time.Duration, kind waits) {

@@ -26,7 +26,10 @@ type Page struct {
 	wrote words
 	stops bool             // see SetStops
 	ran   [NumClasses]bool // see Ran
-	top   atomic.Int32     // slots from here on were never taken; workers can overwrite the page's count
+
+	shortFirst bool // see wake; the scheduler loop's
+
+	top atomic.Int32 // slots from here on were never taken; workers can overwrite the page's count
 
 	// The daemon's own record of the slots, so that no use is counted twice.
 	seen   [Slots]seen
@@ -150,20 +153,29 @@ func (p *Page) Grant(t Terms) {
 // wake wakes the workers' threads that wait for a lease with these terms: all that wait for a turn of admitted work,
 // and as many that wait at the gate as the lease admits. A domain may have a hundred processes that wait: to wake them
 // all for one request would take a millisecond of the processors that execute it.
+//
+// The kernel wakes the threads first that have slept for the longest. Threads that sleep for short times, since they
+// also wait for something else, would always be the last; so the two kinds go first by turns.
 func (p *Page) wake(t Terms) {
-	turns, enters := waits(0), waits(0)
+	turns, first, second := waits(0), waits(0), waits(0)
 	for c := range NumClasses {
 		if t.Classes.Has(c) {
 			turns |= forTurn(c)
-			enters |= toEnter(c)
+			first |= toEnter(c)
+			second |= toEnterSoon(c)
 		}
 	}
 	if t.Requests == 0 {
-		turns, enters = turns|enters, 0
+		callbuf.FutexWakeOf(&p.at.generation, 1<<30, uint32(turns|first|second))
+		return
 	}
 	callbuf.FutexWakeOf(&p.at.generation, 1<<30, uint32(turns))
-	if enters != 0 {
-		callbuf.FutexWakeOf(&p.at.generation, int(min(t.Requests, 1<<30)), uint32(enters))
+	if p.shortFirst = !p.shortFirst; p.shortFirst {
+		first, second = second, first
+	}
+	n := int(min(t.Requests, 1<<30))
+	if n -= callbuf.FutexWakeOf(&p.at.generation, n, uint32(first)); n > 0 {
+		callbuf.FutexWakeOf(&p.at.generation, n, uint32(second))
 	}
 }
 
@@ -175,6 +187,12 @@ func toEnter(c Class) waits { return 1 << c }
 
 // forTurn returns the wait of admitted work for its turn.
 func forTurn(c Class) waits { return 1 << (NumClasses + c) }
+
+// toEnterSoon is toEnter for a thread that sleeps for less than defaultSlice at a time.
+func toEnterSoon(c Class) waits { return 1 << (2*NumClasses + c) }
+
+// anyEnter is the wait for admission of any request.
+const anyEnter = waits(1<<NumClasses-1) * (1 | 1<<(2*NumClasses))
 
 func (p *Page) setTerms(lease int, kind uint32) {
 	p.wrote.terms[lease] = kind
@@ -349,6 +367,7 @@ func (p *Page) Reap(i int) {
 	p.seen[i] = seen{}
 	s.state.Store(slotFree)
 	p.at.wakeLimitWaiters()
+	callbuf.FutexWakeOf(&p.at.generation, 1<<30, uint32(anyEnter)) // the worker may have been woken for a lease that it did not use
 }
 
 // Work is the past and current work of a Page's workers, or of one of them.

@@ -160,10 +160,9 @@ func (a *Accelerator) Run(ctx context.Context) {
 	u := newUrgency(a.log)
 	for ctx.Err() == nil {
 		rung := a.Bell.Rung()
-		start := gate.Now()
 		a.samplePending()
 		wait := a.turn()
-		u.ran(start, gate.Now())
+		u.ran(gate.Now(), threadTime())
 		a.Bell.Listen(rung, wait)
 	}
 }

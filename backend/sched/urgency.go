@@ -19,7 +19,7 @@ type urgency struct {
 	urgent  bool
 	refused bool
 	began   int64 // of the current window, ns
-	busy    int64 // time within it in which the loop computed, ns
+	before  int64 // processor time of the thread then, ns
 	until   int64 // of the penalty, ns
 }
 
@@ -31,17 +31,23 @@ const (
 // newUrgency returns the urgency of the calling goroutine, which is locked to its thread.
 func newUrgency(log *slog.Logger) *urgency {
 	runtime.LockOSThread()
-	u := &urgency{set: setUrgent, log: log}
+	normal := unix.SchedAttr{Policy: unix.SCHED_NORMAL}
+	if a, err := unix.SchedGetAttr(0, 0); err == nil {
+		normal.Nice = a.Nice
+	}
+	u := &urgency{log: log, set: func(urgent bool) error { return setUrgent(urgent, normal) }}
 	u.change(true)
 	return u
 }
 
-// setUrgent sets the class of the calling thread. Threads and processes that it creates have the normal class.
-func setUrgent(urgent bool) error {
-	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+// setUrgent sets the class of the calling thread. Threads and processes that it creates have the normal class; that flag
+// stays, since only a privileged thread may clear it.
+func setUrgent(urgent bool, normal unix.SchedAttr) error {
+	a := normal
 	if urgent {
-		a.Policy, a.Priority, a.Flags = unix.SCHED_RR, 1, unix.SCHED_FLAG_RESET_ON_FORK
+		a = unix.SchedAttr{Policy: unix.SCHED_RR, Priority: 1}
 	}
+	a.Size, a.Flags = unix.SizeofSchedAttr, unix.SCHED_FLAG_RESET_ON_FORK
 	return unix.SchedSetAttr(0, &a, 0)
 }
 
@@ -51,24 +57,34 @@ func (u *urgency) change(urgent bool) {
 	}
 	if err := u.set(urgent); err != nil {
 		u.refused = true
-		u.log.Info("the scheduler loop has normal priority: decisions are late while the host's processors are busy; grant CAP_SYS_NICE to avoid that", "error", err)
+		u.log.Info("the scheduler loop keeps its priority: without real-time priority, decisions are late while the host's processors are busy; grant CAP_SYS_NICE to avoid that",
+			"real-time", u.urgent, "error", err)
 		return
 	}
 	u.urgent = urgent
 }
 
-// ran records that the loop computed from start to end, in ns.
-func (u *urgency) ran(start, end int64) {
-	if start-u.began >= int64(urgencyWindow) {
-		u.began, u.busy = start, 0
+// threadTime returns the processor time that the calling thread has used, in ns.
+func threadTime() int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
 	}
-	u.busy += end - start
+	return t.Nano()
+}
+
+// ran records how much processor time the thread has used up to now, both in ns. Waits for locks do not count.
+func (u *urgency) ran(now, used int64) {
+	if now-u.began >= int64(urgencyWindow) {
+		u.began, u.before = now, used
+	}
 	switch {
-	case u.busy > int64(urgencyWindow)/2 && u.urgent:
-		u.until = end + int64(urgencyPenalty)
-		u.change(false)
-		u.log.Warn("the scheduler loop computes for more than half of the time: it has normal priority for a while", "time", urgencyPenalty)
-	case end >= u.until:
+	case used-u.before > int64(urgencyWindow)/2 && u.urgent:
+		u.until = now + int64(urgencyPenalty)
+		if u.change(false); !u.urgent {
+			u.log.Warn("the scheduler loop computes for more than half of the time: it has normal priority for a while", "time", urgencyPenalty)
+		}
+	case now >= u.until:
 		u.change(true)
 	}
 }

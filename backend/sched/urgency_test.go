@@ -14,17 +14,17 @@ func TestUrgencyIsLimited(t *testing.T) {
 	var set []bool
 	u := &urgency{log: slog.New(slog.DiscardHandler), set: func(urgent bool) error { set = append(set, urgent); return nil }}
 	u.change(true)
-	now, step := int64(0), int64(time.Millisecond)
+	now, used, step := int64(0), int64(0), int64(time.Millisecond)
 	for u.urgent {
-		u.ran(now, now+step)
-		if now += step; now > int64(urgencyWindow) {
+		now, used = now+step, used+step
+		if u.ran(now, used); now > int64(urgencyWindow) {
 			t.Fatal("the loop keeps its priority although it never pauses")
 		}
 	}
 	lost := now
 	for !u.urgent {
-		now += step
-		u.ran(now, now+step/10)
+		now, used = now+step, used+step/10
+		u.ran(now, used)
 		if now > lost+2*int64(urgencyPenalty) {
 			t.Fatal("the loop did not get its priority back")
 		}
@@ -33,8 +33,8 @@ func TestUrgencyIsLimited(t *testing.T) {
 		t.Errorf("the penalty lasted %v, want %v", time.Duration(now-lost), urgencyPenalty)
 	}
 	for range 1000 { // two fifths of the time
-		u.ran(now, now+2*step)
-		now += 5 * step
+		now, used = now+5*step, used+2*step
+		u.ran(now, used)
 	}
 	if want := []bool{true, false, true}; len(set) != len(want) || !u.urgent {
 		t.Errorf("changes %v, want %v", set, want)
@@ -47,7 +47,7 @@ func TestUrgencyIsRefused(t *testing.T) {
 	u := &urgency{log: slog.New(slog.DiscardHandler), set: func(bool) error { calls++; return unix.EPERM }}
 	for i := range int64(10) {
 		u.change(true)
-		u.ran(i*int64(time.Second), i*int64(time.Second)+1)
+		u.ran(i*int64(time.Second), i)
 	}
 	if calls != 1 || u.urgent {
 		t.Errorf("%d attempts, urgent %v; want one, false", calls, u.urgent)
@@ -66,6 +66,9 @@ func TestUrgentThread(t *testing.T) {
 		a, err := unix.SchedGetAttr(0, 0)
 		if err == nil && (a.Policy != unix.SCHED_RR || a.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0) {
 			err = errors.New("the thread has another class, or its children inherit it")
+		}
+		if u.change(false); u.urgent {
+			err = errors.New("the thread keeps the class")
 		}
 		done <- err
 	}()
