@@ -16,13 +16,13 @@ import (
 
 // agree are the steps that compare programs under Pegasus with the same programs without it.
 var agree = []step{
-	{"conformance", "what every accelerator must do, on this one", 3 * time.Minute, conformance},
+	{"conformance", "the contract of all accelerators, on this one", 3 * time.Minute, conformance},
 	{"swapping", "devices that share a memory move it out of each other's way", 3 * time.Minute, swapping},
 	{"cases", "cases of PTX, with the values that the software accelerator gives", 2 * time.Minute, casesOfPTX},
 	{"programs", "programs that check themselves, both ways", 2 * time.Minute, selfChecking},
-	{"semantics", "what programs count on in corners of the API, both ways", 2 * time.Minute, parts("semantics", "primary", "elsewhere", "neighbours", "permission", "farewell", "across",
+	{"semantics", "behaviour of the API in corner cases that programs rely on, both ways", 2 * time.Minute, parts("semantics", "primary", "elsewhere", "neighbours", "permission", "farewell", "across",
 		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready", "many-parameters")},
-	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly")},
+	{"corners", "further calls of the CUDA runtime, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly")},
 	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
 	{"runtime", "a program of the CUDA runtime, compiled there by nvcc", 2 * time.Minute, ofRuntime},
 	{"bindings", "cuda-bindings: kernels compiled by NVRTC", time.Minute, python("bindings.py")},

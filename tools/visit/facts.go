@@ -13,21 +13,21 @@ import (
 
 // facts are the questions that documents leave open, and the device's properties.
 var facts = []step{
-	{"attributes", "what the device says of itself; beside it the software accelerator", time.Minute, besideSoftware("attributes")},
-	{"device", "the device as guests would be told of it", 30 * time.Second, describe},
-	{"symbols", "which functions the driver's library has", 10 * time.Second, exported},
-	{"resolver", "what cuGetProcAddress answers, beside our table", time.Minute, resolver},
-	{"targets", "which PTX is taken: versions and targets", time.Minute, besideSoftware("targets")},
-	{"linear", "how linear filtering rounds integers", time.Minute, besideSoftware("linear")},
-	{"misuse", "what misuse is answered (negative: minus the signal that ended the process; -100: nothing within 15 s)", 3 * time.Minute, besideSoftware("misuse")},
-	{"reserving", "whether device memory may be at addresses of our choice", time.Minute, alone("programs/probe", "reserving")},
-	{"registering", "what it costs to register host memory, by what it lies in", 90 * time.Second, alone("programs/probe", "registering")},
-	{"waiting", "how a stream that waits for a word, or a host function, goes on", time.Minute, alone("programs/probe", "waiting")},
-	{"held", "how many streams may be held at once", time.Minute, alone("programs/probe", "held")},
-	{"events", "how exact events are, what they cost, whether waits spin", time.Minute, alone("programs/probe", "events")},
-	{"killed", "how soon a process with a running kernel is gone", time.Minute, alone("programs/probe", "killed")},
+	{"attributes", "attributes of the device, beside the software accelerator's", time.Minute, besideSoftware("attributes")},
+	{"device", "the device as Pegasus reports it to guests", 30 * time.Second, describe},
+	{"symbols", "functions that the driver's library exports", 10 * time.Second, exported},
+	{"resolver", "results of cuGetProcAddress, beside the table of Pegasus", time.Minute, resolver},
+	{"targets", "PTX versions and targets that the driver accepts", time.Minute, besideSoftware("targets")},
+	{"linear", "rounding of integers by linear filtering", time.Minute, besideSoftware("linear")},
+	{"misuse", "errors for misuse (negative: minus the signal that ended the process; -100: no result within 15 s)", 3 * time.Minute, besideSoftware("misuse")},
+	{"reserving", "whether device memory may be at addresses chosen by the caller", time.Minute, alone("programs/probe", "reserving")},
+	{"registering", "cost of registering host memory, by the kind of memory", 90 * time.Second, alone("programs/probe", "registering")},
+	{"waiting", "time until a stream continues after a wait for a word, or a host function", time.Minute, alone("programs/probe", "waiting")},
+	{"held", "number of streams that may be held at once", time.Minute, alone("programs/probe", "held")},
+	{"events", "precision and cost of events, and whether waits spin", time.Minute, alone("programs/probe", "events")},
+	{"killed", "time until a killed process with a running kernel is gone", time.Minute, alone("programs/probe", "killed")},
 	{"recording", "calls of programs, recorded with the driver and replayed by Pegasus", 4 * time.Minute, recording},
-	{"switching", "what changing between processes costs", time.Minute, alone("programs/probe", "switching")},
+	{"switching", "cost of changing between processes", time.Minute, alone("programs/probe", "switching")},
 }
 
 // besideSoftware returns a step that queries the driver, and then the software accelerator. They may differ.

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, say io.Writer) error {
 // list returns the table of all steps.
 func list() string {
 	var b strings.Builder
-	b.WriteString("| command | step | finds out |\n|---|---|---|\n")
+	b.WriteString("| command | step | result |\n|---|---|---|\n")
 	for _, c := range []string{"facts", "agree", "measure"} {
 		for _, s := range commands[c] {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c, s.name, s.about)
