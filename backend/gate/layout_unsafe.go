@@ -54,52 +54,81 @@ type lease struct {
 // A page has one lease for all classes together, or one for each.
 const numLeases = 1 + int(NumClasses)
 
-// header is the part of a page that all workers and the daemon share: see the package comment for its writers.
+// header is the part of a page that all workers and the daemon share: see the package comment for its writers. Each of
+// its groups begins a cache line, so that the writers of one don't slow down the readers of another.
 type header struct {
+	identity
+	state
+
+	overrun [NumClasses]atomic.Int64 // engine ns of work that ended with the gate closed or the budget used up
+	_       [48]byte
+
+	quotas
+	ends
+
+	leases [numLeases]lease
+
+	segments [Segments]segment
+
+	totals
+	holdings [Segments]holding
+
+	preparation
+
+	_ [headerBytes - 8*64 - numLeases*64 - Segments*(32+16)]byte
+}
+
+// identity is the format of a page.
+type identity struct {
 	magic   uint64
 	version uint32
 	slots   uint32
 	_       [48]byte
+}
 
+// state is written by the daemon and read for each request.
+type state struct {
 	generation    atomic.Uint32 // futex word
 	top           atomic.Uint32 // slots from here on were never taken
 	aliveUntil    atomic.Int64  // 0: no daemon has sent a heartbeat yet
 	inFlightLimit atomic.Int64  // predicted ns per class; 0: no limit
 	noting        atomic.Uint32 // not 0: workers record each piece of work when it ends
 	_             [36]byte
+}
 
-	overrun [NumClasses]atomic.Int64 // engine ns of work that ended with the gate closed or the budget used up
-	_       [48]byte
-
-	lock        atomic.Uint32 // 0, or 1 + the slot of the worker that changes the fields below; futex word
+// quotas are the memory limits, and the lock of all that workers change together: counts of memory, and segments.
+type quotas struct {
+	lock        atomic.Uint32 // 0, or 1 + the slot of the worker that holds it; futex word
 	lockWaiters atomic.Uint32
 	memory      [numPools]pool
 	daemon      atomic.Uint32 // pid
 	_           [36]byte
+}
 
+// ends reports the ends of work to those that wait for them: requests at the limit, and the daemon.
+type ends struct {
 	released     atomic.Uint32 // futex word: incremented when work ends while a request waits for the limit
 	limitWaiters atomic.Uint32
 	watch        atomic.Uint32 // 1: the next worker that runs out of work rings the doorbell
 	_            [52]byte
+}
 
-	leases [numLeases]lease
-
-	segments [Segments]segment
-
+// totals describe what all workers have used together: of the segments, and of the host's log.
+type totals struct {
 	segmentUnit atomic.Uint64 // unit to which segment bytes are rounded up; 0: none
 	logged      allowance     // for the host's log, shared by all workers
 	logLost     atomic.Uint64 // bytes beyond the allowance, not yet reported
 	segmentsTop atomic.Uint32 // segments from here on were never allocated
 	_           [36]byte
-	holdings    [Segments]holding
+}
 
+// preparation limits how many workers prepare work at a time.
+type preparation struct {
 	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot of the worker that prepares work
 	preparers        atomic.Uint32               // number of preparation slots in use; 0: written by an older daemon, no limit
 	preparersWaiting atomic.Uint32
 	prepared         atomic.Uint32 // futex word: incremented when a preparation slot becomes free
 	_                [52]byte
-
-	_ [headerBytes - 8*64 - numLeases*64 - Segments*(32+16)]byte
 }
 
 // segment is device memory that the domain's workers share. Workers change it under the lock.
@@ -132,31 +161,9 @@ type pool struct{ quota atomic.Uint64 }
 
 // slot belongs to one worker, which alone writes it while it lives.
 type slot struct {
-	state     atomic.Uint32
-	pid       atomic.Uint32
-	arrived   atomic.Uint32 // incremented when a request finds the gate closed
-	pending   atomic.Uint32 // 1 + the class of the waiting request; 0: none waits
-	idleSince atomic.Int64  // since when no work is pending or in flight; 0 while some is
-	calls     atomic.Uint64
-	idle      atomic.Int64 // ns without work pending or in flight, up to the last arrival of work
-	predicted atomic.Int64 // ns that the waiting request is predicted to take
-
-	// The waiting request's other properties; workers of earlier releases leave them 0.
-	like atomic.Uint64 // twice its key, plus 1 if a similar request was measured before
-	size atomic.Uint64 // bytes that it copies, or threads that it starts
-
-	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
-	requests [NumClasses]atomic.Int64
-	admitted [NumClasses]atomic.Uint64 // requests ever admitted
-	pauses   atomic.Uint64             // number of arrivals of work at an idle worker; idle grows then
-	stood    atomic.Int64              // ns that requests waited for admission, up to the last admitted one
-
-	used   [accel.NumClasses]atomic.Int64 // ns, only grows
-	ended  [NumClasses]atomic.Uint64
-	_      [16]byte
-	memory [numPools]atomic.Uint64
-	swap   [numSwapCounts]atomic.Uint64
-	held   [NumClasses]atomic.Uint32 // number of admitted requests that wait for the gate to open again
+	presence
+	load
+	consumption
 
 	waits [WaitBuckets]atomic.Uint64
 
@@ -175,6 +182,41 @@ type slot struct {
 	queued [NumClasses]atomic.Uint32 // admitted requests that wait for their engine behind other work
 
 	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - Segments/8 - 3*4 - NumClasses*4]byte
+}
+
+// presence is a worker's process and the request that waits at the gate.
+type presence struct {
+	state     atomic.Uint32
+	pid       atomic.Uint32
+	arrived   atomic.Uint32 // incremented when a request finds the gate closed
+	pending   atomic.Uint32 // 1 + the class of the waiting request; 0: none waits
+	idleSince atomic.Int64  // since when no work is pending or in flight; 0 while some is
+	calls     atomic.Uint64
+	idle      atomic.Int64 // ns without work pending or in flight, up to the last arrival of work
+	predicted atomic.Int64 // ns that the waiting request is predicted to take
+
+	// The waiting request's other properties; workers of earlier releases leave them 0.
+	like atomic.Uint64 // twice its key, plus 1 if a similar request was measured before
+	size atomic.Uint64 // bytes that it copies, or threads that it starts
+}
+
+// load is the work that a worker was admitted with, and how it came.
+type load struct {
+	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
+	requests [NumClasses]atomic.Int64
+	admitted [NumClasses]atomic.Uint64 // requests ever admitted
+	pauses   atomic.Uint64             // number of arrivals of work at an idle worker; idle grows then
+	stood    atomic.Int64              // ns that requests waited for admission, up to the last admitted one
+}
+
+// consumption is the engine time and memory that a worker's work has used.
+type consumption struct {
+	used   [accel.NumClasses]atomic.Int64 // ns, only grows
+	ended  [NumClasses]atomic.Uint64
+	_      [16]byte
+	memory [numPools]atomic.Uint64
+	swap   [numSwapCounts]atomic.Uint64
+	held   [NumClasses]atomic.Uint32 // number of admitted requests that wait for the gate to open again
 }
 
 // reel is the ring of a worker's trace records; the oldest are overwritten.
