@@ -24,11 +24,11 @@ func (d *Device) Check(c accel.Checks) {
 
 // random returns the source of the order of the warps of a launch: the launches of a program that makes them one after
 // the other have the same orders with the same seed.
-func (d *Device) random() uint64 {
-	seed := d.checks.seed.Load()
+func (c *checks) random() uint64 {
+	seed := c.seed.Load()
 	if seed == 0 {
 		return 0
 	}
 	const odd = 0x9e3779b97f4a7c15
-	return max((seed+d.checks.launches.Add(1)*odd)*odd, 1)
+	return max((seed+c.launches.Add(1)*odd)*odd, 1)
 }

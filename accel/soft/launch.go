@@ -219,7 +219,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	k := &m.kernelRun // field by field: a literal would be copied while it is being written
 	k.Grid, k.Block, k.SharedBytes, k.Cooperative = l.grid, l.block, l.shared, l.cooperative
 	k.Stack, k.Heap, k.Params, k.Memory, k.Texture = l.stack, n.ctx.heap.Load(), l.params, d.space, l.textures(n.ctx)
-	k.Stdout, k.Stderr, k.Profile, k.Random = &n.ctx.text.stdout, &n.ctx.text.stderr, p.gather(), d.random()
+	k.Stdout, k.Stderr, k.Profile, k.Random = &n.ctx.text.stdout, &n.ctx.text.stderr, p.gather(), d.checks.random()
 	k.Cores, k.MostCores, k.Growth = d.config.Cores, 0, nil
 	switch {
 	case n.inline:

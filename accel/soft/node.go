@@ -26,36 +26,51 @@ const (
 // goes to its engine's queue, or ends at once if it needs no engine. Ended nodes are reused.
 type node struct {
 	kind   kind
-	class  accel.Class
 	engine engine.Token
 	urgent bool // of a stream with high priority
 	inline bool // executed by its submitter
 	joined bool // it did not acquire the engine itself, but joined kernels that held it
+	more   bool // it gave the engine back before it was complete
 	ctx    *Context
 	stream *Stream // nil: the node is in no stream
 	next   *node   // in a queue, or spare
 
+	dependencies
+	engineTime
+
+	// The work, by kind.
+	launch launch
+	copy   boxCopy
+	fill   boxFill
+	batch  []node // the work of a batch, in this order
+	place  int    // of the batch's next piece
+
+	// The event and the callbacks that its end concerns.
+	event *Event
+	due   func(cuda.Result, func())
+	then  func(cuda.Result)
+	done  accel.Done
+}
+
+// dependencies is a node's position between the nodes that it waits for and those that wait for it. The device's mutex
+// guards it, except for telling.
+type dependencies struct {
 	waits     int
 	since     int64 // when the latest of its dependencies ended; 0: it had none
 	ended     int64 // when it ended, if not since; see endedAt
 	followers []*node
 	telling   atomic.Bool // its callbacks are running, after its end
+}
 
-	launch   launch
-	copy     boxCopy
-	fill     boxFill
-	batch    []node // the work of a batch, in this order
-	place    int    // of the batch's next piece
-	more     bool   // it gave the engine back before it was complete
-	begun    int64  // when an engine was first held for it, or 0
-	held     int64  // the sum of the times
-	computed int64  // processor time of a copy or fill, but for its first part
+// engineTime is the time for which engines were held for a node, and its report. The member that executes the node
+// owns it; while a crew shares the engine, the lock of the executor's hold guards it.
+type engineTime struct {
+	class    accel.Class // of the engines
+	tells    bool        // spent receives parts, and so must receive all of them
+	begun    int64       // when an engine was first held, or 0
+	held     int64       // the sum of the times
+	computed int64       // processor time of a copy or fill, but for its first part
 	spent    accel.Spent
-	tells    bool // it receives parts, and so must receive all of them
-	event    *Event
-	due      func(cuda.Result, func())
-	then     func(cuda.Result)
-	done     accel.Done
 }
 
 // newNode returns an empty node of the context. d.mu is held.
@@ -88,30 +103,30 @@ func (d *Device) recycle(n *node) {
 	if cap(params) > keptParams {
 		params = nil
 	}
-	*n = node{followers: followers, next: d.spare}
+	*n = node{dependencies: dependencies{followers: followers}, next: d.spare}
 	n.launch.params = params
 	d.spare = n
 }
 
-// add records that an engine was held for a part of the node.
-func (n *node) add(u accel.Usage) {
-	if n.begun == 0 {
-		n.begun = u.Start
+// add records that an engine was held for a part of the work.
+func (t *engineTime) add(u accel.Usage) {
+	if t.begun == 0 {
+		t.begun = u.Start
 	}
-	n.held += max(u.End-u.Start, 0)
+	t.held += max(u.End-u.Start, 0)
 }
 
-// tell calls the node's spent callback for u, and for all later parts.
-func (n *node) tell(u accel.Usage) {
-	n.add(u)
-	if n.tells = true; n.spent != nil {
-		n.spent(u)
+// tell calls the spent callback for u, and for all later parts.
+func (t *engineTime) tell(u accel.Usage) {
+	t.add(u)
+	if t.tells = true; t.spent != nil {
+		t.spent(u)
 	}
 }
 
 // usage returns the sum of all parts, as if they had followed one another.
-func (n *node) usage() accel.Usage {
-	return accel.Usage{Class: n.class, Start: n.begun, End: n.begun + n.held}
+func (t *engineTime) usage() accel.Usage {
+	return accel.Usage{Class: t.class, Start: t.begun, End: t.begun + t.held}
 }
 
 // runsKernels reports whether kernels run while n is executed.

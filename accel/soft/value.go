@@ -32,11 +32,11 @@ func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda
 	}
 	wait := valueWait{c: c, w: *w}
 	return c.hostFunc(s, &accel.HostFunc{Due: func(r cuda.Result, finished func()) {
-		if wait.finished = finished; r != cuda.Success || c.dev.valueSeen(&wait) {
+		if wait.finished = finished; r != cuda.Success || wait.over() {
 			finished()
 			return
 		}
-		c.dev.values.add(c.dev, wait)
+		c.dev.values.add(wait)
 	}}, done)
 }
 
@@ -59,40 +59,41 @@ const (
 	valueLookMost  = time.Millisecond
 )
 
-func (v *values) add(d *Device, w valueWait) {
+func (v *values) add(w valueWait) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all = append(v.all, w); len(v.all) == 1 {
-		d.running.Go(func() { d.watchValues() })
+		w.c.dev.running.Go(v.poll)
 	}
 }
 
-func (d *Device) watchValues() {
+// poll polls until no wait is pending.
+func (v *values) poll() {
 	debug.SetPanicOnFault(true)
 	pause := valueLookLeast
 	for {
-		seen, left := d.lookAtValues()
+		met, left := v.release()
 		if left == 0 {
 			return
 		}
 		pause = min(pause*5/4, valueLookMost)
-		if seen {
+		if met {
 			pause = valueLookLeast
 		}
 		time.Sleep(pause)
 	}
 }
 
-// lookAtValues polls each pending wait once, and releases the streams for which the conditions are met.
-func (d *Device) lookAtValues() (seen bool, left int) {
-	v := &d.values
+// release checks each pending wait once, and releases the streams for which the conditions are met. It reports whether
+// there were any, and returns the number of waits that are left.
+func (v *values) release() (met bool, left int) {
 	v.mu.Lock()
 	all := v.all
 	v.mu.Unlock()
 	var over []func()
 	var rest []valueWait
 	for i := range all {
-		if d.valueSeen(&all[i]) {
+		if all[i].over() {
 			over = append(over, all[i].finished)
 		} else {
 			rest = append(rest, all[i])
@@ -108,9 +109,10 @@ func (d *Device) lookAtValues() (seen bool, left int) {
 	return len(over) > 0, left
 }
 
-// valueSeen reports whether a stream's wait is over: its condition is met, or its context has failed, as it does when
+// over reports whether a stream's wait is over: its condition is met, or its context has failed, as it does when
 // its memory is gone.
-func (d *Device) valueSeen(v *valueWait) (seen bool) {
+func (v *valueWait) over() (over bool) {
+	d := v.c.dev
 	if v.c.Err() != cuda.Success {
 		return true
 	}
@@ -118,7 +120,7 @@ func (d *Device) valueSeen(v *valueWait) (seen bool) {
 	defer func() {
 		if recover() != nil { // the memory was unmapped during the read
 			v.c.Fail(cuda.ErrorIllegalAddress)
-			seen = true
+			over = true
 		}
 	}()
 	if r := d.residence; r != nil {
