@@ -24,24 +24,24 @@ var boost = newCount(Param{Key: "boost", Zero: "CPU credit doesn't count", Doc: 
 // rotations longer.
 func newAugC(o Options) Policy {
 	p := newCoordinated("augc", o)
-	p.choose, p.slack, p.boost = p.augmented, o.reach(), time.Duration(o.boost())
+	p.rules.choose, p.rules.slack, p.rules.boost = p.augmented, o.reach(), time.Duration(o.boost())
 	rotations := time.Duration(2+2*o.boost()) * o.span()
-	p.patience = func(e *domainState) time.Duration {
-		return scaleTime(rotations, p.total, e.credits)
+	p.rules.patience = func(e *domainState) time.Duration {
+		return scaleTime(rotations, p.pot.total, e.credits)
 	}
 	return p
 }
 
 // augmented returns the domain with the greatest sum of balance and boost.
 func (p *coordinated) augmented(now Time) choice {
-	best := choice{e: p.line.top(p.pot), why: "the greatest"}
-	most := best.e.at(p.pot, p.line.most)
+	best := choice{e: p.pot.top(), why: "the greatest"}
+	most := p.pot.balance(best.e)
 	for _, e := range p.scheduled(now) {
-		if !p.line.has(e) {
+		if !p.pot.line.has(e) {
 			continue
 		}
-		boost := p.boost * e.remaining
-		sum := e.at(p.pot, p.line.most) + int64(boost)<<scaleBits
+		boost := p.rules.boost * e.remaining
+		sum := p.pot.balance(e) + int64(boost)<<scaleBits
 		if sum > most || sum == most && e.place < best.e.place {
 			best, most = choice{e, boost, "the greatest sum"}, sum
 		}

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -37,40 +36,52 @@ const creditPeriod = 30 * time.Millisecond
 // other one catches up over several rotations. A domain whose own work ran on after its windows, by more than
 // the slack, waits until the excess is repaid.
 type coordinated struct {
-	name     string
-	opt      Options
+	name    string
+	opt     Options
+	rules   rules
+	members map[ID]*domainState
+	pot     commonPot
+	waits   waits
+	cpus    cpuSchedule
+	window  tickWindow
+
+	last    choice
+	balance time.Duration // of the chosen one, at that time
+}
+
+// rules are the points in which the coordinated policies differ.
+type rules struct {
 	choose   func(now Time) choice
 	patience func(e *domainState) time.Duration // the time for which e may be passed over
 	boost    time.Duration                      // factor of CPU credit
 	parts    int                                // windows over which an overrun is repaid; 0: it is not
 	slack    time.Duration                      // debt beyond it prolongs the patience, in production mode
+}
 
-	members map[ID]*domainState
-	line    tournament        // the competing domains except the holder
-	debtors heap[domainState] // domains out of the line that owe time, by when their debt is repaid
-	urgent  heap[domainState] // domains in line that have work, by when their patience ends
-	passed  heap[domainState] // the same, by when each has waited for the others' part of a rotation
-	total   int64             // credits of the competing domains and of the debtors
-	places  uint64            // numbers the places in line
-	pot     uint64            // grows by the time used per credit
-	rest    uint64            // remainder of the division that made it
-	begun   bool
+// waits are the domains in line that have work, in two orders.
+type waits struct {
+	urgent heap[domainState] // by when their patience ends
+	passed heap[domainState] // by when each has waited for the others' part of a rotation
+	places uint64            // numbers the places in line
+}
 
-	running []*domainState // domains whose vCPUs run, according to the newest sample
-	seen    Time           // time of that sample
+// cpuSchedule is the hypervisor's schedule, according to the newest sample.
+type cpuSchedule struct {
+	running []*domainState // domains whose vCPUs run
+	seen    Time           // time of the sample
+}
 
+// tickWindow is the window in force, and the domain that gets the next one.
+type tickWindow struct {
 	holder   *domainState
-	waiting  *domainState // chosen, but its predecessor's gate must be closed first
-	start    Time         // of the holder's window
-	settled  Time         // paper mode: until when the holder was charged for it
+	next     *domainState // chosen, but its predecessor's gate must be closed first
+	start    Time
+	settled  Time // paper mode: until when the holder was charged for it
 	until    Time
-	idleEnd  Time
-	brief    bool          // the window of the holder, or of waiting, is a brief one
+	idleEnd  Time          // its end if the holder stays idle
+	brief    bool          // the window of the holder, or of next, is a brief one
 	over     bool          // the holder closed its last context
 	overlaps time.Duration // used by others since start, whose work was still in flight
-
-	last    choice
-	balance time.Duration // of the chosen one, at that time
 }
 
 // choice is the next domain, and the reason.
@@ -111,13 +122,73 @@ type domainState struct {
 	overrun   overrun
 }
 
+// observe stores the domains whose vCPUs run, and their CPU credit, at most so much. A domain that is missing from
+// the sample does not run.
+func (c *cpuSchedule) observe(now Time, s *vcpu.Sample, members map[ID]*domainState, most time.Duration) {
+	for _, e := range c.running {
+		e.runs = false
+	}
+	c.running = c.running[:0]
+	if s.Quality == vcpu.Unknown {
+		return
+	}
+	c.seen = min(s.At, now)
+	for i := range s.Domains {
+		d := &s.Domains[i]
+		e := members[d.ID]
+		if e == nil || e.runs || !s.Scheduled(i) {
+			continue
+		}
+		e.runs = true
+		e.remaining = time.Duration(min(max(d.Remaining, 0), int64(most/creditTime))) * creditTime
+		c.running = append(c.running, e)
+	}
+}
+
+// at returns the domains whose vCPUs run, or nil if the sample is older than that.
+func (c *cpuSchedule) at(now Time, oldest time.Duration) []*domainState {
+	if now.Sub(c.seen) > oldest {
+		return nil
+	}
+	return c.running
+}
+
+// forget removes a domain that leaves.
+func (c *cpuSchedule) forget(e *domainState) {
+	if e.runs {
+		e.runs = false
+		c.running = slices.DeleteFunc(c.running, func(o *domainState) bool { return o == e })
+	}
+}
+
+// notice processes a signal of the holder, which gives up its window when it was idle for that long; 0: never.
+func (w *tickWindow) notice(since Time, s Signal, yield time.Duration) {
+	switch s {
+	case Arrived:
+		w.idleEnd = Forever
+	case Drained:
+		if yield > 0 {
+			w.idleEnd = since.Add(yield)
+		}
+	case ContextClosed:
+		w.over = true
+	}
+}
+
 func newCoordinated(name string, o Options) *coordinated {
 	return &coordinated{
 		name:    name,
 		opt:     o,
-		parts:   o.repaidParts(),
+		rules:   rules{parts: o.repaidParts()},
 		members: make(map[ID]*domainState),
-		line:    tournament{most: o.clamp()},
+		pot:     newCommonPot(o),
+		waits:   newWaits(),
+		window:  tickWindow{idleEnd: Forever},
+	}
+}
+
+func newWaits() waits {
+	return waits{
 		urgent: heap[domainState]{at: func(e *domainState) *int { return &e.urgent }, less: func(a, b *domainState) bool {
 			if a.due != b.due {
 				return a.due < b.due
@@ -130,70 +201,28 @@ func newCoordinated(name string, o Options) *coordinated {
 			}
 			return a.place < b.place
 		}},
-		debtors: heap[domainState]{at: func(e *domainState) *int { return &e.indebt }, less: func(a, b *domainState) bool {
-			if a.even != b.even {
-				return int64(a.even-b.even) < 0
-			}
-			return a.id < b.id
-		}},
-		idleEnd: Forever,
 	}
 }
 
 // span returns the unit of time for clamp and boost: a tick, which should be the hypervisor's period.
 func (o *Options) span() time.Duration { return max(o.Tick, creditPeriod) }
 
-// clamp returns the greatest balance and the greatest debt of a domain, in 1/scale ns. As published it is
-// reach; in production mode all use is made up for.
-func (o *Options) clamp() int64 {
-	if o.Mode == Production {
-		return int64(maxDebt) << scaleBits
-	}
-	return int64(o.reach()) << scaleBits
-}
-
 // reach returns how far the schedule of the CPUs may move the choice: more than half of the greatest boost.
 func (o *Options) reach() time.Duration {
 	return o.span() + time.Duration(o.boost())*o.span()/2
 }
 
-// at returns the balance at this value of the pot, limited to most.
-func (e *domainState) at(pot uint64, most int64) int64 {
-	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
-	if hi != 0 || lo >= uint64(most-e.balance) {
-		return most
-	}
-	return e.balance + int64(lo)
-}
-
-// settle updates the balance to the current pot.
-func (p *coordinated) settle(e *domainState) {
-	if e.active || p.debtors.has(e) {
-		e.balance = e.at(p.pot, p.line.most)
-	}
-	e.pot = p.pot
-}
-
-// spend takes d off e's balance and divides it among the competing domains.
+// spend takes d off e's balance and divides it among the competing domains. If e waits (its work ran on after its
+// window), it waits for longer.
 func (p *coordinated) spend(e *domainState, d time.Duration) {
-	p.settle(e)
-	e.balance -= int64(d) << scaleBits
-	p.reckon(e)
-	p.share(d)
-	p.settle(e)
-	e.balance = max(e.balance, -p.line.most)
-	if p.line.has(e) {
-		p.line.fix(e, p.pot)
-	}
-	p.reckon(e)
-	debt := e.debt()
-	e.ranOn = min(e.ranOn, debt)
-	if p.urgent.has(e) { // it ran on after its window, and waits for longer
-		longer := scaleTime(d, p.total, e.credits)
+	p.pot.spend(e, d)
+	e.ranOn = min(e.ranOn, e.debt())
+	if p.waits.urgent.has(e) {
+		longer := scaleTime(d, p.pot.total, e.credits)
 		e.due = e.due.Add(longer)
-		p.urgent.fix(e)
+		p.waits.urgent.fix(e)
 		e.want = p.wantFrom(e)
-		p.passed.fix(e)
+		p.waits.passed.fix(e)
 	}
 }
 
@@ -209,55 +238,11 @@ func (p *coordinated) runsOn(e *domainState, d time.Duration) {
 // share, and for one that owes time for that reason.
 func (p *coordinated) wantFrom(e *domainState) Time {
 	span := max(p.opt.Tick, briefApart*(p.opt.brief()+e.tail))
-	at := e.since.Add(e.tail + max(scaleTime(span, max(p.total-e.credits, 0), e.credits), p.opt.Tick))
-	if debt := min(e.ranOn, e.debt()) - p.slack; debt > 0 {
-		at = at.Add(scaleTime(debt, p.total, e.credits))
+	at := e.since.Add(e.tail + max(scaleTime(span, max(p.pot.total-e.credits, 0), e.credits), p.opt.Tick))
+	if debt := min(e.ranOn, e.debt()) - p.rules.slack; debt > 0 {
+		at = at.Add(scaleTime(debt, p.pot.total, e.credits))
 	}
 	return at
-}
-
-// debt returns the debt of e, whose balance must be up to date.
-func (e *domainState) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
-
-// reckon adds e, whose balance must be up to date, to the debtors, or removes it from them.
-func (p *coordinated) reckon(e *domainState) {
-	owes := !e.active && e.balance < 0 && p.opt.Mode == Production
-	switch has := p.debtors.has(e); {
-	case owes:
-		e.even = p.pot + uint64((-e.balance+e.credits-1)/e.credits)
-		if has {
-			p.debtors.fix(e)
-			return
-		}
-		p.total += e.credits
-		p.debtors.push(e)
-	case has:
-		p.total -= e.credits
-		p.debtors.remove(e)
-	}
-}
-
-// share divides d among the competing domains and the debtors. A debtor takes part until its balance is 0.
-func (p *coordinated) share(d time.Duration) {
-	if p.total == 0 {
-		return
-	}
-	p.rest += uint64(d) << scaleBits
-	for p.total > 0 {
-		grows := p.rest / uint64(p.total)
-		e := p.debtors.top()
-		if e == nil || e.even-p.pot > grows {
-			p.pot += grows
-			p.rest %= uint64(p.total)
-			return
-		}
-		grows = e.even - p.pot
-		p.pot += grows
-		p.rest -= grows * uint64(p.total)
-		p.settle(e)
-		p.reckon(e)
-	}
-	p.rest = 0
 }
 
 func (p *coordinated) Attach(_ Time, d Domain) {
@@ -266,28 +251,15 @@ func (p *coordinated) Attach(_ Time, d Domain) {
 	if e == nil {
 		e = &domainState{id: d.ID, credits: credits}
 		p.members[d.ID] = e
-		p.line.enroll(e, p.pot)
+		p.pot.add(e)
 		return
 	}
-	p.settle(e)
-	if e.active || p.debtors.has(e) {
-		p.total += credits - e.credits
-	}
-	e.credits = credits
-	if p.line.has(e) {
-		p.line.fix(e, p.pot)
-	}
-	p.reckon(e)
+	p.pot.weigh(e, credits)
 }
 
 func (p *coordinated) Detach(now Time, id ID) {
 	p.Leave(now, id)
-	e := p.members[id]
-	if p.debtors.has(e) {
-		p.total -= e.credits
-		p.debtors.remove(e)
-	}
-	p.line.retire(e)
+	p.pot.drop(p.members[id])
 	delete(p.members, id)
 }
 
@@ -295,13 +267,10 @@ func (p *coordinated) Leave(_ Time, id ID) {
 	e := p.members[id]
 	p.leave(e)
 	e.context, e.busy = false, false
-	if p.holder == e {
-		p.holder = nil
+	if p.window.holder == e {
+		p.window.holder = nil
 	}
-	if e.runs {
-		e.runs = false
-		p.running = slices.DeleteFunc(p.running, func(o *domainState) bool { return o == e })
-	}
+	p.cpus.forget(e)
 }
 
 // Keeps returns true in production mode.
@@ -310,17 +279,17 @@ func (p *coordinated) Keeps() bool { return p.opt.Mode == Production }
 func (p *coordinated) Balance(_ Time, id ID) time.Duration {
 	e := p.members[id]
 	balance := e.balance
-	if e.active || p.debtors.has(e) {
-		balance = e.at(p.pot, p.line.most)
+	if p.pot.counts(e) {
+		balance = p.pot.balance(e)
 	}
 	return time.Duration(balance / scale)
 }
 
 func (p *coordinated) Restore(_ Time, id ID, balance time.Duration) {
 	e := p.members[id]
-	p.settle(e)
+	p.pot.settle(e)
 	e.balance = int64(min(balance, mostOwed)) << scaleBits
-	p.reckon(e)
+	p.pot.reckon(e)
 }
 
 func (p *coordinated) Wake(since Time, id ID, s Signal) {
@@ -336,9 +305,9 @@ func (p *coordinated) Wake(since Time, id ID, s Signal) {
 		e.context, e.busy = false, false
 	}
 	switch {
-	case e == p.holder:
-		p.notice(since, s)
-	case e.busy && s == Arrived && p.urgent.has(e):
+	case e == p.window.holder:
+		p.window.notice(since, s, p.opt.IdleYield)
+	case e.busy && s == Arrived && p.waits.urgent.has(e):
 	case p.competes(e):
 		p.come(since, e)
 	default:
@@ -352,76 +321,59 @@ func (p *coordinated) competes(e *domainState) bool {
 	return e.busy || e.context && p.opt.Mode == Paper && p.opt.IdleYield <= 0
 }
 
-// notice processes a signal of the holder.
-func (p *coordinated) notice(since Time, s Signal) {
-	switch s {
-	case Arrived:
-		p.idleEnd = Forever
-	case Drained:
-		if p.opt.IdleYield > 0 {
-			p.idleEnd = since.Add(p.opt.IdleYield)
-		}
-	case ContextClosed:
-		p.over = true
-	}
-}
-
 // come makes e compete and, if it has work, starts its waiting time.
 func (p *coordinated) come(since Time, e *domainState) {
 	if !e.active {
-		if p.holder != nil && p.line.len() == 0 {
+		if p.window.holder != nil && p.pot.line.len() == 0 {
 			p.lapse(since)
 		}
-		p.settle(e)
-		e.active = true
-		p.reckon(e)
-		p.total += e.credits
+		p.pot.join(e)
 		p.queue(e)
 	}
 	switch {
-	case e.busy && !p.urgent.has(e):
+	case e.busy && !p.waits.urgent.has(e):
 		p.wait(since, e)
-	case !e.busy && p.urgent.has(e):
-		p.unwait(e)
+	case !e.busy && p.waits.urgent.has(e):
+		p.waits.remove(e)
 	}
 }
 
 // wait starts the waiting time of e, which has work.
 func (p *coordinated) wait(now Time, e *domainState) {
 	e.due = p.dueFrom(now, e)
-	p.urgent.push(e)
+	p.waits.urgent.push(e)
 	e.since = now
 	e.want = p.wantFrom(e)
-	p.passed.push(e)
+	p.waits.passed.push(e)
 }
 
-// unwait ends the waiting time of e.
-func (p *coordinated) unwait(e *domainState) {
-	p.urgent.remove(e)
-	p.passed.remove(e)
+// remove ends the waiting time of e.
+func (w *waits) remove(e *domainState) {
+	w.urgent.remove(e)
+	w.passed.remove(e)
 }
 
 // dueFrom returns when the patience of e, which waits from now on, ends. It is later by the time that repays
 // the part of its debt beyond the slack.
 func (p *coordinated) dueFrom(now Time, e *domainState) Time {
-	due := now.Add(p.patience(e))
-	if debt := time.Duration(-e.at(p.pot, p.line.most)>>scaleBits) - p.slack; debt > 0 && p.opt.Mode == Production {
-		due = due.Add(scaleTime(debt, p.total, e.credits))
+	due := now.Add(p.rules.patience(e))
+	if debt := time.Duration(-p.pot.balance(e)>>scaleBits) - p.rules.slack; debt > 0 && p.opt.Mode == Production {
+		due = due.Add(scaleTime(debt, p.pot.total, e.credits))
 	}
 	return due
 }
 
 func (p *coordinated) queue(e *domainState) {
-	p.places++
-	e.place = p.places
-	p.line.enter(e, p.pot)
+	p.waits.places++
+	e.place = p.waits.places
+	p.pot.line.enter(e, p.pot.value)
 }
 
 // dequeue removes e from the line.
 func (p *coordinated) dequeue(e *domainState) {
-	p.line.remove(e, p.pot)
-	if p.urgent.has(e) {
-		p.unwait(e)
+	p.pot.line.remove(e, p.pot.value)
+	if p.waits.urgent.has(e) {
+		p.waits.remove(e)
 	}
 }
 
@@ -430,27 +382,21 @@ func (p *coordinated) leave(e *domainState) {
 	if !e.active {
 		return
 	}
-	p.settle(e)
-	e.active = false
-	p.total -= e.credits
-	if p.line.has(e) {
+	if p.pot.line.has(e) {
 		p.dequeue(e)
 	}
-	p.reckon(e)
-	if most := int64(mostOwed) << scaleBits; e.balance > most && p.opt.Mode == Production {
-		p.share(time.Duration((e.balance - most) >> scaleBits)) // waived
-		e.balance = most
-	}
+	p.pot.leave(e)
 }
 
 // lapse charges a holder that is alone for its window so far. That time cost no other domain any, so it is
 // credited back to the holder alone.
 func (p *coordinated) lapse(now Time) {
-	if used := min(now, p.until).Sub(p.settled); p.opt.Mode == Paper && used > 0 {
-		p.spend(p.holder, used)
-		p.settled = now
+	w := &p.window
+	if used := min(now, w.until).Sub(w.settled); p.opt.Mode == Paper && used > 0 {
+		p.spend(w.holder, used)
+		w.settled = now
 	}
-	p.start, p.overlaps, p.holder.idling.seen = max(now, p.start), 0, 0
+	w.start, w.overlaps, w.holder.idling.seen = max(now, w.start), 0, 0
 }
 
 func (p *coordinated) Charge(_ Time, id ID, u Usage) {
@@ -459,13 +405,13 @@ func (p *coordinated) Charge(_ Time, id ID, u Usage) {
 	if p.opt.Mode == Paper {
 		return
 	}
-	if e != p.holder {
+	if e != p.window.holder {
 		p.runsOn(e, u.Busy())
 	}
 	p.spend(e, min(u.Busy()+u.Idle, 2*maxDebt))
 	e.idling.seen += u.Busy() + u.Idle + u.Stalled
-	if e != p.holder {
-		p.overlaps += u.Busy()
+	if e != p.window.holder {
+		p.window.overlaps += u.Busy()
 	}
 }
 
@@ -480,7 +426,7 @@ func (p *coordinated) passedOver(now Time) *domainState {
 	if !p.blind(now) {
 		return nil
 	}
-	if e := p.passed.top(); e != nil && e.want <= now {
+	if e := p.waits.passed.top(); e != nil && e.want <= now {
 		return e
 	}
 	return nil
@@ -490,64 +436,43 @@ func (p *coordinated) passedOver(now Time) *domainState {
 // more.
 func (o *Options) brief() time.Duration { return max(o.Tick/4, min(minWindow, o.Tick)) }
 
-// Observe stores the domains whose vCPUs run. A domain that is missing from the sample does not run.
+// Observe stores the domains whose vCPUs run.
 func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
-	for _, e := range p.running {
-		e.runs = false
-	}
-	p.running = p.running[:0]
-	if s.Quality == vcpu.Unknown {
-		return
-	}
-	p.seen = min(s.At, now)
-	for i := range s.Domains {
-		d := &s.Domains[i]
-		e := p.members[d.ID]
-		if e == nil || e.runs || !s.Scheduled(i) {
-			continue
-		}
-		e.runs = true
-		e.remaining = time.Duration(min(max(d.Remaining, 0), int64(p.opt.span()/creditTime))) * creditTime
-		p.running = append(p.running, e)
-	}
+	p.cpus.observe(now, s, p.members, p.opt.span())
 }
 
 // scheduled returns the domains whose vCPUs run, or nil if the sample is too old.
-func (p *coordinated) scheduled(now Time) []*domainState {
-	if now.Sub(p.seen) > 2*p.opt.Tick {
-		return nil
-	}
-	return p.running
-}
+func (p *coordinated) scheduled(now Time) []*domainState { return p.cpus.at(now, 2*p.opt.Tick) }
 
 func (p *coordinated) Pick(now Time) (Decision, bool, Time) {
 	d, ok := p.decide(now)
-	if p.holder == nil || p.until == Forever {
+	if p.window.holder == nil || p.window.until == Forever {
 		return d, ok, Forever
 	}
-	return d, ok, min(p.until, p.idleEnd)
+	return d, ok, min(p.window.until, p.window.idleEnd)
 }
 
 func (p *coordinated) decide(now Time) (Decision, bool) {
-	h := p.holder
+	w := &p.window
+	h := w.holder
 	switch {
-	case p.waiting != nil:
-		e := p.waiting
-		p.waiting = nil
+	case w.next != nil:
+		e := w.next
+		w.next = nil
 		return p.open(now, e), true
 	case h == nil:
 		if e := p.next(now); e != nil {
 			return p.open(now, e), true
 		}
 		return Decision{}, false
-	case p.line.len() == 0:
-		changed := p.until != Forever
-		p.until, p.over = Forever, false
+	case p.pot.line.len() == 0:
+		changed := w.until != Forever
+		w.until, w.over = Forever, false
 		return Decision{Grant, Lease{Domain: h.id, Until: Forever}}, changed
-	case p.until == Forever && !p.over && now < p.idleEnd:
-		p.until = now.Add(p.opt.Tick)
-		return Decision{Grant, Lease{Domain: h.id, Until: p.until}}, true
-	case now < min(p.until, p.idleEnd) && !p.over:
+	case w.until == Forever && !w.over && now < w.idleEnd:
+		w.until = now.Add(p.opt.Tick)
+		return Decision{Grant, Lease{Domain: h.id, Until: w.until}}, true
+	case now < min(w.until, w.idleEnd) && !w.over:
 		return Decision{}, false
 	}
 	p.finish(now)
@@ -555,42 +480,44 @@ func (p *coordinated) decide(now Time) (Decision, bool) {
 	if next == h {
 		return p.open(now, h), true
 	}
-	p.waiting = next
+	w.next = next
 	return Decision{Revoke, Lease{Domain: h.id}}, true
 }
 
 // open gives e a window, which ends after a tick unless no other domain competes.
 func (p *coordinated) open(now Time, e *domainState) Decision {
-	p.holder, p.over, p.overlaps, e.tail = e, false, 0, 0
-	p.start, p.settled, p.until, p.idleEnd = now, now, Forever, Forever
-	if p.line.len() > 0 {
+	w := &p.window
+	w.holder, w.over, w.overlaps, e.tail = e, false, 0, 0
+	w.start, w.settled, w.until, w.idleEnd = now, now, Forever, Forever
+	if p.pot.line.len() > 0 {
 		window := p.opt.Tick
-		if p.brief {
+		if w.brief {
 			window = p.opt.brief()
 		}
-		if o := p.passed.top(); o != nil && p.blind(now) {
+		if o := p.waits.passed.top(); o != nil && p.blind(now) {
 			window = min(window, max(o.want.Sub(now), p.opt.brief()))
 		}
-		p.until = now.Add(e.overrun.begin(window, p.parts))
+		w.until = now.Add(e.overrun.begin(window, p.rules.parts))
 	} else {
 		e.overrun.unbound()
 	}
 	if !e.busy && p.opt.IdleYield > 0 {
-		p.idleEnd = now.Add(p.opt.IdleYield)
+		w.idleEnd = now.Add(p.opt.IdleYield)
 	}
-	return Decision{Grant, Lease{Domain: e.id, Until: p.until}}
+	return Decision{Grant, Lease{Domain: e.id, Until: w.until}}
 }
 
 // finish charges the holder for its window and puts it back in line.
 func (p *coordinated) finish(now Time) {
-	h := p.holder
-	p.holder = nil
-	end := min(now, p.until)
+	w := &p.window
+	h := w.holder
+	w.holder = nil
+	end := min(now, w.until)
 	if p.opt.Mode == Paper {
-		p.spend(h, max(end.Sub(p.settled), 0))
+		p.spend(h, max(end.Sub(w.settled), 0))
 	} else {
-		window := max(end.Sub(p.start), 0)
-		p.spend(h, h.idling.ended(window-window/tolerance-p.overlaps))
+		window := max(end.Sub(w.start), 0)
+		p.spend(h, h.idling.ended(window-window/tolerance-w.overlaps))
 	}
 	if !p.competes(h) {
 		p.leave(h)
@@ -604,24 +531,21 @@ func (p *coordinated) finish(now Time) {
 
 // next takes the next domain out of the line; nil if none competes.
 func (p *coordinated) next(now Time) *domainState {
-	if p.line.len() == 0 {
+	if p.pot.line.len() == 0 {
 		return nil
 	}
-	if !p.begun { // of the cost of the first tick
-		p.begun = true
-		p.share(p.opt.Tick)
-	}
-	p.last = choice{e: p.urgent.top(), why: "and has been passed over for too long"}
+	p.pot.begin(p.opt.Tick)
+	p.last = choice{e: p.waits.urgent.top(), why: "and has been passed over for too long"}
 	if p.last.e == nil || p.last.e.due > now {
-		p.last = p.choose(now)
+		p.last = p.rules.choose(now)
 	}
-	p.brief = false
+	p.window.brief = false
 	if e := p.passedOver(now); e != nil && e != p.last.e {
 		p.last = choice{e: e, why: "and has been passed over for a rotation, so its window is brief"}
-		p.brief = true
+		p.window.brief = true
 	}
 	e := p.last.e
-	p.balance = time.Duration(e.at(p.pot, p.line.most) >> scaleBits)
+	p.balance = time.Duration(p.pot.balance(e) >> scaleBits)
 	p.dequeue(e)
 	return e
 }
@@ -631,11 +555,11 @@ func (p *coordinated) Explain() string {
 	if p.opt.Mode == Paper {
 		name += " (paper)"
 	}
-	e := p.holder
+	e := p.window.holder
 	switch {
 	case e == nil:
 		return name + ": no domain has work"
-	case p.line.len() == 0:
+	case p.pot.line.len() == 0:
 		return fmt.Sprintf("%s: domain %d competes with no other domain, its window stays open", name, e.id)
 	}
 	boost := ""
@@ -643,5 +567,5 @@ func (p *coordinated) Explain() string {
 		boost = fmt.Sprintf(" and boost %d", p.last.boost/creditTime)
 	}
 	return fmt.Sprintf("%s: domain %d has balance %d%s, %s; credits %d of %d, %d in line",
-		name, e.id, p.balance.Round(creditTime)/creditTime, boost, p.last.why, e.credits, p.total, p.line.len())
+		name, e.id, p.balance.Round(creditTime)/creditTime, boost, p.last.why, e.credits, p.pot.total, p.pot.line.len())
 }

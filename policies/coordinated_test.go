@@ -17,14 +17,14 @@ func TestCoSchedChooses(t *testing.T) {
 			want ID
 		}{{[]ID{2}, 2}, {nil, 3}, {[]ID{1, 2}, 1}, {[]ID{9}, 3}} {
 			p := mustNew(t, "cosched", mode).(*coordinated)
-			p.begun = true // no more time is shared out
+			p.pot.begun = true // no more time is shared out
 			for id, balance := range map[ID]int64{1: 10, 2: -50, 3: 40} {
 				p.Attach(0, Domain{ID: id})
 				p.Wake(0, id, ContextOpened)
 				p.Wake(0, id, Arrived)
 				e := p.members[id]
 				e.balance = balance * int64(creditTime) << scaleBits
-				p.line.fix(e, p.pot)
+				p.pot.line.fix(e, p.pot.value)
 			}
 			s := &vcpu.Sample{Quality: vcpu.Exact}
 			for _, id := range c.runs {

@@ -24,12 +24,12 @@ var maxSkip = newCount(Param{Key: "max_skip", Doc: "ticks for which a domain wit
 // urgent always.
 func newCoSched(o Options) Policy {
 	p := newCoordinated("cosched", o)
-	p.choose, p.slack = p.follow, o.RotationCap
+	p.rules.choose, p.rules.slack = p.follow, o.RotationCap
 	most := int64(maxSkip.of(&o))
-	p.patience = func(e *domainState) time.Duration {
+	p.rules.patience = func(e *domainState) time.Duration {
 		skips := most
 		if o.Mode == Production {
-			skips = min(max(skips, (p.total+e.credits-1)/e.credits), max(skips, mostSkips))
+			skips = min(max(skips, (p.pot.total+e.credits-1)/e.credits), max(skips, mostSkips))
 		}
 		return time.Duration(skips) * o.Tick
 	}
@@ -41,11 +41,11 @@ func (p *coordinated) follow(now Time) choice {
 	var best choice
 	var most int64
 	for _, e := range p.scheduled(now) {
-		if !p.line.has(e) {
+		if !p.pot.line.has(e) {
 			continue
 		}
-		x := e.at(p.pot, p.line.most)
-		if p.opt.Mode == Production && x < -int64(p.slack)<<scaleBits { // its debt outweighs that its vCPU runs
+		x := p.pot.balance(e)
+		if p.opt.Mode == Production && x < -int64(p.rules.slack)<<scaleBits { // its debt outweighs that its vCPU runs
 			continue
 		}
 		if best.e == nil || x > most || x == most && e.place < best.e.place {
@@ -53,7 +53,7 @@ func (p *coordinated) follow(now Time) choice {
 		}
 	}
 	if best.e == nil {
-		best = choice{e: p.line.top(p.pot), why: "the greatest, and no domain's vCPU runs"}
+		best = choice{e: p.pot.top(), why: "the greatest, and no domain's vCPU runs"}
 	}
 	return best
 }

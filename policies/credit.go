@@ -32,7 +32,7 @@ func newCredit(o Options) Policy {
 func newBursts(name string, o Options, s share) *queue {
 	q := newQueue(name, o, s, o.order(byPriority))
 	if o.Mode == Production {
-		q.longest = period.of(&o)
+		q.limits.longest = period.of(&o)
 	}
 	return q
 }
