@@ -177,7 +177,7 @@ func TestChargesAddUp(t *testing.T) {
 	sc := scenario(t, strings.Replace(small, `, to = "2500ms"`, "", 1))
 	for i := range sc.Plans {
 		s := simulate(t, sc, i, 5)
-		for _, h := range s.hosts {
+		for _, h := range s.loops.hosts {
 			var busy, charged time.Duration
 			for e := range h.gpu.engines {
 				busy += h.gpu.engines[e].busy
@@ -186,8 +186,8 @@ func TestChargesAddUp(t *testing.T) {
 				charged += st.Used.Busy()
 			}
 			for _, d := range h.all {
-				for c := range d.used {
-					charged += d.used[c].Used.Busy()
+				for c := range d.reports.used {
+					charged += d.reports.used[c].Used.Busy()
 				}
 			}
 			if busy != charged+h.sched.Strays().Busy() {
@@ -203,13 +203,13 @@ func TestCPUs(t *testing.T) {
 	s := simulate(t, sc, 1, 1)
 	var all time.Duration
 	for _, d := range s.domains {
-		all += d.cpuTime
+		all += d.cpu.used
 	}
 	var busy time.Duration
-	for i := range s.cpus {
-		busy += s.cpus[i].busy
-		if s.cpus[i].busy > 3*time.Second {
-			t.Errorf("CPU %d was busy for %v of 3 s", i, s.cpus[i].busy)
+	for i := range s.cpus.all {
+		busy += s.cpus.all[i].busy
+		if s.cpus.all[i].busy > 3*time.Second {
+			t.Errorf("CPU %d was busy for %v of 3 s", i, s.cpus.all[i].busy)
 		}
 	}
 	if all != busy || busy == 0 {
@@ -276,8 +276,8 @@ func TestEEVDFLag(t *testing.T) {
 	for at := Time(0); at < Time(3*time.Second); at = at.Add(7 * time.Millisecond) {
 		for s.agenda.first().at <= at && s.next() {
 		}
-		for i := range s.cpus {
-			p := &s.cpus[i]
+		for i := range s.cpus.all {
+			p := &s.cpus.all[i]
 			average := p.average()
 			for _, th := range p.queue {
 				if off := th.fair.ran - average; max(off, -off) > 4*th.virtual(eevdfSlice) {
@@ -291,11 +291,11 @@ func TestEEVDFLag(t *testing.T) {
 func TestSampleTellsWhoRuns(t *testing.T) {
 	sc := scenario(t, small)
 	s := simulate(t, sc, 0, 1)
-	for _, h := range s.hosts {
-		sample := s.sample(h)
+	for _, h := range s.loops.hosts {
+		sample := s.cpus.sample(h.members)
 		for _, d := range sample.Domains {
 			for _, v := range d.VCPUs {
-				if running := s.cpus[v.PCPU].running; v.State == vcpu.Running && (running == nil || running.domain.id != d.ID) {
+				if running := s.cpus.all[v.PCPU].running; v.State == vcpu.Running && (running == nil || running.domain.id != d.ID) {
 					t.Errorf("%s: domain %d is said to run on CPU %d", h.gpu.name, d.ID, v.PCPU)
 				}
 			}
@@ -778,7 +778,7 @@ kernel = "700ms"
 			if d := s.domains[1]; len(d.runs) < 5 {
 				t.Errorf("%s, %s: the domain that comes back did %d runs", name, mode, len(d.runs))
 			}
-			s.hosts[0].charged--
+			s.loops.hosts[0].charged--
 			if s.check() == nil {
 				t.Errorf("%s, %s: a nanosecond that is missing isn't noticed", name, mode)
 			}
