@@ -688,6 +688,7 @@ func setOptions(o *policies.Options, values map[string]any) error {
 	return nil
 }
 
+// setParameter sets a parameter. As in the configuration, 0 is 0 where it has a meaning, and an error elsewhere.
 func setParameter(v *policies.Values, p *policies.Param, value any) error {
 	to := any(new(int))
 	switch p.Kind {
@@ -711,7 +712,16 @@ func setParameter(v *policies.Values, p *policies.Param, value any) error {
 	if f.Kind() == reflect.Bool {
 		f = reflect.ValueOf(map[bool]int64{true: 1}[f.Bool()])
 	}
-	v.SetOption(p, f.Int())
+	n := f.Int()
+	switch {
+	case n != 0 || p.Kind == policies.Flag || p.Kind == policies.Word:
+		v.SetOption(p, n)
+	case p.Min > 0 && p.Zero == "":
+		least, most := reflect.ValueOf(p.Min).Convert(f.Type()), reflect.ValueOf(p.Max).Convert(f.Type())
+		return fmt.Errorf("%v: %v to %v is allowed; leave it out for the default", value, least, most)
+	default:
+		v.Set(p, 0)
+	}
 	return nil
 }
 

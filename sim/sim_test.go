@@ -570,6 +570,40 @@ func TestBadScenarios(t *testing.T) {
 	}
 }
 
+// The options of a plan mean what they mean in the daemon's configuration: 0 is 0, not the default.
+func TestZeroOptions(t *testing.T) {
+	for _, c := range []struct {
+		key  string
+		give any // nil: the key is left out
+		want int64
+		fail string
+	}{
+		{"boost", nil, 4, ""},
+		{"boost", int64(0), 0, ""},
+		{"boost", int64(3), 3, ""},
+		{"ahead", "0s", 0, ""},
+		{"debt_af", int64(0), 0, ""},
+		{"history", int64(0), 0, ""},
+		{"mean", "0s", 0, ""},
+		{"by_credits", false, 0, ""},
+		{"order", "policy", 0, ""},
+		{"max_skip", int64(0), 0, "options: max_skip: 0: 1 to 64 is allowed; leave it out for the default"},
+		{"quantum", "0s", 0, "options: quantum: 0s: 50µs to 30ms is allowed; leave it out for the default"},
+	} {
+		o, values := policies.Defaults(policies.Production), map[string]any{}
+		if c.give != nil {
+			values[c.key] = c.give
+		}
+		if err := setOptions(&o, values); c.fail != "" {
+			if got := fmt.Sprintf("options: %v", err); got != c.fail {
+				t.Errorf("%s = %v: got error %q, want %q", c.key, c.give, got, c.fail)
+			}
+		} else if got := o.Get(policies.Parameter(c.key)); err != nil || got != c.want {
+			t.Errorf("%s = %v: got %d (%v), want %d", c.key, c.give, got, err, c.want)
+		}
+	}
+}
+
 // Any file is refused or can run.
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte(small))
