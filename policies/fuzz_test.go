@@ -246,12 +246,16 @@ func (w *watch) sound(p Policy) {
 	case *fair:
 		w.fair(p)
 	case *coordinated:
-		w.coordinated(p)
+		w.ticks(&p.ticks)
+	case *publishedTicks:
+		w.ticks(&p.ticks)
 	case *slaf:
 		w.objectives(p)
 		if f, ok := p.windows.(*fair); ok {
 			w.fair(f)
 		}
+	case publishedSLAF:
+		w.objectives(p.slaf)
 	case *queue:
 		w.lines(p)
 	}
@@ -351,7 +355,7 @@ func (w *watch) fair(p *fair) {
 	}
 }
 
-func (w *watch) coordinated(p *coordinated) {
+func (w *watch) ticks(p *ticks) {
 	var total int64
 	var best *domainState
 	for id, e := range p.members {

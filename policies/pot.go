@@ -18,27 +18,18 @@ type commonPot struct {
 	begun   bool              // the first tick was divided
 }
 
-// newCommonPot returns an empty pot. There are debtors in production mode.
-func newCommonPot(o Options) commonPot {
+// newCommonPot returns an empty pot. most is the greatest balance and the greatest debt of a domain, in 1/scale ns.
+func newCommonPot(most int64, debts bool) commonPot {
 	return commonPot{
-		line: tournament{most: o.clamp()},
+		line: tournament{most: most},
 		debtors: heap[domainState]{at: func(e *domainState) *int { return &e.indebt }, less: func(a, b *domainState) bool {
 			if a.even != b.even {
 				return int64(a.even-b.even) < 0
 			}
 			return a.id < b.id
 		}},
-		debts: o.Mode == Production,
+		debts: debts,
 	}
-}
-
-// clamp returns the greatest balance and the greatest debt of a domain, in 1/scale ns. As published it is
-// reach; in production mode all use is made up for.
-func (o *Options) clamp() int64 {
-	if o.Mode == Production {
-		return int64(maxDebt) << scaleBits
-	}
-	return int64(o.reach()) << scaleBits
 }
 
 // at returns the balance at this value of the pot, limited to most.

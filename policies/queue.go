@@ -34,7 +34,7 @@ type queue struct {
 
 // limits are the settings of a queue. They stay the same.
 type limits struct {
-	strict bool // reserves also limit a domain that is alone
+	strict bool // reserves also limit a domain that is alone, as published
 	// longest is the accelerator time that may be used under a lease of several requests; 0: no limit.
 	longest time.Duration
 	// most is the accelerator time that may be used under a lease while others wait; 0: no limit. A request
@@ -110,7 +110,7 @@ type books interface {
 	yields(holder *tenant) bool
 }
 
-// In production mode a lease may last this long without a sign of progress, plus patienceTimes the expected
+// A lease may last this long without a sign of progress, plus patienceTimes the expected
 // time of its first request (at most mostPatience): its work may depend on its own program, and the other
 // domains must not wait for that program.
 const (
@@ -125,11 +125,11 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		share:    s,
 		before:   before,
 		reserves: newReserves(o),
-		limits:   limits{strict: o.Mode == Paper, history: historyKeys.of(&o)},
+		limits:   limits{most: o.Tick, patience: patience, history: historyKeys.of(&o)},
 	}
-	if o.Mode == Production {
-		q.limits.patience, q.limits.most = patience, o.Tick
-		q.books, _ = s.(books)
+	q.books, _ = s.(books)
+	if o.Mode == Paper {
+		q.publish()
 	}
 	q.domains = newRoster(s, q.books, before)
 	return q
