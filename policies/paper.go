@@ -11,8 +11,9 @@ import "time"
 //	paper_slaf.go         objectives: slaf
 //	paper_coordinated.go  ticks: augc, cosched
 //	paper_queue.go        requests: the frame of fifo, credit, band, drr, prt and ht
+//	paper_credit.go       the shares of credit and band
 //
-// The shares of credit, band and drr have few such differences; they are in their own files.
+// The share of drr differs in few lines, which are in its own file.
 
 var debtAF = newCount(Param{
 	Key: "debt_af", Name: "DebtAF", Zero: "nothing is repaid",
