@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// allotment is the list of units of Credit and BAND, with what is due to each and what each used.
+// allotment is the list of units of Credit and BAND, with the income and the use of each.
 type allotment struct {
 	*rotation
 	launches             int

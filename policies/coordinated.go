@@ -128,7 +128,7 @@ func (p *coordinated) dueFrom(now Time, e *domainState) Time {
 	return due
 }
 
-// lapse ends the time for which a holder was alone: it is charged for what it leaves unused from then on.
+// lapse ends the time for which a holder was alone: it is charged for unused time from then on.
 func (p *coordinated) lapse(now Time) {
 	w := &p.window
 	w.start, w.overlaps, w.holder.idling.seen = max(now, w.start), 0, 0

@@ -570,7 +570,7 @@ func TestBadScenarios(t *testing.T) {
 	}
 }
 
-// The options of a plan mean what they mean in the daemon's configuration: 0 is 0, not the default.
+// The options of a plan have the meaning of the keys in the configuration: 0 is 0, not the default.
 func TestZeroOptions(t *testing.T) {
 	for _, c := range []struct {
 		key  string
