@@ -23,25 +23,35 @@ var boost = newCount(Param{Key: "boost", Zero: "CPU credit doesn't count", Doc: 
 // clamps, so it takes 2 + Boost rotations until it cannot rise any more, and the domain's patience is Boost
 // rotations longer.
 func newAugC(o Options) Policy {
-	p := newCoordinated("augc", o)
-	p.choose, p.slack, p.boost = p.augmented, o.reach(), time.Duration(o.boost())
-	rotations := time.Duration(2+2*o.boost()) * o.span()
-	p.patience = func(e *domainState) time.Duration {
-		return scaleTime(rotations, p.total, e.credits)
+	if o.Mode == Paper {
+		return newPublishedAugC(o)
 	}
+	p := newCoordinated("augc", o)
+	p.slack = o.reach()
+	p.augment()
 	return p
 }
 
+// augment makes the domain with the greatest sum of balance and boost the next one.
+func (p *ticks) augment() {
+	factor := time.Duration(p.opt.boost())
+	p.choose = func(now Time) choice { return p.augmented(now, factor) }
+	rotations := time.Duration(2+2*p.opt.boost()) * p.opt.span()
+	p.patience = func(e *domainState) time.Duration {
+		return scaleTime(rotations, p.pot.total, e.credits)
+	}
+}
+
 // augmented returns the domain with the greatest sum of balance and boost.
-func (p *coordinated) augmented(now Time) choice {
-	best := choice{e: p.line.top(p.pot), why: "the greatest"}
-	most := best.e.at(p.pot, p.line.most)
+func (p *ticks) augmented(now Time, factor time.Duration) choice {
+	best := choice{e: p.pot.top(), why: "the greatest"}
+	most := p.pot.balance(best.e)
 	for _, e := range p.scheduled(now) {
-		if !p.line.has(e) {
+		if !p.pot.line.has(e) {
 			continue
 		}
-		boost := p.boost * e.remaining
-		sum := e.at(p.pot, p.line.most) + int64(boost)<<scaleBits
+		boost := factor * e.remaining
+		sum := p.pot.balance(e) + int64(boost)<<scaleBits
 		if sum > most || sum == most && e.place < best.e.place {
 			best, most = choice{e, boost, "the greatest sum"}, sum
 		}

@@ -27,18 +27,82 @@ var (
 // statistics of the pauses exist, see lag. A unit that has waited for the others' part of a rotation has its
 // brief lease without being held back.
 func newBand(o Options) Policy {
-	return newBursts("band", o, &band{credits: newCredits(o), holdBack: holdBack.of(&o)})
+	if o.Mode == Paper {
+		return newPublishedBand(o)
+	}
+	return newBursts("band", o, &band{newCredits(o), restraint{span: holdBack.of(&o)}})
 }
 
 // band is the share slot of band.
 type band struct {
 	*credits
-	holdBack time.Duration
+	restraint
+}
 
+// restraint holds back a unit that used more than its part, for others that may come.
+type restraint struct {
+	span  time.Duration
 	ended *unit // whose requests have just ended
 	held  *unit // next unit, at until,
 	until Time
 	came  *unit // unless this unit, whose request came meanwhile, goes first
+}
+
+// rivals reports whether u may have to be held back: another unit has just been served.
+func (r *restraint) rivals(u *unit) bool { return r.held == nil && r.ended != nil && r.ended != u }
+
+// arrives is called when a unit has requests.
+func (r *restraint) arrives(u *unit) {
+	if r.held != nil && r.held != u && r.came == nil {
+		r.came = u
+	}
+}
+
+// forget removes a unit without requests from the candidates.
+func (r *restraint) forget(u *unit) {
+	if r.held == u {
+		r.held, r.came = nil, nil
+	}
+	if r.came == u {
+		r.came = nil
+	}
+}
+
+// drop removes a unit.
+func (r *restraint) drop(u *unit) {
+	r.forget(u)
+	if r.ended == u {
+		r.ended = nil
+	}
+}
+
+// clear ends the holding back.
+func (r *restraint) clear() { r.ended, r.held, r.came = nil, nil, nil }
+
+// choose returns the unit to serve, of which u is the first in the list and to be held back if so; nil: none before the
+// returned time.
+func (r *restraint) choose(now Time, u *unit, hold bool) (*unit, Time) {
+	switch {
+	case r.held == nil && hold:
+		r.held, r.until = u, now.Add(r.span)
+		return nil, r.until
+	case r.held != nil && r.came != nil:
+		u = r.came
+	case r.held != nil && now < r.until:
+		return nil, r.until
+	case r.held != nil:
+		u = r.held
+	}
+	r.clear()
+	return u, Forever
+}
+
+// explain returns what to add to a unit's standing.
+func (r *restraint) explain(u *unit) string {
+	if u != r.held {
+		return ""
+	}
+	return fmt.Sprintf("; held back until %v for others that may come", r.until.Sub(0))
 }
 
 func (b *band) complete(now Time, u *unit) {
@@ -57,9 +121,7 @@ func (b *band) overdrawn(now Time, u *unit) bool {
 
 func (b *band) enqueue(now Time, u *unit) {
 	b.credits.enqueue(now, u)
-	if b.held != nil && b.held != u && b.came == nil {
-		b.came = u
-	}
+	b.arrives(u)
 }
 
 func (b *band) dequeue(now Time, u *unit) {
@@ -69,20 +131,7 @@ func (b *band) dequeue(now Time, u *unit) {
 
 func (b *band) unitRemoved(now Time, u *unit) {
 	b.credits.unitRemoved(now, u)
-	b.forget(u)
-	if b.ended == u {
-		b.ended = nil
-	}
-}
-
-// forget removes a unit without requests from the candidates.
-func (b *band) forget(u *unit) {
-	if b.held == u {
-		b.held, b.came = nil, nil
-	}
-	if b.came == u {
-		b.came = nil
-	}
+	b.drop(u)
 }
 
 func (b *band) pick(now Time) (*unit, int, Time) {
@@ -92,22 +141,14 @@ func (b *band) pick(now Time) (*unit, int, Time) {
 		return nil, 0, Forever
 	}
 	if o := b.passedOver(now); o != nil && o != u {
-		b.ended, b.held, b.came = nil, nil, nil
+		b.clear()
 		b.serve(now, o, true)
 		return o, b.few(o), Forever
 	}
-	switch {
-	case b.held == nil && b.holds(now, u):
-		b.held, b.until = u, now.Add(b.holdBack)
-		return nil, 0, b.until
-	case b.held != nil && b.came != nil:
-		u = b.came
-	case b.held != nil && now < b.until:
-		return nil, 0, b.until
-	case b.held != nil:
-		u = b.held
+	u, until := b.choose(now, u, b.rivals(u) && b.holds(now, u))
+	if u == nil {
+		return nil, 0, until
 	}
-	b.ended, b.held, b.came = nil, nil, nil
 	b.serve(now, u, false)
 	if b.overdrawn(now, u) {
 		return u, b.little(u), Forever
@@ -115,29 +156,18 @@ func (b *band) pick(now Time) (*unit, int, Time) {
 	return u, b.burst(u), Forever
 }
 
-// little returns the number of requests lent to a unit that is overdrawn: one, but in production mode as many
-// as fit into a turn, if they are shorter than that.
+// little returns the number of requests lent to a unit that is overdrawn: as many as fit into a turn, at least one.
 func (b *band) little(u *unit) int {
-	if b.opt.Mode == Paper {
-		return 1
-	}
 	return atMost(b.launches, turn, u.first().request().Predicted)
 }
 
-// holds reports whether a unit is held back: it used more than its part, and another has just been served.
+// holds reports whether a unit used more than its part.
 func (b *band) holds(now Time, u *unit) bool {
-	if b.ended == nil || b.ended == u {
-		return false
-	}
 	b.settle(now, u)
 	return b.greedy(now, u)
 }
 
 func (b *band) explain(u *unit) string {
-	used, of := b.credits.share(b.now, u)
-	s := fmt.Sprintf("%s, used %d %% of its %d %%", b.credits.explain(u), percent(used, of), percent(b.income(u), b.period))
-	if u == b.held {
-		s += fmt.Sprintf("; held back until %v for others that may come", b.until.Sub(0))
-	}
-	return s
+	used, of := b.share(b.now, u)
+	return b.credits.explain(u) + b.usage(u, used, of) + b.restraint.explain(u)
 }

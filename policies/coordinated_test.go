@@ -16,26 +16,35 @@ func TestCoSchedChooses(t *testing.T) {
 			runs []ID
 			want ID
 		}{{[]ID{2}, 2}, {nil, 3}, {[]ID{1, 2}, 1}, {[]ID{9}, 3}} {
-			p := mustNew(t, "cosched", mode).(*coordinated)
-			p.begun = true // no more time is shared out
+			policy := mustNew(t, "cosched", mode)
+			p := ticksOf(policy)
+			p.pot.begun = true // no more time is shared out
 			for id, balance := range map[ID]int64{1: 10, 2: -50, 3: 40} {
-				p.Attach(0, Domain{ID: id})
-				p.Wake(0, id, ContextOpened)
-				p.Wake(0, id, Arrived)
+				policy.Attach(0, Domain{ID: id})
+				policy.Wake(0, id, ContextOpened)
+				policy.Wake(0, id, Arrived)
 				e := p.members[id]
 				e.balance = balance * int64(creditTime) << scaleBits
-				p.line.fix(e, p.pot)
+				p.pot.line.fix(e, p.pot.value)
 			}
 			s := &vcpu.Sample{Quality: vcpu.Exact}
 			for _, id := range c.runs {
 				s.Domains = append(s.Domains, vcpu.Schedule{ID: id, VCPUs: []vcpu.VCPU{{State: vcpu.Blocked}, {Next: 500}}})
 			}
 			p.Observe(0, s)
-			if d, _, _ := p.Pick(0); d.Lease.Domain != c.want {
+			if d, _, _ := policy.Pick(0); d.Lease.Domain != c.want {
 				t.Errorf("%v mode, %d run: domain %d is next, not %d", mode, c.runs, d.Lease.Domain, c.want)
 			}
 		}
 	}
+}
+
+// ticksOf returns the state that augc and cosched have in both modes.
+func ticksOf(p Policy) *ticks {
+	if p, ok := p.(*publishedTicks); ok {
+		return &p.ticks
+	}
+	return &p.(*coordinated).ticks
 }
 
 // TestCoSchedInStep has slices as long as ticks: two domains, and a third without accelerator work, in turn.
@@ -43,11 +52,12 @@ func TestCoSchedChooses(t *testing.T) {
 // window than those.
 func TestCoSchedInStep(t *testing.T) {
 	for _, mode := range []Mode{Production, Paper} {
-		p := mustNew(t, "cosched", mode).(*coordinated)
+		policy := mustNew(t, "cosched", mode)
+		p := ticksOf(policy)
 		for id := ID(1); id <= 2; id++ {
-			p.Attach(0, Domain{ID: id})
-			p.Wake(0, id, ContextOpened)
-			p.Wake(0, id, Arrived)
+			policy.Attach(0, Domain{ID: id})
+			policy.Wake(0, id, ContextOpened)
+			policy.Wake(0, id, Arrived)
 		}
 		tick := p.opt.Tick
 		left := tick / 10
@@ -66,11 +76,11 @@ func TestCoSchedInStep(t *testing.T) {
 				s.Domains = append(s.Domains, vcpu.Schedule{ID: id, VCPUs: []vcpu.VCPU{v}})
 			}
 			p.Observe(now, s)
-			d, _, _ := p.Pick(now)
+			d, _, _ := policy.Pick(now)
 			if d.Op == Revoke {
-				d, _, _ = p.Pick(now)
+				d, _, _ = policy.Pick(now)
 			}
-			p.Charge(now.Add(tick), d.Lease.Domain, Usage{Compute: tick})
+			policy.Charge(now.Add(tick), d.Lease.Domain, Usage{Compute: tick})
 			if next := slice(n + 1); next <= 2 && d.Lease.Domain != next {
 				t.Fatalf("%v mode, tick %d: the window is domain %d's, and the CPU domain %d's", mode, n, d.Lease.Domain, next)
 			}
@@ -96,7 +106,7 @@ func TestExtraTicks(t *testing.T) {
 		{500, 380 * ms, time.Second, true, 0},
 		{0, 0, time.Second, false, 0},
 	} {
-		p := mustNew(t, "slaf", Paper).(*slaf)
+		p := mustNew(t, "slaf", Paper).(publishedSLAF)
 		p.Attach(0, Domain{ID: 1, Promise: vcpu.Promise{SLO: c.slo}})
 		o := p.members[1]
 		o.since, o.context, o.served, o.demand = Time(time.Second), !c.closed, c.served, c.demand

@@ -19,33 +19,36 @@ var maxSkip = newCount(Param{Key: "max_skip", Doc: "ticks for which a domain wit
 // Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
 // A domain whose vCPU sleeps until its own call returns never runs, and would never be served. So no domain
-// with work is passed over for more than max_skip ticks. In production mode, however, no domain is urgent
+// with work is passed over for more than max_skip ticks. However, no domain is urgent
 // before as many ticks as the others need to get their parts: with more domains than max_skip all would be
 // urgent always.
 func newCoSched(o Options) Policy {
+	if o.Mode == Paper {
+		return newPublishedCoSched(o)
+	}
 	p := newCoordinated("cosched", o)
-	p.choose, p.slack = p.follow, o.RotationCap
+	p.slack = o.RotationCap
+	least := -int64(p.slack) << scaleBits
+	p.choose = func(now Time) choice { return p.follow(now, least) }
 	most := int64(maxSkip.of(&o))
 	p.patience = func(e *domainState) time.Duration {
-		skips := most
-		if o.Mode == Production {
-			skips = min(max(skips, (p.total+e.credits-1)/e.credits), max(skips, mostSkips))
-		}
+		skips := min(max(most, (p.pot.total+e.credits-1)/e.credits), max(most, mostSkips))
 		return time.Duration(skips) * o.Tick
 	}
 	return p
 }
 
-// follow returns the domain with the greatest balance among those whose vCPUs run.
-func (p *coordinated) follow(now Time) choice {
+// follow returns the domain with the greatest balance among those whose vCPUs run. A balance below least, in 1/scale
+// ns, outweighs that a vCPU runs.
+func (p *ticks) follow(now Time, least int64) choice {
 	var best choice
 	var most int64
 	for _, e := range p.scheduled(now) {
-		if !p.line.has(e) {
+		if !p.pot.line.has(e) {
 			continue
 		}
-		x := e.at(p.pot, p.line.most)
-		if p.opt.Mode == Production && x < -int64(p.slack)<<scaleBits { // its debt outweighs that its vCPU runs
+		x := p.pot.balance(e)
+		if x < least {
 			continue
 		}
 		if best.e == nil || x > most || x == most && e.place < best.e.place {
@@ -53,7 +56,7 @@ func (p *coordinated) follow(now Time) choice {
 		}
 	}
 	if best.e == nil {
-		best = choice{e: p.line.top(p.pot), why: "the greatest, and no domain's vCPU runs"}
+		best = choice{e: p.pot.top(), why: "the greatest, and no domain's vCPU runs"}
 	}
 	return best
 }

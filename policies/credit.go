@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 )
 
@@ -18,72 +17,34 @@ var (
 )
 
 // newCredit returns Gdev's port of Xen's credit scheduler: the first unit in the list that has requests is
-// served, and goes to the end once it has used up its credit. As published every period adds a unit's part of
-// it to its credit; a unit that is then a whole period ahead or behind restarts at 0. So a unit is charged
-// for its requests only as far as they are short: newBand corrects that. In production mode nothing is
-// forgotten: see tab. (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating System",
-// USENIX ATC 2012.)
+// served, and goes to the end once it has used up its credit. Credit is counted by a tab, which forgets nothing; the
+// published algorithm is publishedCredits. (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
+// System", USENIX ATC 2012.)
 func newCredit(o Options) Policy {
+	if o.Mode == Paper {
+		return newPublishedCredit(o)
+	}
 	return newBursts("credit", o, newCredits(o))
 }
 
-// newBursts returns a queue that lends several requests at a time. As published their number is fixed; in
-// production mode they are as many as fit into a period, and the lease ends when a period was used.
+// newBursts returns a queue that lends several requests at a time: as many as fit into a period. The lease ends when a
+// period was used.
 func newBursts(name string, o Options, s share) *queue {
 	q := newQueue(name, o, s, o.order(byPriority))
-	if o.Mode == Production {
-		q.longest = period.of(&o)
-	}
+	q.limits.longest = period.of(&o)
 	return q
 }
 
 // credits is the share slot of credit: a list of units with their accounts.
 type credits struct {
-	*rotation
+	allotment
 	opt    Options
 	tab    tab
-	served *unit // unit that has the lease, or gets it next
-	now    Time  // latest time reported
-
-	launches             int
-	period, window, mean time.Duration
-	reach                time.Duration // debt beyond it prolongs the wait for a brief lease
-
-	passed heap[unit] // in production mode: waiting units, by when each has waited for the others' part of a rotation
-	brief  bool       // the served unit had waited so long, and another was first in the list
-
-	// The sum of the parts promised to units, in ‰, and the credits of the units without a promised part:
-	// they share the rest.
-	parts   int64
-	weights int64
-	version int // of these sums
+	served *unit         // unit that has the lease, or gets it next
+	reach  time.Duration // debt beyond it prolongs the wait for a brief lease
+	passed heap[unit]    // waiting units, by when each has waited for the others' part of a rotation
+	brief  bool          // the served unit had waited so long, and another was first in the list
 }
-
-// creditAccount is a unit's account under Credit and BAND.
-type creditAccount struct {
-	bw, weight int64         // as counted in the sums
-	income     time.Duration // per period, as of this version of the sums
-	version    int
-	credit     time.Duration
-	line       line // in the tab
-	turns      turns
-	tick       Time // start of its current period
-
-	// busy is the time used since start, and `known` the part of it up to the last tick.
-	start       Time
-	busy        time.Duration
-	known, over time.Duration
-
-	mean   time.Duration // used per period, running mean
-	recent time.Duration // used, but not in the mean yet
-}
-
-// creditAccountOf returns the account of a unit under Credit or BAND.
-func creditAccountOf(u *unit) *creditAccount { return u.state.(*creditAccount) }
-
-// leastRest is the part, in ‰, that always remains for the units without a promised part, however much was
-// promised to the others.
-const leastRest = 10
 
 // turns is a unit's record of waiting for its turns.
 type turns struct {
@@ -97,7 +58,7 @@ type turns struct {
 }
 
 func newCredits(o Options) *credits {
-	return &credits{rotation: newRotation(), opt: o, launches: launches.of(&o), period: period.of(&o), window: window.of(&o), mean: mean.of(&o), reach: o.reach(), tab: newTab(), passed: heap[unit]{
+	return &credits{allotment: newAllotment(o), opt: o, reach: o.reach(), tab: newTab(), passed: heap[unit]{
 		at: func(u *unit) *int { return &creditAccountOf(u).turns.at },
 		less: func(a, b *unit) bool {
 			if x, y := creditAccountOf(a).turns.want, creditAccountOf(b).turns.want; x != y {
@@ -165,26 +126,10 @@ func (c *credits) lasts(now Time) time.Duration {
 	return long
 }
 
-// keeps reports whether credit is counted by the tab.
-func (c *credits) keeps() bool { return c.opt.Mode == Production }
-
 func (c *credits) unitChanged(now Time, u *unit) {
-	if u.state == nil {
-		u.state = &creditAccount{tick: now, start: now}
-	}
-	p := creditAccountOf(u)
-	c.rotation.unitChanged(now, u)
-	c.uncount(u)
-	if p.bw = u.bw; p.bw == 0 {
-		p.weight = u.credits
-	}
-	c.parts += p.bw
-	c.weights += p.weight
-	c.version++
-	if c.keeps() {
-		c.tab.units[u] = true
-		c.reweigh()
-	}
+	c.allotment.unitChanged(now, u)
+	c.tab.units[u] = true
+	c.reweigh()
 }
 
 // reweigh passes every unit's new income to the tab. A unit whose domains have left repays its debt by the
@@ -203,32 +148,16 @@ func (c *credits) vacated(u *unit) {
 	c.reweigh()
 }
 
-func (c *credits) uncount(u *unit) {
-	p := creditAccountOf(u)
-	c.parts -= p.bw
-	c.weights -= p.weight
-	p.bw, p.weight = 0, 0
-	c.version++
-}
-
 func (c *credits) unitRemoved(now Time, u *unit) {
-	c.rotation.unitRemoved(now, u)
-	c.uncount(u)
-	if c.keeps() {
-		c.tab.remove(u)
-		c.reweigh()
-	}
+	c.allotment.unitRemoved(now, u)
+	c.tab.remove(u)
+	c.reweigh()
 }
 
 func (c *credits) charge(now Time, u *unit, d time.Duration) {
 	c.settle(now, u)
 	p := creditAccountOf(u)
-	p.busy += d
-	p.recent = min(p.recent+d, 8*c.period)
-	if !c.keeps() {
-		p.credit -= d
-		return
-	}
+	p.use(d, c.period)
 	t := &p.turns
 	c.spend(t, d)
 	c.tab.spend(u, d)
@@ -241,21 +170,17 @@ func (c *credits) charge(now Time, u *unit, d time.Duration) {
 
 func (c *credits) enqueue(now Time, u *unit) {
 	c.rotation.enqueue(now, u)
-	if c.keeps() {
-		c.tab.compete(now, u)
-		t := &creditAccountOf(u).turns
-		t.since = now
-		t.want = c.wantFrom(u)
-		c.passed.push(u)
-	}
+	c.tab.compete(now, u)
+	t := &creditAccountOf(u).turns
+	t.since = now
+	t.want = c.wantFrom(u)
+	c.passed.push(u)
 }
 
 func (c *credits) dequeue(now Time, u *unit) {
 	c.rotation.dequeue(now, u)
-	if c.keeps() {
-		c.passed.remove(u)
-		c.tab.rest(now, u, u == c.served)
-	}
+	c.passed.remove(u)
+	c.tab.rest(now, u, u == c.served)
 }
 
 // complete puts a unit without credit at the end of the list.
@@ -269,7 +194,7 @@ func (c *credits) complete(now Time, u *unit) {
 
 // release records that a unit's lease has ended.
 func (c *credits) release(now Time, u *unit) {
-	if c.served = nil; c.keeps() && !c.waiting.has(u) {
+	if c.served = nil; !c.waiting.has(u) {
 		c.tab.rest(now, u, false)
 	}
 }
@@ -314,109 +239,20 @@ func (c *credits) restore(_ Time, u *unit, balance time.Duration) {
 
 // burst returns how many requests a unit may submit at a time.
 func (c *credits) burst(u *unit) int {
-	if c.opt.Mode == Paper {
-		return c.launches
-	}
 	return atMost(c.launches, c.period, u.first().request().Predicted)
 }
 
-// income returns the increase of a unit's credit per period. All incomes together are at most a period.
-func (c *credits) income(u *unit) time.Duration {
-	p := creditAccountOf(u)
-	if p.version != c.version {
-		p.income, p.version = c.earns(p), c.version
-	}
-	return p.income
-}
-
-func (c *credits) earns(p *creditAccount) time.Duration {
-	rest := int64(0)
-	if c.weights > 0 {
-		rest = max(1000-c.parts, leastRest)
-	}
-	all := uint64(max(c.parts+rest, 1000))
-	period := uint64(c.period)
-	if p.bw > 0 {
-		return time.Duration(muldiv(period, uint64(p.bw), all, false))
-	}
-	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(p.weight), uint64(c.weights), false))
-}
-
-// settle updates a unit's account to now. Changes of the incomes since the last update take effect from now on.
+// settle updates a unit's account to now.
 func (c *credits) settle(now Time, u *unit) {
-	c.now = max(c.now, now)
-	p := creditAccountOf(u)
-	if c.keeps() {
-		c.tab.settle(u)
-	}
-	periods := now.Sub(p.tick) / c.period
-	if periods <= 0 {
-		return
-	}
-	p.tick = p.tick.Add(periods * c.period)
-	if !c.keeps() {
-		p.credit = refilled(p.credit, c.income(u), c.period, periods)
-	}
-	p.look(c.period, c.window)
-	if c.mean > 0 {
-		p.average(c.period, c.mean, periods)
-	}
-}
-
-// refilled returns a credit after so many periods: each adds the income, and a credit or a debt of more than
-// a period restarts at 0.
-func refilled(credit, income, period, periods time.Duration) time.Duration {
-	if credit+income < -period {
-		credit, periods = 0, periods-1
-	}
-	if income == 0 {
-		return credit
-	}
-	if last := max(period-credit, 0) / income; periods > last {
-		credit, periods = 0, (periods-last-1)%(period/income+1)
-	}
-	return credit + periods*income
-}
-
-// look records the use up to the tick. The window begins anew with the first tick after its end.
-func (p *creditAccount) look(period, window time.Duration) {
-	window = (window + period - 1) / period * period
-	windows := p.tick.Sub(p.start) / window
-	p.known, p.over = p.busy, p.tick.Sub(p.start)
-	if windows == 0 {
-		return
-	}
-	end := p.start.Add(windows * window)
-	if end < p.tick || windows > 1 {
-		p.known, p.over = 0, p.tick.Sub(end)
-	}
-	p.start, p.busy = end, 0
-}
-
-// average adds the last periods to the mean.
-func (p *creditAccount) average(period, over, periods time.Duration) {
-	for ; periods > 0 && p.recent > 0; periods-- {
-		last := min(p.recent, period)
-		p.recent -= last
-		p.mean += (last - p.mean) * period / (period + over)
-	}
-	keep := muldiv(1<<32, uint64(over), uint64(period+over), false)
-	for ; periods > 0 && p.mean > 0; periods /= 2 {
-		if periods%2 == 1 {
-			p.mean = time.Duration(uint64(p.mean) * keep >> 32)
-		}
-		keep = keep * keep >> 32
-	}
+	c.tab.settle(u)
+	c.advance(now, u)
 }
 
 // share returns the time that a unit used, and out of how much.
 func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
 	p := creditAccountOf(u)
-	switch {
-	case c.mean > 0:
+	if c.mean > 0 {
 		return p.mean, c.period
-	case c.opt.Mode == Paper:
-		return min(p.known, p.over), max(p.over, 1)
 	}
 	of = max(now.Sub(p.start), 1)
 	return min(p.busy, of), of
@@ -425,17 +261,7 @@ func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
 // greedy reports whether a unit used more than its part.
 func (c *credits) greedy(now Time, u *unit) bool {
 	used, of := c.share(now, u)
-	hi, lo := bits.Mul64(uint64(used), uint64(c.period))
-	hi2, lo2 := bits.Mul64(uint64(of), uint64(c.income(u)))
-	return hi > hi2 || hi == hi2 && lo > lo2
+	return c.exceeds(u, used, of)
 }
 
-func (c *credits) explain(u *unit) string {
-	credit := creditAccountOf(u).credit
-	if c.keeps() {
-		credit = c.tab.balance(u)
-	}
-	return fmt.Sprintf("credit %v", credit)
-}
-
-func percent(part, of time.Duration) uint64 { return muldiv(uint64(part), 100, uint64(of), false) }
+func (c *credits) explain(u *unit) string { return fmt.Sprintf("credit %v", c.tab.balance(u)) }

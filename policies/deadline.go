@@ -2,46 +2,8 @@ package policies
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 )
-
-// Server is a thread that Linux schedules by deadline (SCHED_DEADLINE): Runtime of CPU time in every Period.
-// It models the thread's wake-ups, for simulators: the kernel's accounting cannot be corrected from user
-// space.
-type Server struct {
-	Runtime, Period time.Duration // as granted; both positive, Runtime ≤ Period
-	Remaining       time.Duration // of the runtime
-	Deadline        Time
-}
-
-// correctedLeast is the runtime that the correction leaves, so that the thread can make progress.
-const correctedLeast = time.Millisecond
-
-// Wake models a wake-up of the thread. The kernel keeps runtime and deadline if the remaining runtime can be
-// used until then without exceeding the granted part of the CPU; otherwise it refills the runtime and
-// postpones the deadline. A thread that slept while its work ran on an accelerator still has all of its
-// runtime, and so gains bandwidth whenever it waits. With RTXG's correction the time for which it slept on
-// the accelerator is taken off the remaining runtime first; asleep is 0 when it wakes up for a new job.
-func (s *Server) Wake(now Time, asleep time.Duration) {
-	if asleep > 0 {
-		s.Remaining = max(s.Remaining-asleep, min(s.Remaining, correctedLeast))
-	}
-	if s.exceeds(now) {
-		s.Remaining, s.Deadline = s.Runtime, now.Add(s.Period)
-	}
-}
-
-// exceeds reports whether the remaining runtime is more than the granted part of the time left.
-func (s *Server) exceeds(now Time) bool {
-	left := s.Deadline.Sub(now)
-	if left <= 0 {
-		return true
-	}
-	hi, lo := bits.Mul64(uint64(s.Remaining), uint64(s.Period))
-	hi2, lo2 := bits.Mul64(uint64(left), uint64(s.Runtime))
-	return hi > hi2 || hi == hi2 && lo > lo2
-}
 
 // Job is a periodic task's job: its accelerator time, the time of its longest request, and its deadline
 // relative to the release.

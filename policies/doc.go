@@ -14,11 +14,13 @@
 // reserves (reserve.go), a share, and an order of a unit's domains (unit.go). Refusal names the slot that
 // refuses a request. lag lends budgets of time.
 //
-// rr, accc and xc differ in one function, a domain's share; newWindows makes them, in one of two modes. Paper
-// (ring.go) is the algorithm as published: whole ticks for every domain, idle or not, without regard to
-// measured use. Production (fair.go) is deficit round robin over the domains with work: exact shares of
-// measured time. slaf lengthens their windows. augc and cosched share a frame (coordinated.go) and differ in
-// the choice function.
+// rr, accc and xc differ in one function, a domain's share; newWindows makes them by fair.go, deficit round robin over
+// the domains with work: exact shares of measured time. slaf lengthens their windows. augc and cosched share a frame
+// (coordinated.go, over ticks.go) and differ in the choice function.
+//
+// Every policy has two modes. Production corrects overruns and distributes idle time; paper follows the published
+// algorithm, for comparisons with the papers. The published algorithms stand apart, in files named paper_*.go:
+// see paper.go.
 //
 // Accounts of time belong to domains, attached or not: see Ledger. The Scheduler keeps a domain that has left
 // with a debt as an absent member.

@@ -100,7 +100,7 @@ func TestRoundsAreSkipped(t *testing.T) {
 		s.Ready(0)
 		for i := range 300 {
 			want := slow.next()
-			got := s.accounts[0].policy.(*queue).holder
+			got := s.accounts[0].policy.(*queue).lease.holder
 			if got == nil || got.domain.ID != want.id {
 				t.Fatalf("seed %d: request %d is of %v, not of domain %d", seed, i, got, want.id)
 			}

@@ -246,12 +246,16 @@ func (w *watch) sound(p Policy) {
 	case *fair:
 		w.fair(p)
 	case *coordinated:
-		w.coordinated(p)
+		w.ticks(&p.ticks)
+	case *publishedTicks:
+		w.ticks(&p.ticks)
 	case *slaf:
 		w.objectives(p)
 		if f, ok := p.windows.(*fair); ok {
 			w.fair(f)
 		}
+	case publishedSLAF:
+		w.objectives(p.slaf)
 	case *queue:
 		w.lines(p)
 	}
@@ -259,7 +263,7 @@ func (w *watch) sound(p Policy) {
 
 // wanted reports whether a request waits that has not been lent.
 func (q *queue) wanted() bool {
-	for _, c := range q.tenants {
+	for _, c := range q.domains.tenants {
 		if c.pending() {
 			return true
 		}
@@ -270,8 +274,8 @@ func (q *queue) wanted() bool {
 // lines checks that every domain with a request is in line (and besides perhaps one whose lease is to
 // continue), and that the reserves keep to their bounds.
 func (w *watch) lines(q *queue) {
-	for id, c := range q.tenants {
-		if c.waits() && c == q.holder || !c.waits() && c.pending() && c != q.holder {
+	for id, c := range q.domains.tenants {
+		if c.waits() && c == q.lease.holder || !c.waits() && c.pending() && c != q.lease.holder {
 			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
 		}
 		if p, ok := c.unit.state.(*creditAccount); ok && (p.credit > 30*ms && !q.Keeps() || p.mean > 30*ms) {
@@ -300,7 +304,7 @@ func (w *watch) lines(q *queue) {
 	case *band:
 		w.tab(&s.tab)
 	}
-	for _, u := range q.groups {
+	for _, u := range q.domains.groups {
 		if len(u.members) == 0 && u.absent == 0 {
 			w.t.Fatalf("group %q has no members", u.name)
 		}
@@ -351,41 +355,41 @@ func (w *watch) fair(p *fair) {
 	}
 }
 
-func (w *watch) coordinated(p *coordinated) {
+func (w *watch) ticks(p *ticks) {
 	var total int64
 	var best *domainState
 	for id, e := range p.members {
 		x := e.balance
-		if e.active || p.debtors.has(e) {
-			x = e.at(p.pot, p.line.most)
+		if p.pot.counts(e) {
+			x = p.pot.balance(e)
 		}
-		if x < -p.line.most || x > p.line.most {
+		if x < -p.pot.line.most || x > p.pot.line.most {
 			w.t.Fatalf("domain %d has a balance of %d", id, x)
 		}
-		if e.active || p.debtors.has(e) {
+		if p.pot.counts(e) {
 			total += e.credits
 		}
-		if p.debtors.has(e) != (!e.active && x < 0 && p.opt.Mode == Production) {
+		if p.pot.debtors.has(e) != (!e.active && x < 0 && p.opt.Mode == Production) {
 			w.t.Fatalf("domain %d, with a balance of %d, is not where debtors belong", id, x)
 		}
-		if p.line.has(e) != (e.active && e != p.holder) || p.urgent.has(e) != (p.line.has(e) && e.busy) {
+		if p.pot.line.has(e) != (e.active && e != p.window.holder) || p.waits.urgent.has(e) != (p.pot.line.has(e) && e.busy) {
 			w.t.Fatalf("domain %d is not where it belongs", id)
 		}
-		if !p.line.has(e) {
+		if !p.pot.line.has(e) {
 			continue
 		}
-		if y := p.line.most; best != nil {
-			y = best.at(p.pot, y)
+		if y := p.pot.line.most; best != nil {
+			y = best.at(p.pot.value, y)
 			if x < y || x == y && e.place > best.place {
 				continue
 			}
 		}
 		best = e
 	}
-	if total != p.total {
-		w.t.Fatalf("competing domains have %d credits, not %d", total, p.total)
+	if total != p.pot.total {
+		w.t.Fatalf("competing domains have %d credits, not %d", total, p.pot.total)
 	}
-	if top := p.line.top(p.pot); top != best {
+	if top := p.pot.top(); top != best {
 		w.t.Fatalf("the greatest balance is domain %d's, not domain %d's", best.id, top.id)
 	}
 }

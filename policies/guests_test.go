@@ -335,7 +335,7 @@ func (g *guests) check() {
 			if d.open[a.class] {
 				open++
 			}
-			if busy := !g.mrq && d.told == 0 || g.mrq && d.worked[a.class]; q != nil && q.tenants[ID(id)].waits() && !busy {
+			if busy := !g.mrq && d.told == 0 || g.mrq && d.worked[a.class]; q != nil && q.domains.tenants[ID(id)].waits() && !busy {
 				g.t.Fatalf("%s: domain %d is in line without work", g.name, id)
 			}
 			for c := Compute; c < numClasses; c++ {

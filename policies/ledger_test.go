@@ -147,7 +147,7 @@ func TestPartsMakeARequest(t *testing.T) {
 		d.Step(0, &Event{Kind: Attach, Domain: Domain{ID: id}})
 	}
 	d.Ready(0)
-	unit := d.accounts[0].policy.(*queue).tenants[1]
+	unit := d.accounts[0].policy.(*queue).domains.tenants[1]
 	now := Time(0)
 	for seq := range uint64(200) {
 		for part := range 4 {

@@ -54,33 +54,48 @@ type client struct {
 	ends     ending          // of its process, which is followed by another
 	away     time.Duration   // before the next process comes
 
-	open     bool
-	until    Time
-	counted  bool  // the lease is for so many requests,
-	timed    bool  // or for so much time,
-	allowed  int64 // of which this is left
-	starved  bool  // and that has been reported
-	sent     int   // requests submitted
-	came     int   // requests submitted before its current process or context
-	next     int   // kernel
-	left     int   // of the burst
+	clientGate
+	clientWork
+	clientReports
+}
+
+// clientGate is a client's gate.
+type clientGate struct {
+	open    bool
+	until   Time
+	counted bool          // the lease is for so many requests,
+	timed   bool          // or for so much time,
+	allowed int64         // of which this is left
+	starved bool          // and that has been reported
+	lent    time.Duration // the budget of the lease,
+	spent   time.Duration // and the time used since it was granted
+	over    time.Duration // used since the turn ended
+}
+
+// clientWork is the progress of a client's program.
+type clientWork struct {
+	sent     int // requests submitted
+	came     int // requests submitted before its current process or context
+	next     int // kernel
+	left     int // of the burst
 	inflight int
 	length   time.Duration // of the request that runs, or was stopped
 	rest     time.Duration // of it, beyond the part that runs
-	lent     time.Duration // the budget of the lease,
-	spent    time.Duration // and the time used since it was granted
-	over     time.Duration // used since the turn ended
 	stopped  Time          // since when it has work and the engine isn't its own; never: it has none
 	gap      time.Duration // longest time from stopped to a start
 	asked    Time          // since when its next request waits to start; never: none waits
 	wakes    Time          // end of the pause
-	isIdle   bool
-	since    Time // since when it is idle, or has work
-	told     Time // since, as last reported
-	idle     Time // until when its idle time is reported
-	report   Usage
-	used     time.Duration
-	mark     time.Duration // used at the beginning of the measurement
+}
+
+// clientReports are a client's reports to the scheduler, sent and pending.
+type clientReports struct {
+	isIdle bool
+	since  Time // since when it is idle, or has work
+	told   Time // since, as last reported
+	idle   Time // until when its idle time is reported
+	report Usage
+	used   time.Duration
+	mark   time.Duration // used at the beginning of the measurement
 }
 
 // ending is the way in which the processes of a domain that has one at a time end.

@@ -41,7 +41,7 @@ func newHT(o Options) Policy {
 
 func newRuns(name string, o Options, run func(*tenant) int) Policy {
 	q := newCommonQueue(name, o, run, byPriority)
-	q.longest = runTime.of(&o)
+	q.limits.longest = runTime.of(&o)
 	return q
 }
 

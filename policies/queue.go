@@ -19,46 +19,55 @@ import (
 type queue struct {
 	name     string
 	share    share
+	books    books // the share, if it keeps accounts; otherwise nil
 	before   order
 	reserves reserves
-	strict   bool // reserves also limit a domain that is alone
+	limits   limits
+	domains  roster
+	arrivals uint64 // numbers the arrivals of requests
+	inLine   int    // tenants with a request
+	lease    leaseInForce
+	handover handover
+	missed   uint64 // requests that ended after they were due
+	why      reason
+}
+
+// limits are the settings of a queue. They stay the same.
+type limits struct {
+	strict bool // reserves also limit a domain that is alone, as published
 	// longest is the accelerator time that may be used under a lease of several requests; 0: no limit.
 	longest time.Duration
-
 	// most is the accelerator time that may be used under a lease while others wait; 0: no limit. A request
 	// that is charged while it runs (software accelerator, graphs) continues when its domain is in turn
 	// again.
 	most time.Duration
-	cap  time.Duration // most for the lease in force, which may be a brief one
 	// patience is the time without any completion after which a lease is taken back while others wait; 0: for
 	// ever.
 	patience time.Duration
+	history  int // number of keys in a domain's history
+}
 
-	tenants  map[ID]*tenant
-	groups   map[string]*unit
-	books    books        // the share, if it keeps accounts; otherwise nil
-	absent   map[ID]*unit // units that hold the accounts of domains that have left
-	common   *unit        // the unit of all domains, for a queue without shares; otherwise nil
-	arrivals uint64       // numbers the arrivals of requests
-	inLine   int          // tenants with a request
-
-	holder  *tenant // tenant whose lease is in force
-	amount  int     // requests in that lease
-	key     uint64  // Key of its only request; 0: several requests, or unknown
-	left    int     // requests of the lease that have not ended
-	between bool    // one of several has ended since the last decision
+// leaseInForce is the lease of a queue that is in force, and its use so far.
+type leaseInForce struct {
+	holder  *tenant       // nil: no lease is in force
+	amount  int           // its requests
+	key     uint64        // Key of its only request; 0: several requests, or unknown
+	cap     time.Duration // limits.most for this lease, which may be a brief one
+	left    int           // requests that have not ended
+	between bool          // one of several has ended since the last decision
 	spent   time.Duration
-	heard   Time    // when the lease began, or use under it was last reported
-	hush    Time    // until then the queue waits for the domain whose lease was taken back
-	alone   bool    // the holder's gate is open because there is no other domain
+	heard   Time // when the lease began, or use under it was last reported
+	alone   bool // the holder's gate is open because there is no other domain
+}
+
+// handover is the change from one lease of a queue to the next.
+type handover struct {
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // tenant that gets the next lease, after that
 	last    *tenant // holder of the previous lease
 	rested  Time    // when that lease ended
 	lapsed  bool    // that lease was not used up: its holder seemed to have no work
-	history int     // number of keys in a domain's history
-	missed  uint64  // requests that ended after they were due
-	why     reason
+	hush    Time    // until then the queue waits for the domain whose lease was taken back
 }
 
 // share is the slot of a queue that selects the unit to serve next. The queue reports to it the units with
@@ -101,7 +110,7 @@ type books interface {
 	yields(holder *tenant) bool
 }
 
-// In production mode a lease may last this long without a sign of progress, plus patienceTimes the expected
+// A lease may last this long without a sign of progress, plus patienceTimes the expected
 // time of its first request (at most mostPatience): its work may depend on its own program, and the other
 // domains must not wait for that program.
 const (
@@ -116,16 +125,13 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		share:    s,
 		before:   before,
 		reserves: newReserves(o),
-		strict:   o.Mode == Paper,
-		history:  historyKeys.of(&o),
-		tenants:  make(map[ID]*tenant),
-		groups:   make(map[string]*unit),
-		absent:   make(map[ID]*unit),
+		limits:   limits{most: o.Tick, patience: patience, history: historyKeys.of(&o)},
 	}
-	if o.Mode == Production {
-		q.patience, q.most = patience, o.Tick
-		q.books, _ = s.(books)
+	q.books, _ = s.(books)
+	if o.Mode == Paper {
+		q.publish()
 	}
+	q.domains = newRoster(s, q.books, before)
 	return q
 }
 
@@ -133,21 +139,21 @@ func newQueue(name string, o Options, s share, before order) *queue {
 func newCommonQueue(name string, o Options, run func(*tenant) int, before order) *queue {
 	u := newUnit("", before)
 	q := newQueue(name, o, &sharedUnit{u, run}, before)
-	q.common = u
+	q.domains.common = u
 	return q
 }
 
 func (q *queue) Attach(now Time, d Domain) {
-	c := q.tenants[d.ID]
+	c := q.domains.tenants[d.ID]
 	if c == nil {
 		c = &tenant{domain: d, due: Forever}
-		q.tenants[d.ID] = c
-		q.join(now, c)
+		q.domains.tenants[d.ID] = c
+		q.domains.join(now, c)
 		q.limit(now, c)
 		return
 	}
 	was := c.domain.Promise
-	moves := q.common == nil && was.Group != d.Promise.Group
+	moves := q.domains.common == nil && was.Group != d.Promise.Group
 	if !moves && was.Reserve == d.Promise.Reserve {
 		c.domain = d
 		c.due = c.deadline()
@@ -155,7 +161,7 @@ func (q *queue) Attach(now Time, d Domain) {
 			c.lane.waiting.fix(c)
 			q.reposition(now, c.lane)
 		}
-		q.weigh(now, c.unit)
+		q.domains.weigh(now, c.unit)
 		return
 	}
 	waits := c.waits()
@@ -166,16 +172,16 @@ func (q *queue) Attach(now Time, d Domain) {
 		if q.books != nil {
 			debt = min(q.books.balance(c.unit), 0)
 		}
-		q.part(now, c)
+		q.domains.part(now, c)
 	}
 	c.domain = d
 	if moves {
-		q.join(now, c)
+		q.domains.join(now, c)
 		if debt < 0 {
-			q.Restore(now, d.ID, debt)
+			q.domains.restore(now, d.ID, debt)
 		}
 	} else {
-		q.weigh(now, c.unit)
+		q.domains.weigh(now, c.unit)
 	}
 	q.limit(now, c)
 	if waits {
@@ -184,91 +190,13 @@ func (q *queue) Attach(now Time, d Domain) {
 	q.readmit(now)
 }
 
-// join adds c to its unit.
-func (q *queue) join(now Time, c *tenant) {
-	if c.unit = q.common; c.unit != nil {
-		return
-	}
-	group := c.domain.Promise.Group
-	was := q.absent[c.domain.ID]
-	u := q.groups[group]
-	switch {
-	case was != nil && was.name == group:
-		u = was
-	case u == nil || group == "":
-		u = newUnit(group, q.before)
-		if u.name != "" {
-			q.groups[u.name] = u
-		}
-	}
-	c.unit = u
-	u.members = append(u.members, c)
-	q.weigh(now, u)
-	if was == nil {
-		return
-	}
-	if u != was { // c is of another group now
-		q.Restore(now, c.domain.ID, q.books.balance(was))
-	}
-	q.close(now, c.domain.ID)
-}
-
-// close ends the account of an absent domain.
-func (q *queue) close(now Time, id ID) {
-	u := q.absent[id]
-	delete(q.absent, id)
-	u.absent--
-	q.dissolve(now, u)
-}
-
-// dissolve removes a unit that has neither members nor accounts of absent ones.
-func (q *queue) dissolve(now Time, u *unit) {
-	if len(u.members) > 0 || u.absent > 0 {
-		return
-	}
-	if u.name != "" {
-		delete(q.groups, u.name)
-	}
-	q.share.unitRemoved(now, u)
-}
-
-// weigh recomputes the entitlement of a unit from its members.
-func (q *queue) weigh(now Time, u *unit) {
-	if u == q.common {
-		return
-	}
-	u.credits, u.bw, u.id = 0, 0, u.members[0].domain.ID
-	for _, c := range u.members {
-		u.credits += int64(c.domain.Credits.OrDefault())
-		u.bw += int64(max(c.domain.Promise.Bandwidth, 0))
-		u.id = min(u.id, c.domain.ID)
-	}
-	q.share.unitChanged(now, u)
-}
-
-// part removes c from its unit.
-func (q *queue) part(now Time, c *tenant) {
-	u := c.unit
-	if u == q.common {
-		return
-	}
-	u.members = slices.DeleteFunc(u.members, func(o *tenant) bool { return o == c })
-	switch {
-	case len(u.members) > 0:
-		q.weigh(now, u)
-	case u.absent > 0:
-		q.books.vacated(u)
-	}
-	q.dissolve(now, u)
-}
-
 // limit assigns c to the reserve that it was promised, if any.
 func (q *queue) limit(now Time, c *tenant) {
 	c.lane = q.reserves.join(now, c, q.before)
-	if r := c.lane.reserve; q.history == 0 || r == nil || r.kind != vcpu.Apriori {
+	if r := c.lane.reserve; q.limits.history == 0 || r == nil || r.kind != vcpu.Apriori {
 		c.history = nil
 	} else if c.history == nil {
-		c.history = NewHistory(q.history, 0)
+		c.history = NewHistory(q.limits.history, 0)
 	}
 }
 
@@ -291,58 +219,44 @@ func (q *queue) readmit(now Time) {
 }
 
 func (q *queue) Detach(now Time, id ID) {
-	if q.absent[id] != nil {
-		q.close(now, id)
+	if q.domains.absent[id] != nil {
+		q.domains.close(now, id)
 		return
 	}
-	q.depart(now, q.tenants[id])
+	q.depart(now, q.domains.tenants[id])
 }
 
 // Keeps returns true for shares that count time, in production mode.
 func (q *queue) Keeps() bool { return q.books != nil }
 
 func (q *queue) Leave(now Time, id ID) {
-	c := q.tenants[id]
-	q.absent[id] = c.unit
+	c := q.domains.tenants[id]
+	q.domains.absent[id] = c.unit
 	c.unit.absent++
 	q.depart(now, c)
 }
 
-// Balance returns the balance of the domain's unit.
-func (q *queue) Balance(_ Time, id ID) time.Duration {
-	if c := q.tenants[id]; c != nil {
-		return q.books.balance(c.unit)
-	}
-	return q.books.balance(q.absent[id])
-}
+func (q *queue) Balance(_ Time, id ID) time.Duration { return q.domains.balance(id) }
 
-// Restore sets the balance of the domain's unit. A unit of several domains keeps its own balance if that is
-// the lower one.
-func (q *queue) Restore(now Time, id ID, balance time.Duration) {
-	u := q.tenants[id].unit
-	if len(u.members)+u.absent > 1 {
-		balance = min(balance, q.books.balance(u))
-	}
-	q.books.restore(now, u, balance)
-}
+func (q *queue) Restore(now Time, id ID, balance time.Duration) { q.domains.restore(now, id, balance) }
 
 // depart removes c from all structures except the accounts.
 func (q *queue) depart(now Time, c *tenant) {
 	id := c.domain.ID
 	c.heads, c.due = [numClasses]Request{}, Forever
 	q.withdraw(now, c)
-	if q.holder == c {
+	if q.lease.holder == c {
 		q.release(now)
 	}
-	if q.closing == c {
-		q.closing = nil
+	if q.handover.closing == c {
+		q.handover.closing = nil
 	}
-	if q.last == c {
-		q.last = nil
+	if q.handover.last == c {
+		q.handover.last = nil
 	}
 	q.unlimit(c)
-	q.part(now, c)
-	delete(q.tenants, id)
+	q.domains.part(now, c)
+	delete(q.domains.tenants, id)
 	q.readmit(now)
 }
 
@@ -350,15 +264,15 @@ func (q *queue) depart(now Time, c *tenant) {
 // does arrive (submitted just before the gate closed) while the accelerator is still free, the domain enters
 // the line again.
 func (q *queue) Wake(since Time, id ID, s Signal) {
-	c := q.tenants[id]
+	c := q.domains.tenants[id]
 	c.busy = s == Arrived || c.busy && s == ContextOpened
 	switch {
-	case s == Drained && c == q.holder && !q.alone:
+	case s == Drained && c == q.lease.holder && !q.lease.alone:
 		q.release(since)
-		q.lapsed = q.left > 0
+		q.handover.lapsed = q.lease.left > 0
 	case s == Drained && c.waits() && !c.pending():
 		q.withdraw(since, c)
-	case s == Arrived && c == q.last && q.lapsed && q.holder == nil && q.chosen == nil && !c.waits():
+	case s == Arrived && c == q.handover.last && q.handover.lapsed && q.lease.holder == nil && q.handover.chosen == nil && !c.waits():
 		q.line(since, c)
 	}
 }
@@ -366,21 +280,21 @@ func (q *queue) Wake(since Time, id ID, s Signal) {
 // Head puts a domain in line, or takes it out. A request that waits at the holder's gate may belong to the
 // lease in force; that is settled when the lease ends.
 func (q *queue) Head(now Time, id ID, class Class, r Request) {
-	c := q.tenants[id]
+	c := q.domains.tenants[id]
 	if c.history != nil && r.Key != 0 {
-		before := q.holder
+		before := q.lease.holder
 		if before == nil {
-			before = q.last
+			before = q.handover.last
 		}
 		r.Predicted, r.Known = c.history.Predict(r.Key, c != before)
 	}
 	had := c.pending()
 	c.heads[class] = r
-	if c != q.holder && r.Seq > 0 && r.Seq <= c.lent[class] {
+	if c != q.lease.holder && r.Seq > 0 && r.Seq <= c.lent[class] {
 		c.lent[class] = r.Seq - 1 // earlier requests ended under its lease, and this one still waits
 	}
 	switch {
-	case c == q.holder:
+	case c == q.lease.holder:
 		q.number(now, c)
 	case !c.pending():
 		q.withdraw(now, c)
@@ -423,8 +337,8 @@ func (q *queue) withdraw(now Time, c *tenant) {
 	c.unit.waiting--
 	q.inLine--
 	q.reposition(now, c.lane)
-	if q.chosen == c {
-		q.chosen = nil
+	if q.handover.chosen == c {
+		q.handover.chosen = nil
 	}
 }
 
@@ -453,31 +367,31 @@ func (q *queue) reposition(now Time, l *lane) {
 }
 
 func (q *queue) Charge(now Time, id ID, u Usage) {
-	c := q.tenants[id]
+	c := q.domains.tenants[id]
 	if c == nil {
-		q.share.charge(now, q.absent[id], u.Busy())
+		q.share.charge(now, q.domains.absent[id], u.Busy())
 		return
 	}
-	if r := c.lane.reserve; r != nil && !q.alone {
+	if r := c.lane.reserve; r != nil && !q.lease.alone {
 		r.debit(now, u.Busy())
 		q.replace(now, r)
 	}
 	q.share.charge(now, c.unit, u.Busy())
-	if u.Busy() > 0 || c == q.holder { // of others: the lease's work waits behind theirs
-		q.heard = now
+	if u.Busy() > 0 || c == q.lease.holder { // of others: the lease's work waits behind theirs
+		q.lease.heard = now
 	}
-	if c != q.holder || q.alone {
+	if c != q.lease.holder || q.lease.alone {
 		return
 	}
-	q.left -= u.Requests
-	q.spent += u.Busy()
-	q.between = q.between || u.Requests > 0
+	q.lease.left -= u.Requests
+	q.lease.spent += u.Busy()
+	q.lease.between = q.lease.between || u.Requests > 0
 	switch {
-	case q.left <= 0:
+	case q.lease.left <= 0:
 		q.release(now)
-	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest:
+	case q.lease.amount > 1 && q.limits.longest > 0 && q.lease.spent >= q.limits.longest:
 		q.takeBack(now)
-	case q.most > 0 && q.inLine > 0 && q.spent >= q.cap:
+	case q.limits.most > 0 && q.inLine > 0 && q.lease.spent >= q.lease.cap:
 		q.number(now, c) // it goes behind those that came meanwhile
 		q.takeBack(now)
 	}
@@ -492,14 +406,16 @@ func (q *queue) replace(now Time, r *reserve) {
 
 // release ends the holder's lease. The holder's gate stays open until the next domain is chosen.
 func (q *queue) release(now Time) {
-	c := q.holder
+	c := q.lease.holder
 	if now > c.due {
 		q.missed++
 	}
-	c.unended += q.spent
-	c.ended = q.amount - max(q.left, 0)
+	c.unended += q.lease.spent
+	c.ended = q.lease.amount - max(q.lease.left, 0)
 	q.learn(c)
-	q.holder, q.closing, q.alone, q.last, q.lapsed, q.rested = nil, c, false, c, false, now
+	q.lease.holder, q.lease.alone = nil, false
+	h := &q.handover
+	h.closing, h.last, h.lapsed, h.rested = c, c, false, now
 	q.share.complete(now, c.unit)
 	if c.ended > 0 {
 		c.unended = 0
@@ -512,27 +428,27 @@ func (q *queue) release(now Time) {
 // learn records the cost of the holder's request in its history, if the request had a lease to itself and
 // ended under it.
 func (q *queue) learn(c *tenant) {
-	if c.history != nil && q.key != 0 && c.ended > 0 && !q.alone {
-		c.history.Learn(q.key, c.unended, c != q.last)
+	if c.history != nil && q.lease.key != 0 && c.ended > 0 && !q.lease.alone {
+		c.history.Learn(q.lease.key, c.unended, c != q.handover.last)
 	}
-	q.key = 0
+	q.lease.key = 0
 }
 
 func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	q.refill(now)
-	if d, ok := q.solitude(now); ok || q.alone {
+	if d, ok := q.solitude(now); ok || q.lease.alone {
 		return d, ok, Forever
 	}
 	q.cut(now)
 	q.stall(now)
-	if q.holder != nil {
+	if q.lease.holder != nil {
 		return Decision{}, false, min(q.cutAt(), q.stallAt(), q.usedUpAt(now))
 	}
 	wakeAt := Forever
-	if q.chosen == nil {
-		switch c := q.last; {
-		case now < q.hush && c != nil && c.busy && !c.waits():
-			wakeAt = q.hush
+	if q.handover.chosen == nil {
+		switch c := q.handover.last; {
+		case now < q.handover.hush && c != nil && c.busy && !c.waits():
+			wakeAt = q.handover.hush
 		case now < q.heldUntil():
 			wakeAt = q.heldUntil()
 		default:
@@ -540,11 +456,11 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 		}
 	}
 	switch {
-	case q.closing != nil && q.closing != q.chosen:
-		d := Decision{Revoke, Lease{Domain: q.closing.domain.ID}}
-		q.closing = nil
+	case q.handover.closing != nil && q.handover.closing != q.handover.chosen:
+		d := Decision{Revoke, Lease{Domain: q.handover.closing.domain.ID}}
+		q.handover.closing = nil
 		return d, true, Forever
-	case q.chosen != nil:
+	case q.handover.chosen != nil:
 		return q.lend(now), true, Forever
 	}
 	return Decision{}, false, min(wakeAt, q.reserves.next())
@@ -553,13 +469,13 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 // usedUpAt returns when the holder may have used its limit while others wait. Its use need not be reported
 // before then.
 func (q *queue) usedUpAt(now Time) Time {
-	if q.most == 0 || q.inLine == 0 {
+	if q.limits.most == 0 || q.inLine == 0 {
 		return Forever
 	}
-	if q.amount > 1 && q.books != nil && q.books.yields(q.holder) {
+	if q.lease.amount > 1 && q.books != nil && q.books.yields(q.lease.holder) {
 		return now.Add(lookEvery) // when a request may have ended
 	}
-	return max(q.heard.Add(q.cap-q.spent), now.Add(lookEvery))
+	return max(q.lease.heard.Add(q.lease.cap-q.lease.spent), now.Add(lookEvery))
 }
 
 // lookEvery is the poll interval of a lease that may be used up, although reported use does not show it, and of one
@@ -570,14 +486,14 @@ const lookEvery = time.Millisecond
 // expected, because the waiting domain owes time: pauses between the requests of others do not repay that
 // debt.
 func (q *queue) heldUntil() Time {
-	if q.books == nil || q.last == nil || q.last.waits() {
+	if q.books == nil || q.handover.last == nil || q.handover.last.waits() {
 		return 0
 	}
 	next := q.books.peek()
-	if next == nil || next == q.last.unit {
+	if next == nil || next == q.handover.last.unit {
 		return 0
 	}
-	return q.rested.Add(q.books.waitsFor(next, q.last.unit))
+	return q.handover.rested.Add(q.books.waitsFor(next, q.handover.last.unit))
 }
 
 // refill adds to the reserves the budgets that are due.
@@ -594,13 +510,13 @@ func (q *queue) refill(now Time) {
 func (q *queue) solitude(now Time) (Decision, bool) {
 	only := q.only()
 	switch {
-	case only != nil && !q.alone:
+	case only != nil && !q.lease.alone:
 		q.withdraw(now, only)
 		only.due = Forever
-		q.holder, q.chosen, q.closing, q.alone = only, nil, nil, true
+		q.lease.holder, q.handover.chosen, q.handover.closing, q.lease.alone = only, nil, nil, true
 		q.why = reason{id: only.domain.ID}
 		return Decision{Grant, Lease{Domain: only.domain.ID, Until: Forever}}, true
-	case only == nil && q.alone:
+	case only == nil && q.lease.alone:
 		q.takeBack(now)
 	}
 	return Decision{}, false
@@ -612,28 +528,24 @@ const moment = 200 * time.Microsecond
 
 // only returns the domain that has the accelerator to itself, or nil.
 func (q *queue) only() *tenant {
-	if len(q.tenants) != 1 {
+	c := q.domains.only()
+	if c != nil && c.lane.reserve != nil && q.limits.strict {
 		return nil
 	}
-	for _, c := range q.tenants {
-		if c.lane.reserve == nil || !q.strict {
-			return c
-		}
-	}
-	return nil
+	return c
 }
 
 // cut ends a lease of several requests when a more urgent domain waits, or when another unit's turn has come.
 func (q *queue) cut(now Time) {
-	between := q.between
-	q.between = false
-	if between && q.books != nil && q.holder != nil && q.inLine > 0 && q.books.yields(q.holder) {
+	between := q.lease.between
+	q.lease.between = false
+	if between && q.books != nil && q.lease.holder != nil && q.inLine > 0 && q.books.yields(q.lease.holder) {
 		q.takeBack(now)
 	}
 	if !q.cuttable() {
 		return
 	}
-	if f := q.common.first(); f != nil && urgency(f, q.holder) > 0 {
+	if f := q.domains.common.first(); f != nil && urgency(f, q.lease.holder) > 0 {
 		q.takeBack(now)
 	}
 }
@@ -641,18 +553,20 @@ func (q *queue) cut(now Time) {
 // takeBack ends a lease early. Submitted work runs before later submissions; requests that still wait at the
 // gate count as not lent.
 func (q *queue) takeBack(now Time) {
-	c := q.holder
+	c := q.lease.holder
 	for i, h := range c.heads {
 		if h.Seq > 0 && h.Seq == c.lent[i] {
 			c.lent[i]--
 		}
 	}
-	if q.release(now); c.busy && q.patience > 0 {
-		q.hush = now.Add(moment)
+	if q.release(now); c.busy && q.limits.patience > 0 {
+		q.handover.hush = now.Add(moment)
 	}
 }
 
-func (q *queue) cuttable() bool { return q.common != nil && q.holder != nil && q.amount > 1 }
+func (q *queue) cuttable() bool {
+	return q.domains.common != nil && q.lease.holder != nil && q.lease.amount > 1
+}
 
 // cutAt returns when a reserve may admit a domain that cuts the holder's lease.
 func (q *queue) cutAt() Time {
@@ -668,21 +582,21 @@ func (q *queue) stall(now Time) {
 	if now < q.stallAt() {
 		return
 	}
-	q.share.charge(now, q.holder.unit, now.Sub(q.heard))
+	q.share.charge(now, q.lease.holder.unit, now.Sub(q.lease.heard))
 	q.takeBack(now)
 }
 
 // stallAt returns when the holder's lease is taken back if no use is reported.
 func (q *queue) stallAt() Time {
-	if q.patience == 0 || q.holder == nil || q.inLine == 0 {
+	if q.limits.patience == 0 || q.lease.holder == nil || q.inLine == 0 {
 		return Forever
 	}
-	return q.heard.Add(q.forbearance())
+	return q.lease.heard.Add(q.forbearance())
 }
 
 // forbearance returns how long others wait for the holder's request.
 func (q *queue) forbearance() time.Duration {
-	return q.patience + min(patienceTimes*q.why.window, mostPatience)
+	return q.limits.patience + min(patienceTimes*q.why.window, mostPatience)
 }
 
 // turn is the total time of the requests that a domain in a unit of several gets at a time, in production
@@ -698,48 +612,50 @@ func (q *queue) choose(now Time) Time {
 	if u == nil {
 		return wakeAt
 	}
-	q.chosen, q.amount = u.first(), n
+	q.handover.chosen, q.lease.amount = u.first(), n
 	switch {
-	case q.chosen.lane.reserve != nil, len(u.members) > 1 && q.longest == 0:
-		q.amount = 1
+	case q.handover.chosen.lane.reserve != nil, len(u.members) > 1 && q.limits.longest == 0:
+		q.lease.amount = 1
 	case len(u.members) > 1:
-		q.amount = atMost(n, turn, q.chosen.request().Predicted)
+		q.lease.amount = atMost(n, turn, q.handover.chosen.request().Predicted)
 	}
 	return Forever
 }
 
 // lend gives the chosen domain its requests.
 func (q *queue) lend(now Time) Decision {
-	c := q.chosen
+	c := q.handover.chosen
 	r := c.request()
 	q.why = reason{id: c.domain.ID, window: r.Predicted, rivals: c.unit.waiting - 1}
-	if q.key = 0; q.amount == 1 {
-		q.key = r.Key
+	if q.lease.key = 0; q.lease.amount == 1 {
+		q.lease.key = r.Key
 	}
 	q.withdraw(now, c)
-	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard, q.between = c, nil, nil, q.amount, 0, now, false
-	if q.cap = q.most; q.books != nil {
-		q.cap = min(q.cap, q.books.lasts(now))
+	l := &q.lease
+	l.holder, l.left, l.spent, l.heard, l.between = c, l.amount, 0, now, false
+	q.handover.chosen, q.handover.closing = nil, nil
+	if q.lease.cap = q.limits.most; q.books != nil {
+		q.lease.cap = min(q.lease.cap, q.books.lasts(now))
 	}
 	for i := range c.heads {
 		c.lent[i] = max(c.lent[i], c.heads[i].Seq)
 	}
-	return Decision{Grant, Lease{Domain: c.domain.ID, Kind: Requests, Amount: int64(q.amount), Until: Forever}}
+	return Decision{Grant, Lease{Domain: c.domain.ID, Kind: Requests, Amount: int64(q.lease.amount), Until: Forever}}
 }
 
 func (q *queue) Explain() string {
 	switch {
-	case q.holder == nil:
+	case q.lease.holder == nil:
 		return q.name + ": " + q.idle()
-	case q.alone:
+	case q.lease.alone:
 		return fmt.Sprintf("%s: domain %d is alone, its gate stays open", q.name, q.why.id)
 	}
 	what := "a request"
-	if q.amount > 1 {
-		what = fmt.Sprintf("up to %d requests, the first", q.amount)
+	if q.lease.amount > 1 {
+		what = fmt.Sprintf("up to %d requests, the first", q.lease.amount)
 	}
 	s := fmt.Sprintf("%s: domain %d has %s of about %v; ", q.name, q.why.id, what, q.why.window)
-	if standing := q.share.explain(q.holder.unit); standing != "" {
+	if standing := q.share.explain(q.lease.holder.unit); standing != "" {
 		s += standing + "; "
 	}
 	s += fmt.Sprintf("%d others of its unit wait", q.why.rivals)
@@ -752,7 +668,7 @@ func (q *queue) Explain() string {
 // idle returns why no lease is in force.
 func (q *queue) idle() string {
 	refused := ""
-	for _, id := range slices.Sorted(maps.Keys(q.tenants)) {
+	for _, id := range slices.Sorted(maps.Keys(q.domains.tenants)) {
 		if why := q.Refusal(id); why != "" && refused == "" {
 			refused = fmt.Sprintf("domain %d waits for its %s", id, why)
 		}
@@ -765,16 +681,16 @@ func (q *queue) idle() string {
 
 // Refusal returns the slot that refuses the domain's request, and the reason; "": no request waits.
 func (q *queue) Refusal(id ID) string {
-	c := q.tenants[id]
+	c := q.domains.tenants[id]
 	switch {
-	case c == q.holder, !c.waits():
+	case c == q.lease.holder, !c.waits():
 		return ""
 	case !c.unit.line.has(c.lane):
 		return "reserve: " + c.lane.reserve.String()
-	case q.holder != nil && q.holder.unit != c.unit:
-		return fmt.Sprintf("share: domain %d has the accelerator", q.holder.domain.ID)
-	case q.holder != nil:
-		return fmt.Sprintf("order: domain %d of its unit is served", q.holder.domain.ID)
+	case q.lease.holder != nil && q.lease.holder.unit != c.unit:
+		return fmt.Sprintf("share: domain %d has the accelerator", q.lease.holder.domain.ID)
+	case q.lease.holder != nil:
+		return fmt.Sprintf("order: domain %d of its unit is served", q.lease.holder.domain.ID)
 	case c.unit.first() != c:
 		return fmt.Sprintf("order: domain %d of its unit goes first", c.unit.first().domain.ID)
 	}

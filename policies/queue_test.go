@@ -204,9 +204,9 @@ func TestThousandsInTheBackground(t *testing.T) {
 	}
 	q := s.accounts[0].policy.(*queue)
 	compared := 0
-	u := q.common
+	u := q.domains.common
 	less := u.free.waiting.less
-	lane := q.tenants[0].lane
+	lane := q.domains.tenants[0].lane
 	lane.waiting.less = func(a, b *tenant) bool { compared++; return less(a, b) }
 	now := Time(0)
 	for seq := range uint64(1000) {

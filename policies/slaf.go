@@ -13,10 +13,8 @@ import (
 // USENIX ATC 2011.)
 //
 // Windows are in proportion to CPU credits; for domains without CPU credits, and with by_credits, to
-// accelerator credits. As published, an objective is compared to the length of a domain's windows, and an
-// extra tick counts like any other: so a domain that meets its objective only by extra ticks gets none any
-// more, and too little after the next scan. In production mode an objective is compared to the use, and extra
-// ticks make up for time missed before, not for time missed since.
+// accelerator credits. An objective is compared to the use, and extra ticks make up for time missed before, not for
+// time missed since. The published algorithm is publishedSLAF.
 type slaf struct {
 	windows  Policy
 	opt      Options
@@ -26,7 +24,9 @@ type slaf struct {
 	promised []*objective // the domains with an objective
 	sum      int64        // of the objectives, in ‰
 	next     Time         // scan
-	opened   *objective   // paper mode: the window's owner
+	opened   *objective   // the window's owner
+	// passes is called with the time for which a domain had the window and a context; nil: the use counts.
+	passes func(o *objective, d time.Duration)
 
 	missed     int // objectives missed at the last scan
 	overloaded bool
@@ -40,7 +40,7 @@ type objective struct {
 	context bool
 	from    Time // of what follows
 	served  time.Duration
-	repaid  time.Duration // production mode: the part of it that was extra
+	repaid  time.Duration // the part of it that was extra
 	demand  time.Duration // it had work
 	working bool
 	since   Time // up to when demand and served are counted
@@ -64,17 +64,25 @@ var _ = register(Spec{
 var scan = newDuration(Param{Key: "scan", Doc: "interval at which objectives are checked"}, time.Second, 100*ms, 10*time.Second)
 
 func newSLAF(o Options) Policy {
-	p := &slaf{opt: o, interval: scan.of(&o), members: make(map[ID]*objective)}
 	if o.Mode == Paper {
-		w := newRing("slaf", o, byBothSides)
-		w.extra = p.extra
-		p.windows = w
-	} else {
-		w := newFair("slaf", o, byBothSides)
-		w.extra = p.extra
-		p.windows = w
+		return newPublishedSLAF(o)
 	}
+	p := newObjectives(o)
+	w := newFair("slaf", o, byBothSides)
+	w.extra = p.repay
+	p.windows = w
 	return p
+}
+
+func newObjectives(o Options) *slaf {
+	return &slaf{opt: o, interval: scan.of(&o), members: make(map[ID]*objective)}
+}
+
+// repay consumes one of a domain's additional ticks and returns it. The tick makes up for time missed before.
+func (p *slaf) repay(id ID) int {
+	n := p.extra(id)
+	p.members[id].repaid += time.Duration(n) * p.opt.Tick
+	return n
 }
 
 // extra consumes one of a domain's additional ticks and returns it.
@@ -84,9 +92,6 @@ func (p *slaf) extra(id ID) int {
 		return 0
 	}
 	o.extra--
-	if p.opt.Mode == Production {
-		o.repaid += p.opt.Tick
-	}
 	return 1
 }
 
@@ -140,8 +145,8 @@ func (p *slaf) dismiss(now Time, o *objective) {
 	}
 }
 
-// Keeps returns true in production mode: then the windows have accounts.
-func (p *slaf) Keeps() bool { return p.opt.Mode == Production }
+// Keeps returns true: the windows have accounts.
+func (p *slaf) Keeps() bool { return true }
 
 func (p *slaf) Leave(now Time, id ID) {
 	p.windows.(Ledger).Leave(now, id)
@@ -170,7 +175,7 @@ func (p *slaf) Wake(since Time, id ID, s Signal) {
 	}
 }
 
-// count adds the time since its last call to demand and, as published, to the time served.
+// count adds the time since its last call to demand.
 func (p *slaf) count(now Time, o *objective) {
 	passed := now.Sub(o.since)
 	if passed <= 0 {
@@ -180,16 +185,14 @@ func (p *slaf) count(now Time, o *objective) {
 	if o.working {
 		o.demand += passed
 	}
-	if o == p.opened && o.context && p.opt.Mode == Paper {
-		o.served += passed
+	if p.passes != nil && o == p.opened && o.context {
+		p.passes(o, passed)
 	}
 }
 
 func (p *slaf) Charge(now Time, id ID, u Usage) {
 	p.windows.Charge(now, id, u)
-	if p.opt.Mode == Production {
-		p.members[id].served += u.Busy() + u.Idle
-	}
+	p.members[id].served += u.Busy() + u.Idle
 }
 
 func (p *slaf) Pick(now Time) (Decision, bool, Time) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,6 +27,24 @@ const (
 	boost
 	realtime // outside the credit scheduler: precedes all others
 )
+
+// processors are the CPUs with the hypervisor's scheduler, Xen's or Linux', and the virtual CPUs of all threads.
+type processors struct {
+	*clock
+	all     []pcpu
+	threads []*thread
+	slicing time.Duration // EEVDF's slices
+	trace   *Trace        // nil: none
+}
+
+func newProcessors(c *clock, n int, scheduler string, slice time.Duration) *processors {
+	m := &processors{clock: c, all: make([]pcpu, n), slicing: cmp.Or(slice, eevdfSlice)}
+	for i := range m.all {
+		m.all[i].id = i
+		m.all[i].fair = scheduler == "eevdf"
+	}
+	return m
+}
 
 // pcpu is a physical CPU.
 type pcpu struct {
@@ -56,28 +75,28 @@ const (
 )
 
 // need makes a thread compute, or spin, for d.
-func (s *Sim) need(t *thread, m mode, d time.Duration) {
+func (m *processors) need(t *thread, to mode, d time.Duration) {
 	was := t.mode
-	t.mode, t.left = m, d
+	t.mode, t.left = to, d
 	switch {
 	case t.cpu == nil:
-		s.arm(t)
+		m.arm(t)
 	case t.cpu.running == t:
-		s.arm(t)
+		m.arm(t)
 	case was == blocked:
-		s.runnable(t)
+		m.runnable(t)
 	}
 }
 
 // arm schedules the end of a running thread's burst.
-func (s *Sim) arm(t *thread) {
+func (m *processors) arm(t *thread) {
 	t.gen++
-	t.since = s.now
-	s.agenda.add(s.now.Add(t.left), burst, t.index, t.gen)
+	t.since = m.now
+	m.after(t.left, burst, t.index, t.gen)
 }
 
 // runnable is called when a blocked thread has work to do.
-func (s *Sim) runnable(t *thread) {
+func (m *processors) runnable(t *thread) {
 	p := t.cpu
 	switch {
 	case t.domain.spec.Realtime:
@@ -90,16 +109,16 @@ func (s *Sim) runnable(t *thread) {
 		t.credit.priority = over
 	}
 	if p.fair {
-		p.arrive(s, t)
+		p.arrive(m, t)
 	}
 	p.enqueue(t)
 	switch {
 	case p.running == nil:
-		s.dispatch(p)
+		m.dispatch(p)
 	case p.running.credit.priority < t.credit.priority:
-		s.preempt(p)
+		m.preempt(p)
 	default:
-		s.slice(p)
+		m.slice(p)
 	}
 }
 
@@ -113,7 +132,7 @@ func (p *pcpu) enqueue(t *thread) {
 }
 
 // dispatch runs the first of the queue.
-func (s *Sim) dispatch(p *pcpu) {
+func (m *processors) dispatch(p *pcpu) {
 	if p.running != nil || len(p.queue) == 0 {
 		return
 	}
@@ -124,104 +143,130 @@ func (s *Sim) dispatch(p *pcpu) {
 	t := p.queue[at]
 	p.queue = slices.Delete(p.queue, at, at+1)
 	p.running = t
-	t.dispatched, t.billed = s.now, s.now
-	s.arm(t)
-	s.slice(p)
-	s.traceCPU(p, t)
+	t.dispatched, t.billed = m.now, m.now
+	m.arm(t)
+	m.slice(p)
+	m.trace.cpu(m.now, p, t)
 }
 
 // slice ends the runner's time slice if another thread waits.
-func (s *Sim) slice(p *pcpu) {
+func (m *processors) slice(p *pcpu) {
 	if p.slicing || p.running == nil || len(p.queue) == 0 {
 		return
 	}
 	if p.fair {
-		s.fairSlice(p)
+		m.fairSlice(p)
 		return
 	}
 	p.slicing = true
 	p.gen++
-	s.agenda.add(max(s.now, p.running.dispatched.Add(cpuPeriod)), rotated, int32(p.id), p.gen)
+	m.at(max(m.now, p.running.dispatched.Add(cpuPeriod)), rotated, int32(p.id), p.gen)
 }
 
 // stop takes the CPU from the runner and bills it.
-func (s *Sim) stop(p *pcpu) *thread {
+func (m *processors) stop(p *pcpu) *thread {
 	t := p.running
-	s.bill(t)
-	t.left = max(t.left-s.now.Sub(t.since), 0)
+	m.bill(t)
+	t.left = max(t.left-m.now.Sub(t.since), 0)
 	t.gen++
 	p.running = nil
 	p.slicing = false
 	p.gen++
-	s.traceCPU(p, nil)
+	m.trace.cpu(m.now, p, nil)
 	return t
 }
 
 // bill charges a running thread for the time since it was last billed.
-func (s *Sim) bill(t *thread) {
-	d := s.now.Sub(t.billed)
-	t.billed = s.now
+func (m *processors) bill(t *thread) {
+	d := m.now.Sub(t.billed)
+	t.billed = m.now
 	t.credit.left = max(t.credit.left-d, -maxCredit)
 	if t.cpu.fair {
 		t.fair.ran += t.virtual(d)
 	}
 	t.cpu.busy += d
-	t.domain.cpuTime += d
+	t.domain.cpu.used += d
 }
 
-func (s *Sim) preempt(p *pcpu) {
-	p.enqueue(s.stop(p))
-	s.dispatch(p)
+func (m *processors) preempt(p *pcpu) {
+	p.enqueue(m.stop(p))
+	m.dispatch(p)
 }
 
 // rest blocks a running thread.
-func (s *Sim) rest(t *thread) {
+func (m *processors) rest(t *thread) {
 	p := t.cpu
 	if p.fair {
-		p.depart(s, t)
+		p.depart(m, t)
 	}
-	s.stop(p)
+	m.stop(p)
 	t.mode = blocked
-	s.dispatch(p)
+	m.dispatch(p)
+}
+
+// block blocks a thread.
+func (m *processors) block(t *thread) {
+	if t.cpu != nil && t.mode != blocked {
+		m.leave(t)
+	}
+	t.mode = blocked
+}
+
+// leaveCPU blocks a thread that runs or is runnable.
+func (m *processors) leave(t *thread) {
+	if t.cpu.running == t {
+		m.rest(t)
+		return
+	}
+	if t.cpu.fair {
+		t.cpu.depart(m, t)
+	}
+	for i, o := range t.cpu.queue {
+		if o == t {
+			t.cpu.queue = append(t.cpu.queue[:i], t.cpu.queue[i+1:]...)
+			break
+		}
+	}
+	t.mode = blocked
 }
 
 // rotate is called at the end of a slice.
-func (s *Sim) rotate(p *pcpu) {
+func (m *processors) rotate(p *pcpu) {
 	p.slicing = false
 	if p.running == nil || len(p.queue) == 0 {
 		return
 	}
 	if p.fair {
-		s.fairRotate(p)
+		m.fairRotate(p)
 		return
 	}
-	if s.now.Sub(p.running.dispatched) < cpuPeriod || p.queue[0].credit.priority < p.running.credit.priority {
+	if m.now.Sub(p.running.dispatched) < cpuPeriod || p.queue[0].credit.priority < p.running.credit.priority {
 		if p.queue[0].credit.priority < p.running.credit.priority {
-			p.running.dispatched = s.now
+			p.running.dispatched = m.now
 		}
-		s.slice(p)
+		m.slice(p)
 		return
 	}
-	s.preempt(p)
+	m.preempt(p)
 }
 
-// tickCPUs is Xen's tick, and every third time its accounting.
-func (s *Sim) tickCPUs() {
-	for i := range s.cpus {
-		t := s.cpus[i].running
+// tick is Xen's tick, and every third time its accounting.
+func (m *processors) tick() {
+	for i := range m.all {
+		t := m.all[i].running
 		if t == nil {
 			continue
 		}
-		s.bill(t)
+		m.bill(t)
 		t.credit.active = true
 		if t.credit.priority == boost {
 			t.credit.priority = t.credit.standing()
 		}
 	}
-	if s.now%Time(cpuPeriod) == 0 {
-		s.payCPUs()
+	if m.now%Time(cpuPeriod) == 0 {
+		m.pay()
 	}
-	s.agenda.add(s.now.Add(cpuTick), accounting, 0, 0)
+	m.after(cpuTick, accounting, 0, 0)
 }
 
 func (c *credit) standing() priority {
@@ -231,24 +276,24 @@ func (c *credit) standing() priority {
 	return under
 }
 
-// payCPUs gives the active threads their earnings, by the weights of their domains. A thread with too much
+// pay gives the active threads their earnings, by the weights of their domains. A thread with too much
 // credit stops earning and loses half of it.
-func (s *Sim) payCPUs() {
+func (m *processors) pay() {
 	var sum int64
-	for _, t := range s.threads {
+	for _, t := range m.threads {
 		if t.cpu != nil && t.credit.active {
-			sum += int64(t.domain.cpuCredits)
+			sum += int64(t.domain.cpu.credits)
 		}
 	}
 	if sum == 0 {
 		return
 	}
-	total := int64(maxCredit) * int64(len(s.cpus))
-	for _, t := range s.threads {
+	total := int64(maxCredit) * int64(len(m.all))
+	for _, t := range m.threads {
 		if t.cpu == nil || !t.credit.active {
 			continue
 		}
-		t.credit.left += min(time.Duration(total*int64(t.domain.cpuCredits)/sum), maxCredit)
+		t.credit.left += min(time.Duration(total*int64(t.domain.cpu.credits)/sum), maxCredit)
 		if t.credit.left > maxCredit {
 			t.credit.left /= 2
 			t.credit.active = false
@@ -257,27 +302,27 @@ func (s *Sim) payCPUs() {
 			t.credit.priority = t.credit.standing()
 		}
 	}
-	for i := range s.cpus {
-		p := &s.cpus[i]
+	for i := range m.all {
+		p := &m.all[i]
 		if p.fair {
 			continue
 		}
 		slices.SortStableFunc(p.queue, func(a, b *thread) int { return int(b.credit.priority) - int(a.credit.priority) })
 		if p.running != nil && len(p.queue) > 0 && p.queue[0].credit.priority > p.running.credit.priority {
-			s.preempt(p)
+			m.preempt(p)
 		}
 	}
 }
 
-// sample returns the hypervisor's sample for the scheduler of one accelerator.
-func (s *Sim) sample(h *host) *vcpu.Sample {
-	out := &vcpu.Sample{At: s.now, Period: cpuPeriod, Quality: vcpu.Exact}
-	if len(s.cpus) > 0 && s.cpus[0].fair {
+// sample returns the hypervisor's sample of some domains.
+func (m *processors) sample(domains []*domain) *vcpu.Sample {
+	out := &vcpu.Sample{At: m.now, Period: cpuPeriod, Quality: vcpu.Exact}
+	if len(m.all) > 0 && m.all[0].fair {
 		out.Quality = vcpu.Shadow // credit is computed by Xen's algorithm
 	}
-	out.Domains = make([]vcpu.Schedule, 0, len(h.members))
-	for _, d := range h.members {
-		sched := vcpu.Schedule{ID: d.id, Weight: d.cpuCredits, Remaining: -int64(maxCredit / xenCredit)}
+	out.Domains = make([]vcpu.Schedule, 0, len(domains))
+	for _, d := range domains {
+		sched := vcpu.Schedule{ID: d.id, Weight: d.cpu.credits, Remaining: -int64(maxCredit / xenCredit)}
 		for i, t := range d.threads {
 			v := vcpu.VCPU{ID: i, PCPU: -1}
 			if t.cpu == nil {
@@ -291,7 +336,7 @@ func (s *Sim) sample(h *host) *vcpu.Sample {
 			sched.VCPUs = append(sched.VCPUs, v)
 			left := t.credit.left
 			if t.cpu.running == t {
-				left -= s.now.Sub(t.billed)
+				left -= m.now.Sub(t.billed)
 			}
 			sched.Remaining = max(sched.Remaining, int64(left/xenCredit))
 		}

@@ -3,9 +3,12 @@
 // It drives the same schedulers as the daemon (policies.Scheduler), with the same events in the same order,
 // and models everything else: physical CPUs under Xen's credit scheduler (cpu.go), programs that compute,
 // call and wait (program.go, thread.go), a backend that submits calls while a gate is open (domain.go,
-// host.go), accelerators that run one request at a time per engine and spend time on changing contexts
-// (gpu.go). Time is whole nanoseconds, randomness comes from one stream per entity, and a run is one
+// backend.go), the daemon's scheduler loops (host.go), accelerators that run one request at a time per engine and
+// spend time on changing contexts (gpu.go). They share a clock (event.go); sim.go connects them. Time is whole
+// nanoseconds, randomness comes from one stream per entity, and a run is one
 // goroutine: the same scenario and seed give the same run everywhere, and equal hashes show that they did.
+//
+// Files whose names begin with paper_ hold models of single mechanisms of papers, which no policy uses.
 //
 // A scenario is a TOML file (scenario.go): accelerators, domains, workloads, the policies to compare, and the
 // expected results (row.go). Those in scenarios/ are the experiments of the papers that the policies are

@@ -19,7 +19,7 @@ type entity struct {
 
 // virtual returns the virtual time of a CPU time of a thread.
 func (t *thread) virtual(d time.Duration) int64 {
-	return int64(d) * fairUnit / t.domain.weight
+	return int64(d) * fairUnit / t.domain.cpu.weight
 }
 
 // average returns the mean virtual time of the running and runnable threads, by weight: a thread that is not
@@ -27,7 +27,7 @@ func (t *thread) virtual(d time.Duration) int64 {
 func (p *pcpu) average() int64 {
 	var base, sum, weight int64
 	add := func(t *thread) {
-		w := t.domain.weight
+		w := t.domain.cpu.weight
 		if weight == 0 {
 			base = t.fair.ran
 		}
@@ -48,30 +48,30 @@ func (p *pcpu) average() int64 {
 
 // arrive gives a waking thread its place in virtual time: as far behind or ahead of the others as it was,
 // corrected for the average's move when it joins them.
-func (p *pcpu) arrive(s *Sim, t *thread) {
+func (p *pcpu) arrive(m *processors, t *thread) {
 	if p.running != nil {
-		s.bill(p.running)
+		m.bill(p.running)
 	}
 	weight := int64(0)
 	for _, o := range append(p.queue[:len(p.queue):len(p.queue)], p.running) {
 		if o != nil {
-			weight += o.domain.weight
+			weight += o.domain.cpu.weight
 		}
 	}
 	lag := t.fair.lag
 	if weight > 0 {
-		lag += lag * t.domain.weight / weight
+		lag += lag * t.domain.cpu.weight / weight
 	}
 	t.fair.ran = p.average() - lag
-	t.fair.deadline = t.fair.ran + t.virtual(s.slicing)
+	t.fair.deadline = t.fair.ran + t.virtual(m.slicing)
 }
 
 // depart stores the lag of a thread that goes to sleep, at most two slices.
-func (p *pcpu) depart(s *Sim, t *thread) {
+func (p *pcpu) depart(m *processors, t *thread) {
 	if p.running != nil {
-		s.bill(p.running)
+		m.bill(p.running)
 	}
-	most := t.virtual(2 * s.slicing)
+	most := t.virtual(2 * m.slicing)
 	t.fair.lag = min(max(p.average()-t.fair.ran, -most), most)
 }
 
@@ -98,23 +98,23 @@ func (p *pcpu) earliest() int {
 }
 
 // fairSlice arms the end of the runner's slice, if another thread waits.
-func (s *Sim) fairSlice(p *pcpu) {
+func (m *processors) fairSlice(p *pcpu) {
 	t := p.running
-	s.bill(t)
-	left := max(t.fair.deadline-t.fair.ran, 0) * t.domain.weight / fairUnit
+	m.bill(t)
+	left := max(t.fair.deadline-t.fair.ran, 0) * t.domain.cpu.weight / fairUnit
 	p.slicing = true
 	p.gen++
-	s.agenda.add(s.now.Add(time.Duration(left)), rotated, int32(p.id), p.gen)
+	m.after(time.Duration(left), rotated, int32(p.id), p.gen)
 }
 
 // fairRotate ends a slice: the runner gets another deadline.
-func (s *Sim) fairRotate(p *pcpu) {
+func (m *processors) fairRotate(p *pcpu) {
 	t := p.running
-	s.bill(t)
+	m.bill(t)
 	if t.fair.deadline-t.fair.ran <= t.virtual(time.Microsecond) {
-		t.fair.deadline = t.fair.ran + t.virtual(s.slicing)
+		t.fair.deadline = t.fair.ran + t.virtual(m.slicing)
 	}
-	s.preempt(p)
+	m.preempt(p)
 }
 
 // coming returns the expected part, in ‰, of the next period that a thread runs: its share among the threads
@@ -126,8 +126,8 @@ func (t *thread) coming() int {
 	var all int64
 	for _, o := range append(t.cpu.queue[:len(t.cpu.queue):len(t.cpu.queue)], t.cpu.running) {
 		if o != nil {
-			all += o.domain.weight
+			all += o.domain.cpu.weight
 		}
 	}
-	return int(1000 * t.domain.weight / max(all, 1))
+	return int(1000 * t.domain.cpu.weight / max(all, 1))
 }

@@ -1,9 +1,55 @@
 package sim
 
-import "pegasus/vcpu"
+import (
+	"time"
+
+	"pegasus/vcpu"
+)
 
 // Time is simulated time in nanoseconds; every run begins at 0.
 type Time = vcpu.Time
+
+// clock is a run's time and its pending events. It is the only state that all parts of a run share.
+type clock struct {
+	now     Time
+	agenda  agenda
+	end     Time   // nothing happens after it
+	missing int    // runs of domains until the end; negative: they don't determine it
+	events  uint64 // that have happened
+	hash    uint64 // over these
+}
+
+// The 64-bit FNV hash, over words.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func newClock(end Time) *clock { return &clock{end: end, hash: fnvOffset} }
+
+// at schedules an event, and after one that happens so much later than now.
+func (c *clock) at(t Time, k kind, who int32, gen uint32) { c.agenda.add(t, k, who, gen) }
+
+func (c *clock) after(d time.Duration, k kind, who int32, gen uint32) {
+	c.agenda.add(c.now.Add(d), k, who, gen)
+}
+
+// advance takes the next event and moves time to it; false: there is none before the end.
+func (c *clock) advance() (e event, ok bool) {
+	if c.missing == 0 || c.agenda.len() == 0 {
+		return event{}, false
+	}
+	e = *c.agenda.take()
+	if e.at > c.end {
+		c.now = c.end
+		return event{}, false
+	}
+	c.now = e.at
+	c.events++
+	c.hash = (c.hash ^ uint64(e.at)) * fnvPrime
+	c.hash = (c.hash ^ (uint64(e.kind())<<32 | uint64(uint32(e.who)))) * fnvPrime
+	return e, true
+}
 
 // event is a future event. Its entity is an index, so that events are plain values.
 type event struct {

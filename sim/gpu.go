@@ -33,6 +33,16 @@ type gpu struct {
 	memory  *memory
 }
 
+// accelerators are all accelerators of a run, and their engines.
+type accelerators struct {
+	*clock
+	profile *Profile
+	all     []*gpu
+	engines []*engine
+	backend *backend
+	trace   *Trace // nil: none
+}
+
 // engine of an accelerator.
 type engine struct {
 	gpu     *gpu
@@ -94,18 +104,18 @@ func (g *gpu) engineOf(c vcpu.Engine) *engine {
 }
 
 // enqueue passes a request to its engine.
-func (s *Sim) enqueue(g *gpu, r *request) {
+func (a *accelerators) enqueue(g *gpu, r *request) {
 	e := g.engineOf(r.class)
 	e.queue.push(r)
-	s.start(e)
+	a.start(e)
 }
 
 // start makes an idle engine take its next request.
-func (s *Sim) start(e *engine) {
+func (a *accelerators) start(e *engine) {
 	if e.running != nil || e.queue.len() == 0 {
 		return
 	}
-	r := e.next(s.profile)
+	r := e.next(a.profile)
 	d := r.thread.domain
 	t := r.thread
 	noise := t.program.noise
@@ -116,7 +126,7 @@ func (s *Sim) start(e *engine) {
 	r.changes = 0
 	if e.context != d {
 		if e.context != nil {
-			r.changes = e.gpu.driver.changes(s.now, e.gpu.chance)
+			r.changes = e.gpu.driver.changes(a.now, e.gpu.chance)
 			e.changes++
 			e.changed += r.changes
 		}
@@ -124,15 +134,15 @@ func (s *Sim) start(e *engine) {
 	}
 	took += r.changes
 	if d.object != nil && r.class != copyOut { // evicted data is read from its place
-		took += e.gpu.memory.bring(s.now, d.object)
+		took += e.gpu.memory.bring(a.now, d.object)
 	}
-	e.running, e.began, e.took = r, s.now, took
-	d.started(s.now, r)
-	end := s.now.Add(took)
-	if p := Time(s.profile.Poll); p > 0 {
+	e.running, e.began, e.took = r, a.now, took
+	d.started(a.now, r)
+	end := a.now.Add(took)
+	if p := Time(a.profile.Poll); p > 0 {
 		end = (end + p - 1) / p * p
 	}
-	s.agenda.add(end, completed, e.index, 0)
+	a.at(end, completed, e.index, 0)
 }
 
 // next removes and returns the request that the hardware serves next: the first, the first of the next domain
@@ -158,44 +168,34 @@ func (e *engine) next(p *Profile) *request {
 }
 
 // complete ends the running request.
-func (s *Sim) complete(e *engine) {
+func (a *accelerators) complete(e *engine) {
 	r := e.running
 	e.running = nil
 	e.busy += e.took
 	d := r.thread.domain
-	d.held(e.began, s.now, r.class)
-	s.traceRequest(e, r)
+	d.held(e.began, a.now, r.class)
+	a.trace.request(a.now, e, r)
 	if r.class == compute || len(e.gpu.engines) == 1 {
-		d.used[policies.Compute].Used.Compute += e.took
+		d.reports.used[policies.Compute].Used.Compute += e.took
 	} else {
-		d.used[policies.Copy].Used.Copy += e.took
+		d.reports.used[policies.Copy].Used.Copy += e.took
 	}
-	d.used[policies.Compute].Used.Switch += r.changes
-	d.used[r.class.Class()].Used.Requests++
-	d.flying[r.class.Class()]--
-	d.inFlight--
+	d.reports.used[policies.Compute].Used.Switch += r.changes
+	d.reports.used[r.class.Class()].Used.Requests++
+	d.poller.flying[r.class.Class()]--
+	d.poller.inFlight--
 	h := d.host
 	h.touch(d)
-	if d.gone {
-		s.left(d)
-	} else if d.spent(s.now, r) {
-		s.ring(h)
+	if d.presence.gone {
+		h.left(d)
+	} else if d.spent(a.now, r) {
+		h.ring()
 	}
-	if s.profile.Notify > 0 {
-		d.replies.push(r)
-		s.agenda.add(s.now.Add(s.profile.Notify), replied, d.index, 0)
+	if a.profile.Notify > 0 {
+		d.poller.replies.push(r)
+		a.after(a.profile.Notify, replied, d.index, 0)
 	} else {
-		s.answered(d, r)
+		a.backend.answered(d, r)
 	}
-	s.start(e)
-}
-
-// answered reports a request's end to the program.
-func (s *Sim) answered(d *domain, r *request) {
-	d.calls.add(s.now.Sub(r.asked))
-	t := r.thread
-	s.free = append(s.free, r)
-	s.reply(t)
-	s.poll(d)
-	d.idleness(s)
+	a.start(e)
 }

@@ -36,7 +36,7 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 	}
 	for _, d := range s.domains {
 		m := d.metrics(sc.Window, first, last)
-		m["cpu"] = 100 * float64(d.cpuTime) / float64(max(s.now, 1))
+		m["cpu"] = 100 * float64(d.cpu.used) / float64(max(s.now, 1))
 		out[d.name] = m
 	}
 	for _, u := range units {
@@ -80,28 +80,28 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 	for _, d := range s.domains {
 		out[d.name]["done"] = float64(len(d.runs))
 		all["done"] += float64(len(d.runs))
-		if d.failed {
+		if d.presence.failed {
 			all["failed"]++
 		}
 	}
 	all["bound_excess"] = s.boundExcess(units)
 	var busy, changed time.Duration
 	changes := 0
-	for _, e := range s.engines {
+	for _, e := range s.devices.engines {
 		busy, changed, changes = busy+e.busy, changed+e.changed, changes+e.changes
 	}
-	length := float64(max(s.now, 1)) * float64(max(len(s.gpus), 1))
+	length := float64(max(s.now, 1)) * float64(max(len(s.devices.all), 1))
 	all["busy"] = 100 * float64(busy) / length
 	all["changing"] = 100 * float64(changed) / length
 	all["changes"] = 1e9 * float64(changes) / length
 	var moved Bytes
-	for _, g := range s.gpus {
+	for _, g := range s.devices.all {
 		moved += g.memory.moved
 	}
 	all["moved"] = float64(moved) / 1e6
 	all["end"] = s.now.Sub(0).Seconds()
 	decisions := 0
-	for _, h := range s.hosts {
+	for _, h := range s.loops.hosts {
 		decisions += h.decisions
 	}
 	all["decisions"] = float64(decisions)
@@ -216,7 +216,7 @@ type unit struct {
 // units returns the units of all accelerators.
 func (s *Sim) units() []*unit {
 	var all []*unit
-	for _, h := range s.hosts {
+	for _, h := range s.loops.hosts {
 		var here []*unit
 		byGroup := map[string]*unit{}
 		for _, d := range h.all {

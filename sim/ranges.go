@@ -60,7 +60,11 @@ func ranges(what string, v any) error {
 				return fmt.Errorf("%s: %s = %d: 0 to %d is allowed", what, key, n, limit)
 			}
 		case f.Kind() == reflect.Struct:
-			if err := ranges(what+": "+key, f.Interface()); err != nil {
+			within := what + ": " + key
+			if s.Type().Field(i).Anonymous { // its keys are those of the outer struct
+				within = what
+			}
+			if err := ranges(within, f.Interface()); err != nil {
 				return err
 			}
 		}

@@ -53,7 +53,7 @@ func (r *Recording) ready(now Time, actions []policies.Action) {
 
 // Record makes the run record the inputs and decisions of one accelerator's scheduler.
 func (s *Sim) Record(accelerator string) (*Recording, error) {
-	for _, h := range s.hosts {
+	for _, h := range s.loops.hosts {
 		if h.gpu.name != accelerator && accelerator != "" {
 			continue
 		}
@@ -143,7 +143,7 @@ func (r *Recording) play(policy string, follow bool) (*Replayed, error) {
 	var sched *policies.Scheduler
 	if len(r.Entries) == 0 || r.Entries[0].Choice == nil {
 		var err error
-		if sched, err = plan.scheduler(nil); err != nil {
+		if sched, err = plan.scheduler(); err != nil {
 			return nil, err
 		}
 	}

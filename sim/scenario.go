@@ -75,6 +75,12 @@ type Domain struct {
 	Memory      Bytes         // device memory allocated while it is attached
 	Background  bool          // the run's end does not wait for it, and no share is owed to it
 
+	Attributes
+}
+
+// Attributes are the attributes of a domain that policies use: its weights and the promises to it. In a file they are
+// keys of the domain.
+type Attributes struct {
 	Credits     int
 	CreditsTo   int    `toml:"credits_to"` // random number between credits and this
 	CPUCredits  int    `toml:"cpu_credits"`
@@ -100,11 +106,11 @@ type Reserve struct {
 var reserves = map[string]vcpu.ReserveKind{"": vcpu.NoReserve, "PE": vcpu.Posterior, "AE": vcpu.Apriori, "background": vcpu.Background}
 
 // domain returns the domain as the scheduler sees it.
-func (d *Domain) domain(id vcpu.ID) policies.Domain {
-	return policies.Domain{ID: id, Credits: vcpu.Credits(d.Credits), CPU: vcpu.Credits(d.CPUCredits), Promise: vcpu.Promise{
-		SLO: d.SLO, Bandwidth: d.Bandwidth, Group: d.Group, Priority: d.Priority, Interactive: d.Interactive, Throughput: d.Throughput,
-		Reserve: vcpu.Reserve{Kind: reserves[d.Reserve.Kind], Shared: d.Reserve.Shared, Cost: d.Reserve.Cost, Period: d.Reserve.Period},
-		Period:  d.Period, Deadline: d.Deadline,
+func (a *Attributes) domain(id vcpu.ID) policies.Domain {
+	return policies.Domain{ID: id, Credits: vcpu.Credits(a.Credits), CPU: vcpu.Credits(a.CPUCredits), Promise: vcpu.Promise{
+		SLO: a.SLO, Bandwidth: a.Bandwidth, Group: a.Group, Priority: a.Priority, Interactive: a.Interactive, Throughput: a.Throughput,
+		Reserve: vcpu.Reserve{Kind: reserves[a.Reserve.Kind], Shared: a.Reserve.Shared, Cost: a.Reserve.Cost, Period: a.Reserve.Period},
+		Period:  a.Period, Deadline: a.Deadline,
 	}}
 }
 
@@ -682,6 +688,7 @@ func setOptions(o *policies.Options, values map[string]any) error {
 	return nil
 }
 
+// setParameter sets a parameter. As in the configuration, 0 is 0 where it has a meaning, and an error elsewhere.
 func setParameter(v *policies.Values, p *policies.Param, value any) error {
 	to := any(new(int))
 	switch p.Kind {
@@ -705,7 +712,16 @@ func setParameter(v *policies.Values, p *policies.Param, value any) error {
 	if f.Kind() == reflect.Bool {
 		f = reflect.ValueOf(map[bool]int64{true: 1}[f.Bool()])
 	}
-	v.SetOption(p, f.Int())
+	n := f.Int()
+	switch {
+	case n != 0 || p.Kind == policies.Flag || p.Kind == policies.Word:
+		v.SetOption(p, n)
+	case p.Min > 0 && p.Zero == "":
+		least, most := reflect.ValueOf(p.Min).Convert(f.Type()), reflect.ValueOf(p.Max).Convert(f.Type())
+		return fmt.Errorf("%v: %v to %v is allowed; leave it out for the default", value, least, most)
+	default:
+		v.Set(p, 0)
+	}
 	return nil
 }
 
@@ -764,7 +780,7 @@ func (p *Plan) has(name string) bool {
 }
 
 // scheduler returns a new scheduler for an accelerator.
-func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
+func (p *Plan) scheduler() (*policies.Scheduler, error) {
 	mode := policies.Production
 	switch p.Mode {
 	case "paper":

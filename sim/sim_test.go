@@ -177,7 +177,7 @@ func TestChargesAddUp(t *testing.T) {
 	sc := scenario(t, strings.Replace(small, `, to = "2500ms"`, "", 1))
 	for i := range sc.Plans {
 		s := simulate(t, sc, i, 5)
-		for _, h := range s.hosts {
+		for _, h := range s.loops.hosts {
 			var busy, charged time.Duration
 			for e := range h.gpu.engines {
 				busy += h.gpu.engines[e].busy
@@ -186,8 +186,8 @@ func TestChargesAddUp(t *testing.T) {
 				charged += st.Used.Busy()
 			}
 			for _, d := range h.all {
-				for c := range d.used {
-					charged += d.used[c].Used.Busy()
+				for c := range d.reports.used {
+					charged += d.reports.used[c].Used.Busy()
 				}
 			}
 			if busy != charged+h.sched.Strays().Busy() {
@@ -203,13 +203,13 @@ func TestCPUs(t *testing.T) {
 	s := simulate(t, sc, 1, 1)
 	var all time.Duration
 	for _, d := range s.domains {
-		all += d.cpuTime
+		all += d.cpu.used
 	}
 	var busy time.Duration
-	for i := range s.cpus {
-		busy += s.cpus[i].busy
-		if s.cpus[i].busy > 3*time.Second {
-			t.Errorf("CPU %d was busy for %v of 3 s", i, s.cpus[i].busy)
+	for i := range s.cpus.all {
+		busy += s.cpus.all[i].busy
+		if s.cpus.all[i].busy > 3*time.Second {
+			t.Errorf("CPU %d was busy for %v of 3 s", i, s.cpus.all[i].busy)
 		}
 	}
 	if all != busy || busy == 0 {
@@ -276,8 +276,8 @@ func TestEEVDFLag(t *testing.T) {
 	for at := Time(0); at < Time(3*time.Second); at = at.Add(7 * time.Millisecond) {
 		for s.agenda.first().at <= at && s.next() {
 		}
-		for i := range s.cpus {
-			p := &s.cpus[i]
+		for i := range s.cpus.all {
+			p := &s.cpus.all[i]
 			average := p.average()
 			for _, th := range p.queue {
 				if off := th.fair.ran - average; max(off, -off) > 4*th.virtual(eevdfSlice) {
@@ -291,11 +291,11 @@ func TestEEVDFLag(t *testing.T) {
 func TestSampleTellsWhoRuns(t *testing.T) {
 	sc := scenario(t, small)
 	s := simulate(t, sc, 0, 1)
-	for _, h := range s.hosts {
-		sample := s.sample(h)
+	for _, h := range s.loops.hosts {
+		sample := s.cpus.sample(h.members)
 		for _, d := range sample.Domains {
 			for _, v := range d.VCPUs {
-				if running := s.cpus[v.PCPU].running; v.State == vcpu.Running && (running == nil || running.domain.id != d.ID) {
+				if running := s.cpus.all[v.PCPU].running; v.State == vcpu.Running && (running == nil || running.domain.id != d.ID) {
 					t.Errorf("%s: domain %d is said to run on CPU %d", h.gpu.name, d.ID, v.PCPU)
 				}
 			}
@@ -570,6 +570,40 @@ func TestBadScenarios(t *testing.T) {
 	}
 }
 
+// The options of a plan have the meaning of the keys in the configuration: 0 is 0, not the default.
+func TestZeroOptions(t *testing.T) {
+	for _, c := range []struct {
+		key  string
+		give any // nil: the key is left out
+		want int64
+		fail string
+	}{
+		{"boost", nil, 4, ""},
+		{"boost", int64(0), 0, ""},
+		{"boost", int64(3), 3, ""},
+		{"ahead", "0s", 0, ""},
+		{"debt_af", int64(0), 0, ""},
+		{"history", int64(0), 0, ""},
+		{"mean", "0s", 0, ""},
+		{"by_credits", false, 0, ""},
+		{"order", "policy", 0, ""},
+		{"max_skip", int64(0), 0, "options: max_skip: 0: 1 to 64 is allowed; leave it out for the default"},
+		{"quantum", "0s", 0, "options: quantum: 0s: 50µs to 30ms is allowed; leave it out for the default"},
+	} {
+		o, values := policies.Defaults(policies.Production), map[string]any{}
+		if c.give != nil {
+			values[c.key] = c.give
+		}
+		if err := setOptions(&o, values); c.fail != "" {
+			if got := fmt.Sprintf("options: %v", err); got != c.fail {
+				t.Errorf("%s = %v: got error %q, want %q", c.key, c.give, got, c.fail)
+			}
+		} else if got := o.Get(policies.Parameter(c.key)); err != nil || got != c.want {
+			t.Errorf("%s = %v: got %d (%v), want %d", c.key, c.give, got, err, c.want)
+		}
+	}
+}
+
 // Any file is refused or can run.
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte(small))
@@ -778,7 +812,7 @@ kernel = "700ms"
 			if d := s.domains[1]; len(d.runs) < 5 {
 				t.Errorf("%s, %s: the domain that comes back did %d runs", name, mode, len(d.runs))
 			}
-			s.hosts[0].charged--
+			s.loops.hosts[0].charged--
 			if s.check() == nil {
 				t.Errorf("%s, %s: a nanosecond that is missing isn't noticed", name, mode)
 			}

@@ -2,6 +2,15 @@ package sim
 
 import "time"
 
+// guests run the domains' programs: each thread computes, calls the backend, and waits for the ends of its calls.
+type guests struct {
+	*clock
+	cpus     *processors
+	backend  *backend
+	spin     time.Duration // for which a thread spins for a reply before it blocks
+	thinking *spread       // of the programs' CPU times
+}
+
 // thread runs a program, on a virtual CPU of its own or, in experiments without CPUs, as if it had a CPU to
 // itself.
 type thread struct {
@@ -30,23 +39,23 @@ type thread struct {
 }
 
 // proceed runs the program until it has to wait.
-func (s *Sim) proceed(t *thread) {
+func (g *guests) proceed(t *thread) {
 	p := t.program
 	for {
 		st := &p.steps[t.at]
 		t.at++
 		switch st.op {
 		case think:
-			s.need(t, working, s.thinking.times(st.d, t.chance))
+			g.cpus.need(t, working, g.thinking.times(st.d, t.chance))
 			return
 		case submit:
 			t.outstanding++
-			s.issue(t, st)
-			if t.outstanding >= p.ahead && s.waits(t, p.ahead-1) {
+			g.backend.issue(t, st)
+			if t.outstanding >= p.ahead && g.waits(t, p.ahead-1) {
 				return
 			}
 		case settle:
-			if s.waits(t, 0) {
+			if g.waits(t, 0) {
 				return
 			}
 		case repeat:
@@ -56,10 +65,10 @@ func (s *Sim) proceed(t *thread) {
 				t.loops = 0
 			}
 		case sleep:
-			s.sleep(t, s.now.Add(st.d))
+			g.sleep(t, g.now.Add(st.d))
 			return
 		case end:
-			if s.finish(t) {
+			if g.finish(t) {
 				return
 			}
 		}
@@ -68,7 +77,7 @@ func (s *Sim) proceed(t *thread) {
 
 // waits reports whether more than most requests are outstanding, and if so makes the thread wait: spinning
 // first, where CPUs are modelled.
-func (s *Sim) waits(t *thread, most int) bool {
+func (g *guests) waits(t *thread, most int) bool {
 	if t.outstanding <= most {
 		return false
 	}
@@ -77,94 +86,81 @@ func (s *Sim) waits(t *thread, most int) bool {
 	case t.cpu == nil:
 		t.mode = blocked
 	case t.mode != blocked:
-		s.need(t, spinning, s.profile.Spin)
+		g.cpus.need(t, spinning, g.spin)
 	}
 	return true
 }
 
 // burstEnds ends a burst: the thread has had its CPU time.
-func (s *Sim) burstEnds(t *thread) {
-	if t.domain.gone {
+func (g *guests) burstEnds(t *thread) {
+	if t.domain.presence.gone {
 		return
 	}
 	t.left = 0
 	if t.mode == spinning {
-		s.rest(t)
+		g.cpus.rest(t)
 		return
 	}
 	if t.cpu == nil {
 		t.mode = blocked
 	}
-	s.proceed(t)
+	g.proceed(t)
 }
 
 // reply reports to a thread that a request has ended.
-func (s *Sim) reply(t *thread) {
+func (g *guests) reply(t *thread) {
 	t.outstanding--
-	if t.domain.gone {
+	if t.domain.presence.gone {
 		return
 	}
 	if !t.waits || t.outstanding > t.most {
 		return
 	}
 	t.waits = false
-	s.proceed(t)
+	g.proceed(t)
 }
 
 // sleep blocks the thread until then.
-func (s *Sim) sleep(t *thread, until Time) {
-	s.block(t)
-	s.agenda.add(until, awoken, t.index, t.gen)
-}
-
-func (s *Sim) block(t *thread) {
-	if t.cpu != nil && t.mode != blocked {
-		s.leaveCPU(t)
-	}
-	t.mode = blocked
-}
-
-// leaveCPU blocks a thread that runs or is runnable.
-func (s *Sim) leaveCPU(t *thread) {
-	if t.cpu.running == t {
-		s.rest(t)
-		return
-	}
-	if t.cpu.fair {
-		t.cpu.depart(s, t)
-	}
-	for i, o := range t.cpu.queue {
-		if o == t {
-			t.cpu.queue = append(t.cpu.queue[:i], t.cpu.queue[i+1:]...)
-			break
-		}
-	}
-	t.mode = blocked
+func (g *guests) sleep(t *thread, until Time) {
+	g.cpus.block(t)
+	g.at(until, awoken, t.index, t.gen)
 }
 
 // finish ends a run and begins the next, unless that is to be released later.
-func (s *Sim) finish(t *thread) (waits bool) {
-	t.domain.ran(s, t)
+func (g *guests) finish(t *thread) (waits bool) {
+	g.ran(t)
 	t.at = 0
-	t.began = s.now
+	t.began = g.now
 	if n := t.domain.spec.Runs; n > 0 && len(t.domain.runs) >= n {
-		s.block(t)
+		g.cpus.block(t)
 		return true
 	}
 	if t.domain.spec.Away > 0 {
-		t.domain.returns = true
-		s.agenda.add(s.now, vanished, t.domain.index, 0)
-		s.block(t)
+		t.domain.presence.returns = true
+		g.at(g.now, vanished, t.domain.index, 0)
+		g.cpus.block(t)
 		return true
 	}
 	if t.program.period > 0 {
 		t.released = t.released.Add(t.program.period)
-		if t.released > s.now {
+		if t.released > g.now {
 			t.began = t.released
-			s.sleep(t, t.released)
+			g.sleep(t, t.released)
 			return true
 		}
 		t.began = t.released
 	}
 	return false
+}
+
+// ran is called at the end of every run.
+func (g *guests) ran(t *thread) {
+	d := t.domain
+	d.runs = append(d.runs, run{t.began, g.now})
+	if !d.spec.Background {
+		g.missing--
+	}
+	if d.spec.Runs > 0 && len(d.runs) == d.spec.Runs {
+		g.at(g.now, vanished, d.index, 0)
+	}
 }

@@ -36,12 +36,14 @@ const (
 
 // Trace makes the run record a trace.
 func (s *Sim) Trace() *Trace {
-	s.trace = &Trace{picture: perfetto.New("accelerators", "gates", "CPUs"), open: map[track]begun{}}
-	return s.trace
+	t := &Trace{picture: perfetto.New("accelerators", "gates", "CPUs"), open: map[track]begun{}}
+	s.devices.trace, s.loops.trace, s.cpus.trace = t, t, t
+	return t
 }
 
-func (s *Sim) traceRequest(e *engine, r *request) {
-	if s.trace == nil {
+// request records that an engine has finished a request.
+func (t *Trace) request(now Time, e *engine, r *request) {
+	if t == nil {
 		return
 	}
 	name := e.gpu.name
@@ -52,24 +54,26 @@ func (s *Sim) traceRequest(e *engine, r *request) {
 	if r.changes > 0 {
 		args = map[string]any{"switch_ms": ms(r.changes)}
 	}
-	s.trace.picture.Add(perfetto.Slice{Group: engineLines, Line: name, Name: r.thread.domain.name, From: int64(e.began), To: int64(s.now), Args: args})
+	t.picture.Add(perfetto.Slice{Group: engineLines, Line: name, Name: r.thread.domain.name, From: int64(e.began), To: int64(now), Args: args})
 }
 
-func (s *Sim) traceGate(d *domain, c policies.Class, open bool) {
-	if s.trace == nil {
+// gate records that a gate opens or closes.
+func (t *Trace) gate(now Time, d *domain, c policies.Class, open bool) {
+	if t == nil {
 		return
 	}
-	s.trace.turn(track{gateLines, d.name + [3]string{"", " compute", " copy"}[c]}, "open", open, s.now)
+	t.turn(track{gateLines, d.name + [3]string{"", " compute", " copy"}[c]}, "open", open, now)
 }
 
-func (s *Sim) traceCPU(p *pcpu, t *thread) {
-	if s.trace == nil {
+// cpu records that a CPU runs another thread, or none.
+func (t *Trace) cpu(now Time, p *pcpu, runs *thread) {
+	if t == nil {
 		return
 	}
 	line := track{cpuLines, fmt.Sprintf("CPU %d", p.id)}
-	s.trace.turn(line, "", false, s.now)
-	if t != nil {
-		s.trace.turn(line, t.domain.name, true, s.now)
+	t.turn(line, "", false, now)
+	if runs != nil {
+		t.turn(line, runs.domain.name, true, now)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestUse(t *testing.T) {
 		}
 	}
 
-	domains := []sim.Domain{{Name: "a", Bandwidth: 600}, {Name: "b", Bandwidth: 400}}
+	domains := []sim.Domain{{Name: "a", Attributes: sim.Attributes{Bandwidth: 600}}, {Name: "b", Attributes: sim.Attributes{Bandwidth: 400}}}
 	m := measure(domains, u, nil, map[string][]Report{"a": {{Launches: 10, Seconds: 2, RoundP85: 3e6}, {RoundP85: 2e6, Seconds: 1}}})
 	for _, c := range []struct {
 		domain, metric string
@@ -92,11 +92,11 @@ func TestAloneCopies(t *testing.T) {
 // CPU credits become the nice value with the same weight beside the others of a scenario.
 func TestNiceness(t *testing.T) {
 	for credits, want := range map[int]int{0: 0, 256: 0, 132: 3, 84: 5, 68: 6, 4: 19} {
-		if n, err := niceness(&sim.Domain{CPUCredits: credits}); err != nil || n != want {
+		if n, err := niceness(&sim.Domain{Attributes: sim.Attributes{CPUCredits: credits}}); err != nil || n != want {
 			t.Errorf("%d credits: niceness %d, %v, not %d", credits, n, err, want)
 		}
 	}
-	if _, err := niceness(&sim.Domain{Name: "a", CPUCredits: 512}); err == nil {
+	if _, err := niceness(&sim.Domain{Name: "a", Attributes: sim.Attributes{CPUCredits: 512}}); err == nil {
 		t.Error("more than niceness 0 weighs")
 	}
 }

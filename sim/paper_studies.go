@@ -7,7 +7,7 @@ import (
 	"pegasus/policies"
 )
 
-// studies are models of one mechanism without accelerators: a plan names one, and its options are the
+// studies are models of one mechanism of a paper, without accelerators: a plan names one, and its options are the
 // parameters.
 var studies = map[string]func(p *Plan, seed uint64) (Metrics, error){
 	"deadline":  studyDeadline,
@@ -39,18 +39,18 @@ func studyDeadline(p *Plan, seed uint64) (Metrics, error) {
 		return nil, fmt.Errorf("runtime %v, period %v, cpu %v: 0 < runtime ≤ period, and cpu > 0", o.Runtime, o.Period, o.CPU)
 	}
 	chance, noise := newStream(seed, "thread"), logNormal(o.Noise)
-	server := policies.Server{Runtime: o.Runtime, Period: o.Period, Remaining: o.Runtime, Deadline: Time(o.Period)}
+	thread := server{runtime: o.Runtime, period: o.Period, remaining: o.Runtime, deadline: Time(o.Period)}
 	var now Time
 	var used time.Duration
 	compute := func(d time.Duration) {
 		for d > 0 {
-			if server.Remaining <= 0 { // throttled until its deadline
-				now = max(now, server.Deadline)
-				server.Remaining, server.Deadline = server.Remaining+o.Runtime, server.Deadline.Add(o.Period)
+			if thread.remaining <= 0 { // throttled until its deadline
+				now = max(now, thread.deadline)
+				thread.remaining, thread.deadline = thread.remaining+o.Runtime, thread.deadline.Add(o.Period)
 				continue
 			}
-			part := min(d, server.Remaining)
-			server.Remaining -= part
+			part := min(d, thread.remaining)
+			thread.remaining -= part
 			now, used, d = now.Add(part), used+part, d-part
 		}
 	}
@@ -62,7 +62,7 @@ func studyDeadline(p *Plan, seed uint64) (Metrics, error) {
 		if !o.Correct {
 			asleep = 0
 		}
-		server.Wake(now, asleep)
+		thread.wake(now, asleep)
 		compute(noise.times(o.CPU, chance))
 	}
 	return Metrics{"": {"used": 100 * float64(used) / float64(now)}}, nil
