@@ -54,33 +54,53 @@ type client struct {
 	ends     ending          // of its process, which is followed by another
 	away     time.Duration   // before the next process comes
 
-	open     bool
-	until    Time
-	counted  bool  // the lease is for so many requests,
-	timed    bool  // or for so much time,
-	allowed  int64 // of which this is left
-	starved  bool  // and that has been reported
-	sent     int   // requests submitted
-	came     int   // requests submitted before its current process or context
-	next     int   // kernel
-	left     int   // of the burst
+	gateLease
+	requests
+	activity
+	measured
+}
+
+// gateLease is the lease that a domain received last, and the time that it has used of it.
+type gateLease struct {
+	open    bool
+	until   Time
+	counted bool          // the lease is for so many requests,
+	timed   bool          // or for so much time,
+	allowed int64         // of which this is left
+	starved bool          // and that has been reported
+	lent    time.Duration // the budget of the lease,
+	spent   time.Duration // and the time used since it was granted
+	over    time.Duration // used since the turn ended
+}
+
+// requests are the requests of a domain's program, up to the one that runs.
+type requests struct {
+	sent     int // requests submitted
+	came     int // requests submitted before its current process or context
+	next     int // kernel
+	left     int // of the burst
 	inflight int
 	length   time.Duration // of the request that runs, or was stopped
 	rest     time.Duration // of it, beyond the part that runs
-	lent     time.Duration // the budget of the lease,
-	spent    time.Duration // and the time used since it was granted
-	over     time.Duration // used since the turn ended
-	stopped  Time          // since when it has work and the engine isn't its own; never: it has none
-	gap      time.Duration // longest time from stopped to a start
-	asked    Time          // since when its next request waits to start; never: none waits
-	wakes    Time          // end of the pause
-	isIdle   bool
-	since    Time // since when it is idle, or has work
-	told     Time // since, as last reported
-	idle     Time // until when its idle time is reported
-	report   Usage
-	used     time.Duration
-	mark     time.Duration // used at the beginning of the measurement
+}
+
+// activity is the time since when a domain has work, waits or is idle.
+type activity struct {
+	stopped Time // since when it has work and the engine isn't its own; never: it has none
+	asked   Time // since when its next request waits to start; never: none waits
+	wakes   Time // end of the pause
+	isIdle  bool
+	since   Time // since when it is idle, or has work
+	told    Time // since, as last reported
+	idle    Time // until when its idle time is reported
+}
+
+// measured is a domain's use of the engine.
+type measured struct {
+	report Usage // not yet charged
+	used   time.Duration
+	mark   time.Duration // used at the beginning of the measurement
+	gap    time.Duration // longest time from stopped to a start
 }
 
 // ending is the way in which the processes of a domain that has one at a time end.
@@ -245,8 +265,8 @@ func (m *model) turn(c *client) bool {
 	return m.slice == 0 || c.inTurn(m.now) || c.over < inFlight
 }
 
-func (c *client) inTurn(now Time) bool {
-	return c.open && now < c.until && (!c.timed || c.spent < c.lent)
+func (l *gateLease) inTurn(now Time) bool {
+	return l.open && now < l.until && (!l.timed || l.spent < l.lent)
 }
 
 // reach is called at the end of the running request, or of a part of it: then the request continues if its
@@ -372,9 +392,9 @@ func (m *model) submit() {
 	}
 }
 
-// admits reports whether c's gate is open.
-func (c *client) admits(now Time) bool {
-	return c.open && now < c.until && (!c.counted && !c.timed || c.allowed > 0)
+// admits reports whether the gate is open.
+func (l *gateLease) admits(now Time) bool {
+	return l.open && now < l.until && (!l.counted && !l.timed || l.allowed > 0)
 }
 
 // start lets the engine take the next request.
