@@ -4,7 +4,7 @@
 // Callers: the backend, which is independent of the adapters. Adapters implement the interfaces: local for processes
 // of this host.
 //
-// Trust boundary: a guest's own statements are not trusted. All of a Newcomer except Features comes from the host.
+// Trust boundary: a guest's own statements are not trusted. All of a Connection except Features comes from the host.
 package hypervisor
 
 import (
@@ -24,17 +24,17 @@ type Domain struct {
 
 // Adapter opens the endpoints of domains for one kind of guest.
 type Adapter interface {
-	// Open accepts connections of a domain's guests until the Door is closed. It calls serve for each connecting
+	// Open accepts connections of a domain's guests until the Endpoint is closed. It calls serve for each connecting
 	// guest process in a goroutine of its own; when ctx ends, no process waits for an answer any more. Open itself
 	// rejects connections from processes that are not guests and passes the reason to away.
-	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer), away func(error)) (Door, error)
+	Open(ctx context.Context, d Domain, serve func(context.Context, Connection), away func(error)) (Endpoint, error)
 	// Sweep removes the addresses that an earlier daemon left, of domains for which keep reports false. It returns
 	// the errors of all addresses that remain.
 	Sweep(keep func(domain string) bool) error
 }
 
-// Door is the endpoint of a domain: it accepts the connections of the domain's guests.
-type Door interface {
+// Endpoint is the socket, or its equivalent, at which a domain's guests connect.
+type Endpoint interface {
 	// Address returns the address that the guest is configured with, such as a path.
 	Address() string
 	// Guard changes the owner, group and mode that control access from now on. Processes that are in stay. After an
@@ -50,8 +50,8 @@ type Door interface {
 	Wait()
 }
 
-// Newcomer is a connection: one guest process that waits for the daemon's answer.
-type Newcomer interface {
+// Connection is one guest process that has connected and waits for the daemon's answer.
+type Connection interface {
 	// PID returns the process's ID; Process returns a pidfd of it, which the caller closes. Zero and nil for a guest
 	// that is no process of this host.
 	PID() int

@@ -9,7 +9,7 @@ import (
 // Lender is a connection with a segment that doesn't come from the daemon: it represents a process of a virtual
 // machine, and provides a part of the memory that it shares with the machine. Its Hello has callbuf.FeatureApart.
 type Lender interface {
-	Newcomer
+	Connection
 	// MostBytes returns the largest arena that the machine has memory for; 0: unknown.
 	MostBytes() uint64
 	// Lend requests the memory of a segment from the machine. The segment's header is written. The caller closes the

@@ -74,11 +74,11 @@ func (c *Context) NewArray(a accel.ArrayDesc) (accel.Array, cuda.Result) {
 func (a *Array) clear() cuda.Result {
 	c := a.ctx
 	rows, slices := max(a.desc.Height, 1), max(a.desc.Depth, 1)
-	zeros, r := c.takeBuffer(a.row * rows)
+	zeros, r := c.buffers.take(a.row * rows)
 	if r != cuda.Success {
 		return r
 	}
-	defer c.giveBuffer(zeros)
+	defer c.buffers.give(zeros)
 	clear(zeros)
 	from := driver.End{Host: zeros, Pitch: a.row, Height: rows}
 	for z := uint64(0); z < slices && r == cuda.Success; z++ {

@@ -12,6 +12,7 @@ import (
 // buffers are pinned staging buffers for copies of host memory that the device can't access. They are kept by size,
 // which is a power of two, up to keptBuffers bytes in all.
 type buffers struct {
+	ctx   *Context
 	spare [64][][]byte
 	bytes uint64
 }
@@ -26,18 +27,19 @@ func bufferSize(n uint64) (size uint64, class int) {
 	return 1 << class, class
 }
 
-// takeBuffer returns a staging buffer of n bytes.
-func (c *Context) takeBuffer(n uint64) ([]byte, cuda.Result) {
+// take returns a staging buffer of n bytes.
+func (b *buffers) take(n uint64) ([]byte, cuda.Result) {
+	c := b.ctx
 	if n > 1<<46 {
 		return nil, cuda.ErrorOutOfMemory
 	}
 	size, class := bufferSize(n)
 	d := c.dev
 	d.mu.Lock()
-	if l := c.buffers.spare[class]; len(l) > 0 {
+	if l := b.spare[class]; len(l) > 0 {
 		mem := l[len(l)-1]
-		c.buffers.spare[class] = l[:len(l)-1]
-		c.buffers.bytes -= size
+		b.spare[class] = l[:len(l)-1]
+		b.bytes -= size
 		d.mu.Unlock()
 		return mem[:n], cuda.Success
 	}
@@ -49,16 +51,17 @@ func (c *Context) takeBuffer(n uint64) ([]byte, cuda.Result) {
 	return mem[:n], cuda.Success
 }
 
-// giveBuffer returns a buffer of takeBuffer, which must be unused.
-func (c *Context) giveBuffer(mem []byte) {
+// give returns a buffer of take, which must be unused.
+func (b *buffers) give(mem []byte) {
+	c := b.ctx
 	mem = mem[:cap(mem)]
 	size, class := bufferSize(uint64(len(mem)))
 	d := c.dev
 	d.mu.Lock()
-	keep := c.buffers.bytes+size <= keptBuffers
+	keep := b.bytes+size <= keptBuffers
 	if keep {
-		c.buffers.spare[class] = append(c.buffers.spare[class], mem)
-		c.buffers.bytes += size
+		b.spare[class] = append(b.spare[class], mem)
+		b.bytes += size
 	}
 	d.mu.Unlock()
 	if !keep {

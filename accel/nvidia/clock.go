@@ -48,12 +48,12 @@ func (t *timeline) begin(c *Context) cuda.Result {
 }
 
 func (c *Context) newBase(before *base) (*base, cuda.Result) {
-	e, r := c.newEvent()
+	e, r := c.events.take()
 	if r != cuda.Success {
 		return nil, r
 	}
 	if r := driver.Record(c.ctx, e, c.aside); r != cuda.Success {
-		c.keep(e)
+		c.events.keep(e)
 		return nil, r
 	}
 	return &base{event: e, before: before, made: c.dev.clock()}, cuda.Success
@@ -87,7 +87,7 @@ func (t *timeline) release(c *Context, b *base) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b.users--; b.users == 0 && b != t.current && b.before == nil {
-		c.idle = append(c.idle, b.event)
+		c.events.spare = append(c.events.spare, b.event)
 	}
 }
 

@@ -23,7 +23,7 @@ type Context struct {
 	live      int                  // operations that have not ended
 	active    map[*Stream]struct{} // streams with such
 	streams   int                  // of the guest
-	idle      []driver.Event       // unused
+	events    events
 	words     words
 	buffers   buffers
 	arrays    uint64 // bytes that the arrays are accounted with
@@ -58,6 +58,7 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 		return nil, r
 	}
 	c := &Context{dev: d, ctx: ctx, active: map[*Stream]struct{}{}}
+	c.events.ctx, c.words.ctx, c.buffers.ctx = c, c, c
 	c.legacy = &Stream{ctx: c, blocking: true, legacy: true}
 	if c.aside, r = driver.NewStream(ctx, streamNonBlocking, 0); r == cuda.Success {
 		r = c.time.begin(c)
@@ -150,46 +151,7 @@ func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Re
 	if r := c.Err(); r != cuda.Success {
 		return r
 	}
-	return c.failIfSticky(c.submit(s, w, done))
-}
-
-func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
-	switch w := w.(type) {
-	case *accel.Launch:
-		return c.launch(s, w, done)
-	case accel.Launch:
-		return c.launch(s, &w, done)
-	case *accel.Copy:
-		return c.copy(s, w, done)
-	case accel.Copy:
-		return c.copy(s, &w, done)
-	case *accel.Fill:
-		return c.fill(s, w, done)
-	case accel.Fill:
-		return c.fill(s, &w, done)
-	case accel.Record:
-		if e, ok := w.Event.(*Event); ok && e.ctx == c {
-			return c.record(s, e, done)
-		}
-	case accel.WaitEvent:
-		if e, ok := w.Event.(*Event); ok && e.ctx.dev == c.dev {
-			return c.waitEvent(s, e, done)
-		}
-	case accel.WriteValue:
-		return c.writeValue(s, &w, done)
-	case accel.WaitValue:
-		return c.waitValue(s, &w, done)
-	case accel.HostFunc:
-		if w.Due == nil {
-			return cuda.ErrorInvalidValue
-		}
-		return c.hostFunc(s, &inflightOp{due: w.Due, depends: true, done: done})
-	case accel.Replay:
-		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
-			return c.replay(s, g, done)
-		}
-	}
-	return cuda.ErrorInvalidHandle
+	return c.failIfSticky(s.submit(w, done))
 }
 
 // Synchronize calls done when everything submitted to the context so far has ended.
@@ -241,7 +203,7 @@ func (c *Context) dissolve() {
 		case borrowed:
 			d.handBack(a)
 		case communal:
-			d.leave(c, a)
+			d.segments.leave(c, a)
 		}
 	}
 	if pinner {

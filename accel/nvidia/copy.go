@@ -24,10 +24,11 @@ type side struct {
 type box struct{ width, height, depth uint64 }
 
 // copy queues a copy.
-func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
+func (s *Stream) copy(w *accel.Copy, done accel.Done) cuda.Result {
+	c := s.ctx
 	b := box{w.Width, w.Height, w.Depth}
 	if b.width == 0 || b.height == 0 || b.depth == 0 {
-		return c.nothing(s, done)
+		return s.nothing(done)
 	}
 	dst, ok := c.side(&w.Dst, w)
 	src, ok2 := c.side(&w.Src, w)
@@ -36,48 +37,50 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 	}
 	switch {
 	case dst.host && src.host:
-		return c.move(s, &inflightOp{class: accel.CopyIn, moves: true, done: done}, &dst, &src, b)
+		return s.move(&inflightOp{class: accel.CopyIn, hostPart: hostPart{moves: true}, done: done}, &dst, &src, b)
 	case src.host:
-		return c.copyIn(s, &dst, &src, b, done)
+		return s.copyIn(&dst, &src, b, done)
 	case dst.host:
-		return c.copyOut(s, &dst, &src, b, done)
+		return s.copyOut(&dst, &src, b, done)
 	}
 	p := &inflightOp{class: accel.CopyDevice, done: done}
-	return s.perform(p, func() cuda.Result { return c.give(s, &dst, &src, b) })
+	return s.perform(p, func() cuda.Result { return s.giveCopy(&dst, &src, b) })
 }
 
 // copyIn copies from host memory to the device.
-func (c *Context) copyIn(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
+func (s *Stream) copyIn(dst, src *side, b box, done accel.Done) cuda.Result {
+	c := s.ctx
 	p := &inflightOp{class: accel.CopyIn, done: done}
 	if src.pinned {
-		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
+		return s.perform(p, func() cuda.Result { return s.giveCopy(dst, src, b) })
 	}
-	mem, r := c.takeBuffer(uint64(len(src.mem)))
+	mem, r := c.buffers.take(uint64(len(src.mem)))
 	if r != cuda.Success {
 		return r
 	}
-	p.settle = func() { c.giveBuffer(mem) }
+	p.settle = func() { c.buffers.give(mem) }
 	by := *src
 	by.mem, by.end.Host = mem, mem
 	if !src.arena {
 		by.fill(src, b)
-	} else if r = c.move(s, new(inflightOp), &by, src, b); r != cuda.Success {
-		c.giveBuffer(mem)
+	} else if r = s.move(new(inflightOp), &by, src, b); r != cuda.Success {
+		c.buffers.give(mem)
 		return r
 	}
-	if r = s.perform(p, func() cuda.Result { return c.give(s, dst, &by, b) }); r != cuda.Success {
-		c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+	if r = s.perform(p, func() cuda.Result { return s.giveCopy(dst, &by, b) }); r != cuda.Success {
+		c.afterAll(func(cuda.Result) { c.buffers.give(mem) })
 	}
 	return r
 }
 
 // copyOut copies from the device to host memory.
-func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
+func (s *Stream) copyOut(dst, src *side, b box, done accel.Done) cuda.Result {
+	c := s.ctx
 	p := &inflightOp{class: accel.CopyOut, done: done}
 	if dst.pinned {
-		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
+		return s.perform(p, func() cuda.Result { return s.giveCopy(dst, src, b) })
 	}
-	mem, r := c.takeBuffer(uint64(len(dst.mem)))
+	mem, r := c.buffers.take(uint64(len(dst.mem)))
 	if r != cuda.Success {
 		return r
 	}
@@ -85,29 +88,30 @@ func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cud
 	by.mem, by.end.Host = mem, mem
 	if !dst.arena { // it is not read before done is called
 		p.finish = func() { dst.fill(&by, b) }
-		p.settle = func() { c.giveBuffer(mem) }
-		if r = s.perform(p, func() cuda.Result { return c.give(s, &by, src, b) }); r != cuda.Success {
-			c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+		p.settle = func() { c.buffers.give(mem) }
+		if r = s.perform(p, func() cuda.Result { return s.giveCopy(&by, src, b) }); r != cuda.Success {
+			c.afterAll(func(cuda.Result) { c.buffers.give(mem) })
 		}
 		return r
 	}
 	out := &inflightOp{class: accel.CopyOut}
 	var held accel.Usage
 	out.done = func(_ cuda.Result, u accel.Usage) { held = u }
-	if r = s.perform(out, func() cuda.Result { return c.give(s, &by, src, b) }); r == cuda.Success {
+	if r = s.perform(out, func() cuda.Result { return s.giveCopy(&by, src, b) }); r == cuda.Success {
 		// The charge is the device's work; that was reported before this is.
-		last := &inflightOp{settle: func() { c.giveBuffer(mem) }}
+		last := &inflightOp{settle: func() { c.buffers.give(mem) }}
 		last.done = func(r cuda.Result, _ accel.Usage) { tellEnd(done, r, held) }
-		r = c.move(s, last, dst, &by, b)
+		r = s.move(last, dst, &by, b)
 	}
 	if r != cuda.Success {
-		c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+		c.afterAll(func(cuda.Result) { c.buffers.give(mem) })
 	}
 	return r
 }
 
-// give submits a copy to the driver neither of whose ends is unpinned host memory.
-func (c *Context) give(s *Stream, dst, src *side, b box) cuda.Result {
+// giveCopy submits a copy to the driver neither of whose ends is unpinned host memory.
+func (s *Stream) giveCopy(dst, src *side, b box) cuda.Result {
+	c := s.ctx
 	n := b.width * b.height * b.depth
 	if dst.end.Array != nil || src.end.Array != nil || !dst.dense(b) || !src.dense(b) {
 		return driver.CopyBox(c.ctx, &dst.end, &src.end, b.width, b.height, b.depth, s.h)
@@ -127,7 +131,7 @@ func (e *side) dense(b box) bool {
 }
 
 // move copies between host memories in the stream's order; the stream waits meanwhile.
-func (c *Context) move(s *Stream, p *inflightOp, dst, src *side, b box) cuda.Result {
+func (s *Stream) move(p *inflightOp, dst, src *side, b box) cuda.Result {
 	to, from := *dst, *src
 	p.due = func(r cuda.Result, finished func()) {
 		if r == cuda.Success {
@@ -135,7 +139,7 @@ func (c *Context) move(s *Stream, p *inflightOp, dst, src *side, b box) cuda.Res
 		}
 		finished()
 	}
-	return c.hostFunc(s, p)
+	return s.hostFunc(p)
 }
 
 // fill copies a box of host memory on the CPU.
@@ -150,7 +154,8 @@ func (e *side) fill(from *side, b box) {
 }
 
 // nothing queues empty work, which keeps its place in the stream.
-func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
+func (s *Stream) nothing(done accel.Done) cuda.Result {
+	c := s.ctx
 	c.dev.mu.Lock()
 	idle := s.idle()
 	c.dev.mu.Unlock()
@@ -253,22 +258,24 @@ func extent(e *accel.End, w *accel.Copy) (pitch, height, n uint64, ok bool) {
 }
 
 // fill queues a fill.
-func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
+func (s *Stream) fill(w *accel.Fill, done accel.Done) cuda.Result {
+	c := s.ctx
 	f, r := c.checkFill(w)
 	switch {
 	case r != cuda.Success:
 		return r
 	case f.width == 0:
-		return c.nothing(s, done)
+		return s.nothing(done)
 	case f.arena:
-		return c.fillArena(s, w, f.pitch, f.width, done)
+		return s.fillArena(w, f.pitch, f.width, done)
 	}
 	p := &inflightOp{class: accel.CopyDevice, done: done}
-	return s.perform(p, func() cuda.Result { return c.giveFill(s, w, f.pitch) })
+	return s.perform(p, func() cuda.Result { return s.giveFill(w, f.pitch) })
 }
 
 // giveFill submits a fill of device memory to the driver.
-func (c *Context) giveFill(s *Stream, w *accel.Fill, pitch uint64) cuda.Result {
+func (s *Stream) giveFill(w *accel.Fill, pitch uint64) cuda.Result {
+	c := s.ctx
 	return driver.Fill(c.ctx, w.Address, pitch, w.Value, w.ElementSize, w.Width, w.Height, s.h)
 }
 
@@ -302,10 +309,11 @@ func (c *Context) checkFill(w *accel.Fill) (f filling, r cuda.Result) {
 }
 
 // fillArena fills host memory: on the CPU, in the stream's order.
-func (c *Context) fillArena(s *Stream, w *accel.Fill, pitch, width uint64, done accel.Done) cuda.Result {
+func (s *Stream) fillArena(w *accel.Fill, pitch, width uint64, done accel.Done) cuda.Result {
+	c := s.ctx
 	mem := c.dev.config.Arena[w.Address-c.dev.config.ArenaBase:]
 	rows, value, size := w.Height, w.Value, uint64(w.ElementSize)
-	p := &inflightOp{class: accel.CopyDevice, moves: true, done: done}
+	p := &inflightOp{class: accel.CopyDevice, hostPart: hostPart{moves: true}, done: done}
 	p.due = func(r cuda.Result, finished func()) {
 		for y := uint64(0); y < rows && r == cuda.Success; y++ {
 			row := mem[y*pitch : y*pitch+width]
@@ -315,5 +323,5 @@ func (c *Context) fillArena(s *Stream, w *accel.Fill, pitch, width uint64, done 
 		}
 		finished()
 	}
-	return c.hostFunc(s, p)
+	return s.hostFunc(p)
 }

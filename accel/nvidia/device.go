@@ -94,20 +94,16 @@ type Config struct {
 
 // Device is an open device.
 type Device struct {
-	config  Config
-	text    text
-	index   int
-	about   cuda.Device
-	version int // the newest of CUDA to report to guests: 1000*major + 10*minor
-	clock   func() int64
-	log     *slog.Logger
+	config Config
+	properties
+	text  text
+	clock func() int64
+	log   *slog.Logger
 
-	byDevice  bool   // the device itself can hold streams
-	shareable bool   // memory can be exported to other processes
-	pinned    []byte // the arena, if the device can access it, if possible at the arena's own address
-	store     store  // allocates device memory
-	segments  segments
-	swap      *swap // nil: no eviction
+	pinned   []byte // the arena, if the device can access it, if possible at the arena's own address
+	store    store  // allocates device memory
+	segments segments
+	swap     *swap // nil: no eviction
 
 	history  history.Table
 	watchdog watchdog
@@ -125,6 +121,15 @@ type Device struct {
 	spans    spans
 	charged  [accel.NumClasses]charged
 	held     int // host functions that have not finished
+}
+
+// properties are the constant properties of a device, as its driver reports them.
+type properties struct {
+	index     int
+	about     cuda.Device
+	version   int  // the newest of CUDA to report to guests: 1000*major + 10*minor
+	byDevice  bool // the device itself can hold streams
+	shareable bool // memory can be exported to other processes
 }
 
 var (
@@ -152,7 +157,7 @@ func Open(c Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{config: c, index: chosen.Index, version: chosen.Version, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	d := &Device{config: c, properties: properties{index: chosen.Index, version: chosen.Version}, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	if d.about, err = driver.Describe(d.index); err != nil {
 		return nil, fmt.Errorf("NVIDIA device %d: %w", d.index, err)
 	}
@@ -184,6 +189,7 @@ func Open(c Config) (*Device, error) {
 		}
 	}
 	d.watchdog.init(d)
+	d.segments.dev = d
 	d.reaper.init()
 	return d, nil
 }
@@ -284,7 +290,7 @@ func (d *Device) Abort() {
 	}
 	d.changed.Broadcast()
 	d.mu.Unlock()
-	for _, p := range d.kernels() {
+	for _, p := range d.watchdog.kernels() {
 		if p.runs() {
 			p.giveUp(cuda.ErrorContextIsDestroyed)
 		}

@@ -24,7 +24,8 @@ type Event struct {
 var _ accel.Event = (*Event)(nil)
 
 // record records the event in the stream.
-func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
+func (s *Stream) record(e *Event, done accel.Done) cuda.Result {
+	c := s.ctx
 	p := &inflightOp{event: e, done: done}
 	r := s.prepare(p)
 	if r != cuda.Success {
@@ -57,12 +58,13 @@ func (e *Event) forgetLate() {
 		return
 	}
 	e.ctx.time.release(e.ctx, e.base)
-	e.ctx.keep(e.late)
+	e.ctx.events.keep(e.late)
 	e.late, e.base = nil, nil
 }
 
 // waitEvent holds the stream back until the event's latest record has completed.
-func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
+func (s *Stream) waitEvent(e *Event, done accel.Done) cuda.Result {
+	c := s.ctx
 	d := c.dev
 	d.mu.Lock()
 	on := e.pending
@@ -131,6 +133,38 @@ func (e *Event) Time() (int64, cuda.Result) {
 func (e *Event) Destroy() {
 	if !e.ctx.isGone() {
 		e.forgetLate()
+	}
+}
+
+// events are the unused events of the driver in a context. The device's mutex guards them.
+type events struct {
+	ctx   *Context
+	spare []driver.Event
+}
+
+// take returns an unused event of the driver.
+func (l *events) take() (driver.Event, cuda.Result) {
+	c := l.ctx
+	c.dev.mu.Lock()
+	if n := len(l.spare); n > 0 {
+		e := l.spare[n-1]
+		l.spare = l.spare[:n-1]
+		c.dev.mu.Unlock()
+		return e, cuda.Success
+	}
+	c.dev.mu.Unlock()
+	return driver.NewEvent(c.ctx)
+}
+
+// keep keeps unused events for later.
+func (l *events) keep(all ...driver.Event) {
+	c := l.ctx
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	for _, e := range all {
+		if e != nil {
+			l.spare = append(l.spare, e)
+		}
 	}
 }
 

@@ -171,7 +171,7 @@ func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	s.freed = true
 	d.mu.Unlock()
 	if s.kind == communal {
-		c.leaveLater(s, done)
+		d.segments.leaveLater(c, s, done)
 		return cuda.Success
 	}
 	c.later(func() {

@@ -44,8 +44,8 @@ func (e *extra) charge(d *Device, delta int64) bool {
 
 // need accounts for the memory of a limit's new value, beyond the context's initial one. undo reverts that if the limit
 // isn't raised after all.
-func (c *Context) need(limit uint32, value uint64) (undo func(), r cuda.Result) {
-	d, e := c.dev, &c.extra
+func (e *extra) need(c *Context, limit uint32, value uint64) (undo func(), r cuda.Result) {
+	d := c.dev
 	if e.limits[limit] == 0 {
 		n, r := driver.Limit(c.ctx, limit)
 		if r != cuda.Success {
@@ -90,7 +90,7 @@ func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	switch {
 	case limit < numLimits:
 		var r cuda.Result
-		if undo, r = c.need(limit, value); r != cuda.Success {
+		if undo, r = c.extra.need(c, limit, value); r != cuda.Success {
 			return 0, c.failIfSticky(r)
 		}
 	case limit == limitSyncDepth || limit == limitPending || limit == limitPersisting:

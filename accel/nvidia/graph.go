@@ -205,19 +205,20 @@ func (g *Graph) give(s *Stream, w accel.Work) cuda.Result {
 		if r != cuda.Success {
 			return r
 		}
-		return c.give(s, &dst, &src, box{w.Width, w.Height, w.Depth})
+		return s.giveCopy(&dst, &src, box{w.Width, w.Height, w.Depth})
 	case *accel.Fill:
 		f, r := c.checkFill(w)
 		if r != cuda.Success {
 			return r
 		}
-		return c.giveFill(s, w, f.pitch)
+		return s.giveFill(w, f.pitch)
 	}
 	return cuda.ErrorNotSupported
 }
 
 // replay launches the graph, behind its launch before.
-func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
+func (s *Stream) replay(g *Graph, done accel.Done) cuda.Result {
+	c := s.ctx
 	if r := g.check(); r != cuda.Success {
 		return r
 	}

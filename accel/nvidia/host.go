@@ -14,16 +14,20 @@ type hold struct {
 }
 
 // words are the unused words of a context. The poller and the streams' goroutines use them.
-type words struct{ spare []*hold }
+type words struct {
+	ctx   *Context
+	spare []*hold
+}
 
 const wordsAtOnce = 1024
 
-func (c *Context) takeWord() (*hold, cuda.Result) {
+func (w *words) take() (*hold, cuda.Result) {
+	c := w.ctx
 	d := c.dev
 	d.mu.Lock()
-	if n := len(c.words.spare); n > 0 {
-		h := c.words.spare[n-1]
-		c.words.spare = c.words.spare[:n-1]
+	if n := len(w.spare); n > 0 {
+		h := w.spare[n-1]
+		w.spare = w.spare[:n-1]
 		d.mu.Unlock()
 		return h, cuda.Success
 	}
@@ -33,28 +37,30 @@ func (c *Context) takeWord() (*hold, cuda.Result) {
 		return nil, r
 	}
 	for i := uint64(0); i < uint64(len(mem)); i += driver.WordBytes {
-		c.giveWord(&hold{driver.WordAt(mem[i:]), at + i})
+		w.give(&hold{driver.WordAt(mem[i:]), at + i})
 	}
-	return c.takeWord()
+	return w.take()
 }
 
-func (c *Context) giveWord(h *hold) {
+func (w *words) give(h *hold) {
+	c := w.ctx
 	c.dev.mu.Lock()
-	c.words.spare = append(c.words.spare, h)
+	w.spare = append(w.spare, h)
 	c.dev.mu.Unlock()
 }
 
 // hostFunc holds the stream until the operation's function has finished.
-func (c *Context) hostFunc(s *Stream, p *inflightOp) (r cuda.Result) {
+func (s *Stream) hostFunc(p *inflightOp) (r cuda.Result) {
+	c := s.ctx
 	if p.end, r = s.recorded(); r != cuda.Success {
 		return r
 	}
-	if p.hold, r = c.takeWord(); r != cuda.Success {
+	if p.hold, r = c.words.take(); r != cuda.Success {
 		return c.forget(p, r)
 	}
 	driver.Reset(p.hold.word)
 	if r = driver.Hold(c.ctx, s.h, p.hold.word, p.hold.device, c.dev.byDevice); r != cuda.Success {
-		c.giveWord(p.hold)
+		c.words.give(p.hold)
 		return c.forget(p, r)
 	}
 	if p.past, r = s.recorded(); r != cuda.Success {
@@ -84,7 +90,7 @@ func (p *inflightOp) awaitHost() {
 	d.mu.Unlock()
 	_, _, r := driver.Await(c.ctx, nil, nil, p.past)
 	c.waited(r)
-	c.giveWord(p.hold) // its wait has ended
+	c.words.give(p.hold) // its wait has ended
 }
 
 // finished is called when the function has finished, and maybe more often.

@@ -16,36 +16,51 @@ type inflightOp struct {
 	stream *Stream
 	next   *inflightOp // in the stream
 
+	behind []*inflightOp // of other streams; their ends are reported before this one's
+	event  *Event        // that it records, or nil
+
+	class   accel.Class
+	key     uint64           // of the launch, for the history
+	waits   *accel.WaitValue // that it is
+	entered bool             // evictions are prevented until it has ended; see swap
+	timing
+	watched
+	hostPart
+
+	finish    func() // runs before the end is reported, if the operation succeeded
+	settle    func() // runs in any case
+	done      accel.Done
+	followers []*barrier
+	telling   bool // its callbacks are running, after its end
+	told      bool
+}
+
+// timing measures when the device executes an operation.
+type timing struct {
+	timed      bool         // the operation holds an engine
 	begin, end driver.Event // recorded around it; nil if no wait or measurement is needed
 	follows    *inflightOp  // in the stream; the operation began at its end unless it was submitted later: it has no event begin then
 	base       *base        // the base that they are measured by
 	submitted  int64
-	behind     []*inflightOp // of other streams; their ends are reported before this one's
-	event      *Event        // that it records, or nil
+	delayed    int64 // time for which its submission waited for evictions
+	ended      int64 // on the context's timeline
+}
 
-	class   accel.Class
-	timed   bool         // it holds an engine
-	key     uint64       // of the launch, for the history
-	kernel  string       // its name; "" if it is not a kernel
+// watched describes the kernels of an operation to the watchdog.
+type watched struct {
+	kernel  string       // the kernel's name; "" if the operation is not a kernel
 	kernels int64        // number of kernels, each of which may run for the time limit
-	begun   atomic.Int64 // when the watchdog first saw that it had begun
-	finish  func()       // runs before the end is reported, if the operation succeeded
-	settle  func()       // runs in any case
-	due     func(status cuda.Result, finished func())
-	hold    *hold            // blocks the stream until finished is called
-	past    driver.Event     // recorded behind it
-	release bool             // finished was called, or need not be called any more
-	waits   *accel.WaitValue // that it is
-	moves   bool             // due moves bytes
-	depends bool             // the guest executes due
-	entered bool             // evictions are prevented until it has ended; see swap
-	delayed int64            // time for which its submission waited for evictions
-	ended   int64            // on the context's timeline
-	done    accel.Done
+	begun   atomic.Int64 // when the watchdog first saw that the operation had begun
+}
 
-	followers []*barrier
-	telling   bool // its callbacks are running, after its end
-	told      bool
+// hostPart is a function that runs on the host while the operation's stream waits.
+type hostPart struct {
+	due     func(status cuda.Result, finished func()) // nil: the operation has none
+	hold    *hold                                     // blocks the stream until finished is called
+	past    driver.Event                              // recorded behind it
+	release bool                                      // finished was called, or need not be called any more
+	moves   bool                                      // due moves bytes
+	depends bool                                      // the guest executes due
 }
 
 // barrier calls then once the ends of several operations were reported.
@@ -188,7 +203,7 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
 	if p.begun.Load() != 0 {
-		d.executes(0) // its time is charged now; the watchdog records other running work
+		d.watchdog.executes(0) // its time is charged now; the watchdog records other running work
 	}
 	if used := d.config.Used; used != nil && u.End > u.Start {
 		used(u.Class, u.End-u.Start-p.delayed) // the engine held during the delay accounts for it
@@ -211,7 +226,7 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	}
 	for _, e := range []driver.Event{p.begin, p.end, p.past} {
 		if e != nil {
-			c.idle = append(c.idle, e)
+			c.events.spare = append(c.events.spare, e)
 		}
 	}
 	var free []*barrier
@@ -287,37 +302,13 @@ func (p *inflightOp) hasBegun() bool {
 	return e == nil || driver.Query(p.ctx.ctx, e) == cuda.Success
 }
 
-// newEvent returns an unused event of the driver.
-func (c *Context) newEvent() (driver.Event, cuda.Result) {
-	c.dev.mu.Lock()
-	if n := len(c.idle); n > 0 {
-		e := c.idle[n-1]
-		c.idle = c.idle[:n-1]
-		c.dev.mu.Unlock()
-		return e, cuda.Success
-	}
-	c.dev.mu.Unlock()
-	return driver.NewEvent(c.ctx)
-}
-
-// keep keeps unused events for later.
-func (c *Context) keep(all ...driver.Event) {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	for _, e := range all {
-		if e != nil {
-			c.idle = append(c.idle, e)
-		}
-	}
-}
-
 // recorded returns an event just recorded in a stream.
 func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
-	if e, r = s.ctx.newEvent(); r != cuda.Success {
+	if e, r = s.ctx.events.take(); r != cuda.Success {
 		return nil, r
 	}
 	if r = driver.Record(s.ctx.ctx, e, s.h); r != cuda.Success {
-		s.ctx.keep(e)
+		s.ctx.events.keep(e)
 		return nil, r
 	}
 	return e, cuda.Success
@@ -376,7 +367,7 @@ func (s *Stream) prepare(p *inflightOp) (r cuda.Result) {
 func (c *Context) forget(p *inflightOp, r cuda.Result) cuda.Result {
 	p.exit()
 	c.time.release(c, p.base)
-	c.keep(p.begin, p.end)
+	c.events.keep(p.begin, p.end)
 	return r
 }
 

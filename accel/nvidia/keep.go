@@ -23,10 +23,10 @@ const (
 var zeros [keepGrain]byte
 
 // load copies the bytes that the file has to a segment's new memory.
-func (c *Context) load(own *segment, at uint64) cuda.Result {
+func (own *segment) load(c *Context, at uint64) cuda.Result {
 	if !own.Stored() { // the process that had them was killed
 		if err := own.Clear(); err != nil {
-			return c.fileFailed("clear", own, err)
+			return own.fileFailed(c.dev, "clear", err)
 		}
 	}
 	r := driver.Fill(c.ctx, at, 0, 0, 1, own.whole, 1, c.aside)
@@ -36,22 +36,22 @@ func (c *Context) load(own *segment, at uint64) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
-	mem, r := c.takeBuffer(keepStep)
+	mem, r := c.buffers.take(keepStep)
 	if r != cuda.Success {
 		return r
 	}
-	defer c.giveBuffer(mem)
+	defer c.buffers.give(mem)
 	for from := uint64(0); from < own.Bytes; {
 		next, end, err := own.written(from)
 		if err != nil {
-			return c.fileFailed("find", own, err)
+			return own.fileFailed(c.dev, "find", err)
 		}
 		for from = next; from < end; {
 			part := mem[:min(end-from, keepStep)]
 			if _, err := own.File.ReadAt(part, int64(own.Offset+from)); err != nil {
-				return c.fileFailed("read", own, err)
+				return own.fileFailed(c.dev, "read", err)
 			}
-			if r := c.timedCopy(own, accel.CopyIn, func() cuda.Result { return driver.CopyIn(c.ctx, at+from, part, c.aside) }); r != cuda.Success {
+			if r := own.timedCopy(c, accel.CopyIn, func() cuda.Result { return driver.CopyIn(c.ctx, at+from, part, c.aside) }); r != cuda.Success {
 				return r
 			}
 			from += uint64(len(part))
@@ -79,18 +79,18 @@ func (own *segment) written(from uint64) (next, end uint64, err error) {
 }
 
 // save copies a segment's bytes to the file, which has none of them.
-func (c *Context) save(own *segment, at uint64) cuda.Result {
-	mem, r := c.takeBuffer(keepStep)
+func (own *segment) save(c *Context, at uint64) cuda.Result {
+	mem, r := c.buffers.take(keepStep)
 	if r != cuda.Success {
 		return r
 	}
-	defer c.giveBuffer(mem)
+	defer c.buffers.give(mem)
 	if err := own.Clear(); err != nil {
-		return c.fileFailed("clear", own, err)
+		return own.fileFailed(c.dev, "clear", err)
 	}
 	for from := uint64(0); from < own.Bytes; from += keepStep {
 		part := mem[:min(own.Bytes-from, keepStep)]
-		if r := c.timedCopy(own, accel.CopyOut, func() cuda.Result { return driver.CopyOut(c.ctx, part, at+from, c.aside) }); r != cuda.Success {
+		if r := own.timedCopy(c, accel.CopyOut, func() cuda.Result { return driver.CopyOut(c.ctx, part, at+from, c.aside) }); r != cuda.Success {
 			return r
 		}
 		for i := 0; i < len(part); i += keepGrain {
@@ -99,7 +99,7 @@ func (c *Context) save(own *segment, at uint64) cuda.Result {
 				continue
 			}
 			if _, err := own.File.WriteAt(grain, int64(own.Offset+from)+int64(i)); err != nil {
-				return c.fileFailed("write", own, err)
+				return own.fileFailed(c.dev, "write", err)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (c *Context) save(own *segment, at uint64) cuda.Result {
 }
 
 // timedCopy copies a part of a segment, and charges the time.
-func (c *Context) timedCopy(own *segment, class accel.Class, give func() cuda.Result) cuda.Result {
+func (own *segment) timedCopy(c *Context, class accel.Class, give func() cuda.Result) cuda.Result {
 	d := c.dev
 	began := d.clock()
 	r := give()
@@ -124,7 +124,7 @@ func (c *Context) timedCopy(own *segment, class accel.Class, give func() cuda.Re
 	return r
 }
 
-func (c *Context) fileFailed(what string, own *segment, err error) cuda.Result {
-	c.dev.log.Error(what+" the stored bytes of a device segment", "bytes", own.Bytes, "offset", own.Offset, "err", err)
+func (own *segment) fileFailed(d *Device, what string, err error) cuda.Result {
+	d.log.Error(what+" the stored bytes of a device segment", "bytes", own.Bytes, "offset", own.Offset, "err", err)
 	return cuda.ErrorOperatingSystem
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // launch queues a kernel. The driver refuses launches that exceed the hardware's limits.
-func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
+func (s *Stream) launch(w *accel.Launch, done accel.Done) cuda.Result {
+	c := s.ctx
 	f, r := c.function(w)
 	if r != cuda.Success {
 		return r
@@ -20,7 +21,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	if r := f.allow(c, w); r != cuda.Success {
 		return r
 	}
-	p := &inflightOp{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
+	p := &inflightOp{class: accel.Compute, key: f.key(w), watched: watched{kernel: f.layout.Name, kernels: 1}, done: done}
 	l := f.launch(w)
 	if w.Module.(*Module).prints {
 		c.mayPrint(p)
@@ -75,7 +76,7 @@ const usualLocal = 1 << 10
 // needStack accounts for the memory that the kernel's threads need beyond the context's current stack memory.
 func (f *function) needStack(c *Context) (r cuda.Result) {
 	if n := uint64(max(f.layout.LocalBytes, 0)); n > usualLocal && n > c.extra.limits[limitStack] {
-		_, r = c.need(limitStack, n)
+		_, r = c.extra.need(c, limitStack, n)
 	}
 	return r
 }

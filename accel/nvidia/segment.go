@@ -24,6 +24,7 @@ import (
 
 // segments are the segments that this process holds.
 type segments struct {
+	dev    *Device
 	mu     sync.Mutex // held while the process begins or ends to hold one: across calls of the driver, claims and copies
 	all    map[uint32]*segment
 	coming atomic.Int32 // attachments that wait for the mutex, or have it
@@ -62,55 +63,54 @@ func (c *Context) AttachSegment(of accel.DeviceSegment) (addr uint64, r cuda.Res
 	defer d.segments.coming.Add(-1)
 	for {
 		before := d.onWay()
-		addr, r := c.tryAttach(m, of)
+		addr, r := d.segments.tryAttach(c, m, of)
 		if r != cuda.ErrorOutOfMemory || !d.awaitFree(before) || c.Err() != cuda.Success {
 			return addr, r
 		}
 	}
 }
 
-func (c *Context) tryAttach(m *mapped, of accel.DeviceSegment) (addr uint64, r cuda.Result) {
-	l := &c.dev.segments
+func (l *segments) tryAttach(c *Context, m *mapped, of accel.DeviceSegment) (addr uint64, r cuda.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if own := l.all[of.ID]; own != nil {
-		return c.attach(m, own)
+		return l.attach(c, m, own)
 	}
 	if r := of.Claim(false); r != cuda.Success {
 		return 0, r
 	}
 	defer of.Yield()
-	addr, r = c.begin(m, &segment{DeviceSegment: of, fd: -1, whole: (of.Bytes + guestGranule - 1) / guestGranule * guestGranule})
+	addr, r = l.begin(c, m, &segment{DeviceSegment: of, fd: -1, whole: (of.Bytes + guestGranule - 1) / guestGranule * guestGranule})
 	return addr, c.failIfSticky(r)
 }
 
 // begin attaches a segment that this process doesn't hold yet. The caller has the claim.
-func (c *Context) begin(m *mapped, own *segment) (addr uint64, r cuda.Result) {
+func (l *segments) begin(c *Context, m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	d := c.dev
-	taken, r := d.takeSegment(own)
+	taken, r := l.fetch(own)
 	if r == cuda.Success && !taken {
-		r = d.makeSegment(own)
+		r = l.create(own)
 	}
 	if r != cuda.Success {
 		return 0, r
 	}
-	if addr, r = c.attach(m, own); r != cuda.Success {
-		d.dropSegment(own)
+	if addr, r = l.attach(c, m, own); r != cuda.Success {
+		l.drop(own)
 		return 0, r
 	}
 	if !taken {
-		r = c.load(own, addr)
+		r = own.load(c, addr)
 	}
 	if r == cuda.Success {
-		r = d.hold(m, own)
+		r = l.hold(m, own)
 	}
 	if r != cuda.Success {
 		d.mu.Lock()
 		s := d.spans.find(addr)
 		d.spans.drop(s)
 		d.mu.Unlock()
-		d.unmapSegment(s)
-		d.dropSegment(own)
+		l.unmap(s)
+		l.drop(own)
 		return 0, r
 	}
 	if !taken { // the only copy is in this process now
@@ -121,8 +121,9 @@ func (c *Context) begin(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	return addr, cuda.Success
 }
 
-// takeSegment imports a segment from a process that holds it. It returns false if none does.
-func (d *Device) takeSegment(own *segment) (taken bool, r cuda.Result) {
+// fetch imports a segment from a process that holds it. It returns false if none does.
+func (l *segments) fetch(own *segment) (taken bool, r cuda.Result) {
+	d := l.dev
 	for until := time.Now().Add(holderPatience); ; {
 		silent := false
 		for _, id := range own.Holders() {
@@ -156,9 +157,9 @@ func (d *Device) takeSegment(own *segment) (taken bool, r cuda.Result) {
 	}
 }
 
-// makeSegment creates the memory of a segment, with undefined contents.
-func (d *Device) makeSegment(own *segment) (r cuda.Result) {
-	if own.h, r = d.createCounted(own.whole); r != cuda.Success {
+// create creates the memory of a segment, with undefined contents.
+func (l *segments) create(own *segment) (r cuda.Result) {
+	if own.h, r = l.dev.createCounted(own.whole); r != cuda.Success {
 		return r
 	}
 	if own.fd, r = driver.ExportMemory(nil, own.h); r != cuda.Success {
@@ -169,23 +170,24 @@ func (d *Device) makeSegment(own *segment) (r cuda.Result) {
 }
 
 // hold exports the segment from this process to others.
-func (d *Device) hold(m *mapped, own *segment) cuda.Result {
+func (l *segments) hold(m *mapped, own *segment) cuda.Result {
+	d := l.dev
 	g := handover.ExportedFD{Whole: own.whole, Bytes: own.Bytes}
 	t, err := m.offers.AddTagged(own.Tag, uint64(own.h), g, func() (int, error) { return unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0) }, d.log)
 	if err != nil {
 		d.log.Error("export a device segment", "err", err)
 		return cuda.ErrorOperatingSystem
 	}
-	if d.segments.all == nil {
-		d.segments.all = map[uint32]*segment{}
+	if l.all == nil {
+		l.all = map[uint32]*segment{}
 	}
-	d.segments.all[own.ID] = own
+	l.all[own.ID] = own
 	own.Hold(t.ID)
 	return cuda.Success
 }
 
-// attach maps a segment that this process has. d.segments.mu is held.
-func (c *Context) attach(m *mapped, own *segment) (addr uint64, r cuda.Result) {
+// attach maps a segment that this process has. l.mu is held.
+func (l *segments) attach(c *Context, m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	d := c.dev
 	b := &block{bytes: own.whole, h: own.h}
 	if r := m.place(d, b); r != cuda.Success {
@@ -196,15 +198,16 @@ func (c *Context) attach(m *mapped, own *segment) (addr uint64, r cuda.Result) {
 	added := !c.destroyed.Begun && d.spans.add(s)
 	d.mu.Unlock()
 	if !added {
-		d.unmapSegment(s)
+		l.unmap(s)
 		return 0, cuda.ErrorUnknown
 	}
 	own.spans = append(own.spans, s)
 	return s.at, cuda.Success
 }
 
-// unmapSegment removes an attachment's mapping.
-func (d *Device) unmapSegment(s *span) {
+// unmap removes an attachment's mapping.
+func (l *segments) unmap(s *span) {
+	d := l.dev
 	m := d.store.(*mapped)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,16 +218,16 @@ func (d *Device) unmapSegment(s *span) {
 	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
 }
 
-// dropSegment frees the memory of a segment that is mapped nowhere.
-func (d *Device) dropSegment(own *segment) {
+// drop frees the memory of a segment that is mapped nowhere.
+func (l *segments) drop(own *segment) {
 	if r := driver.ReleaseMemory(nil, own.h); r != cuda.Success {
-		d.log.Error("release a device segment", "bytes", own.whole, "err", r)
+		l.dev.log.Error("release a device segment", "bytes", own.whole, "err", r)
 	}
 	unix.Close(own.fd)
 }
 
 // leaveLater ends an attachment once all work submitted earlier has ended.
-func (c *Context) leaveLater(s *span, done func()) {
+func (l *segments) leaveLater(c *Context, s *span, done func()) {
 	d := c.dev
 	d.mu.Lock()
 	c.freeing++
@@ -234,7 +237,7 @@ func (c *Context) leaveLater(s *span, done func()) {
 			d.mu.Lock()
 			d.spans.drop(s)
 			d.mu.Unlock()
-			d.leave(c, s)
+			l.leave(c, s)
 			d.mu.Lock()
 			c.freeing--
 			d.changed.Broadcast()
@@ -245,35 +248,35 @@ func (c *Context) leaveLater(s *span, done func()) {
 }
 
 // leave ends an unused attachment; with the last one the process stops holding the segment.
-func (d *Device) leave(c *Context, s *span) {
-	l, own := &d.segments, s.segment
+func (l *segments) leave(c *Context, s *span) {
+	own := s.segment
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own.spans = slices.DeleteFunc(own.spans, func(o *span) bool { return o == s })
 	if len(own.spans) > 0 {
-		d.unmapSegment(s)
+		l.unmap(s)
 		return
 	}
 	if l.all[own.ID] != own { // StoreSegments was quicker
-		d.unmapSegment(s)
-		d.dropSegment(own)
+		l.unmap(s)
+		l.drop(own)
 		return
 	}
 	claimed := own.Claim(true) == cuda.Success
-	stored := claimed && d.rescue(c, own, s.at)
-	d.forgetSegment(own)
-	d.unmapSegment(s)
-	d.dropSegment(own)
+	stored := claimed && l.rescue(c, own, s.at)
+	l.forget(own)
+	l.unmap(s)
+	l.drop(own)
 	own.Leave(stored)
 	if claimed {
 		own.Yield()
 	}
 }
 
-// forgetSegment stops exporting a segment.
-func (d *Device) forgetSegment(own *segment) {
-	delete(d.segments.all, own.ID)
-	d.store.(*mapped).offers.Forget(uint64(own.h))
+// forget stops exporting a segment.
+func (l *segments) forget(own *segment) {
+	delete(l.all, own.ID)
+	l.dev.store.(*mapped).offers.Forget(uint64(own.h))
 }
 
 // StoreSegments stores the segments that this process alone holds, before it ends.
@@ -286,8 +289,8 @@ func (d *Device) StoreSegments() {
 			continue
 		}
 		s := own.spans[0]
-		stored := d.rescue(s.ctx, own, s.at)
-		d.forgetSegment(own)
+		stored := l.rescue(s.ctx, own, s.at)
+		l.forget(own)
 		own.Leave(stored)
 		own.Yield()
 	}
@@ -295,16 +298,17 @@ func (d *Device) StoreSegments() {
 
 // rescue stores a segment's bytes if they would be lost without this process. It reports whether the file has them
 // then.
-func (d *Device) rescue(c *Context, own *segment, at uint64) (stored bool) {
-	if d.segments.coming.Load() == 0 && !own.Wanted() || d.heldElsewhere(own) {
+func (l *segments) rescue(c *Context, own *segment, at uint64) (stored bool) {
+	d := l.dev
+	if l.coming.Load() == 0 && !own.Wanted() || l.heldElsewhere(own) {
 		return false
 	}
-	if c.save(own, at) == cuda.Success {
+	if own.save(c, at) == cuda.Success {
 		return true
 	}
 	fresh, r := newContext(d, 0) // the failed context can't be used
 	if r == cuda.Success {
-		r = fresh.save(own, at)
+		r = own.save(fresh, at)
 		gone := make(chan struct{})
 		fresh.Destroy(func() { close(gone) })
 		<-gone
@@ -316,7 +320,7 @@ func (d *Device) rescue(c *Context, own *segment, at uint64) (stored bool) {
 }
 
 // heldElsewhere reports whether another process has the segment, by a request to each.
-func (d *Device) heldElsewhere(own *segment) bool {
+func (l *segments) heldElsewhere(own *segment) bool {
 	for _, id := range own.Holders() {
 		if _, fd, err := handover.Fetch(accel.ShareToken{ID: id, Tag: own.Tag}); err == nil {
 			unix.Close(fd)

@@ -21,7 +21,7 @@ type stagingCopier struct {
 func (c *Context) newStagingCopier() (s *stagingCopier, r cuda.Result) {
 	s = &stagingCopier{ctx: c}
 	for i := range s.mem {
-		if s.mem[i], r = c.takeBuffer(stagingBytes); r != cuda.Success {
+		if s.mem[i], r = c.buffers.take(stagingBytes); r != cuda.Success {
 			return s, s.close(r)
 		}
 	}
@@ -37,7 +37,7 @@ func (s *stagingCopier) close(r cuda.Result) cuda.Result {
 	}
 	for _, mem := range s.mem {
 		if mem != nil {
-			s.ctx.giveBuffer(mem)
+			s.ctx.buffers.give(mem)
 		}
 	}
 	return r
@@ -46,7 +46,7 @@ func (s *stagingCopier) close(r cuda.Result) cuda.Result {
 // send submits one of the two copies to the driver.
 func (s *stagingCopier) send(i int, copy func() cuda.Result) cuda.Result {
 	c := s.ctx
-	e, r := c.newEvent()
+	e, r := c.events.take()
 	if r != cuda.Success {
 		return r
 	}
@@ -54,7 +54,7 @@ func (s *stagingCopier) send(i int, copy func() cuda.Result) cuda.Result {
 		r = driver.Record(c.ctx, e, c.aside)
 	}
 	if r != cuda.Success {
-		c.keep(e)
+		c.events.keep(e)
 		driver.SyncStream(c.ctx, c.aside)
 		return r
 	}
@@ -69,7 +69,7 @@ func (s *stagingCopier) await(i int) cuda.Result {
 	}
 	s.ended[i] = nil
 	_, _, r := driver.Await(s.ctx.ctx, nil, nil, e)
-	s.ctx.keep(e)
+	s.ctx.events.keep(e)
 	return r
 }
 

@@ -26,6 +26,47 @@ type Stream struct {
 
 var _ accel.Stream = (*Stream)(nil)
 
+// submit queues work. Context.Submit has checked the stream and the context.
+func (s *Stream) submit(w accel.Work, done accel.Done) cuda.Result {
+	c := s.ctx
+	switch w := w.(type) {
+	case *accel.Launch:
+		return s.launch(w, done)
+	case accel.Launch:
+		return s.launch(&w, done)
+	case *accel.Copy:
+		return s.copy(w, done)
+	case accel.Copy:
+		return s.copy(&w, done)
+	case *accel.Fill:
+		return s.fill(w, done)
+	case accel.Fill:
+		return s.fill(&w, done)
+	case accel.Record:
+		if e, ok := w.Event.(*Event); ok && e.ctx == c {
+			return s.record(e, done)
+		}
+	case accel.WaitEvent:
+		if e, ok := w.Event.(*Event); ok && e.ctx.dev == c.dev {
+			return s.waitEvent(e, done)
+		}
+	case accel.WriteValue:
+		return s.writeValue(&w, done)
+	case accel.WaitValue:
+		return s.waitValue(&w, done)
+	case accel.HostFunc:
+		if w.Due == nil {
+			return cuda.ErrorInvalidValue
+		}
+		return s.hostFunc(&inflightOp{hostPart: hostPart{due: w.Due, depends: true}, done: done})
+	case accel.Replay:
+		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
+			return s.replay(g, done)
+		}
+	}
+	return cuda.ErrorInvalidHandle
+}
+
 // behind returns the last operations of other streams that work submitted now depends on. d.mu is held.
 func (s *Stream) behind() (all []*inflightOp) {
 	c := s.ctx

@@ -22,7 +22,8 @@ func (d *Device) wordAt(at uint64, n uint32) bool {
 }
 
 // value queues an operation of the driver on a word. It holds no engine, so no time is measured.
-func (c *Context) value(s *Stream, p *inflightOp, at uint64, do func() cuda.Result) (r cuda.Result) {
+func (s *Stream) value(p *inflightOp, at uint64, do func() cuda.Result) (r cuda.Result) {
+	c := s.ctx
 	if !c.dev.inArena(at, 1) {
 		if r = c.enter(p); r != cuda.Success {
 			return r
@@ -41,17 +42,19 @@ func (c *Context) value(s *Stream, p *inflightOp, at uint64, do func() cuda.Resu
 	return cuda.Success
 }
 
-func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {
+func (s *Stream) writeValue(w *accel.WriteValue, done accel.Done) cuda.Result {
+	c := s.ctx
 	if !c.dev.wordAt(w.Address, w.Bytes) {
 		return cuda.ErrorInvalidValue
 	}
-	return c.value(s, &inflightOp{class: accel.CopyIn, done: done}, w.Address, func() cuda.Result {
+	return s.value(&inflightOp{class: accel.CopyIn, done: done}, w.Address, func() cuda.Result {
 		return driver.WriteValue(c.ctx, s.h, w.Address, w.Value, w.Bytes)
 	})
 }
 
 // waitValue counts as held until it ends: work behind it may depend on the guest.
-func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda.Result {
+func (s *Stream) waitValue(w *accel.WaitValue, done accel.Done) cuda.Result {
+	c := s.ctx
 	d := c.dev
 	if w.Condition > accel.NorBit || !d.wordAt(w.Address, w.Bytes) {
 		return cuda.ErrorInvalidValue
@@ -67,7 +70,7 @@ func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda
 	d.mu.Lock()
 	d.held++
 	d.mu.Unlock()
-	r := c.value(s, p, w.Address, func() cuda.Result {
+	r := s.value(p, w.Address, func() cuda.Result {
 		return driver.WaitValue(c.ctx, s.h, w.Address, w.Value, w.Bytes, uint32(w.Condition))
 	})
 	if r != cuda.Success {

@@ -67,7 +67,7 @@ func (w *watchdog) pause() time.Duration {
 // look is called when the timer fires.
 func (w *watchdog) look() {
 	w.armed.Store(false)
-	running := w.dev.kernels()
+	running := w.kernels()
 	var since int64
 	for _, p := range running {
 		begun, late := w.late(p)
@@ -75,7 +75,7 @@ func (w *watchdog) look() {
 			since = begun
 		}
 		if late {
-			w.dev.executes(0)
+			w.executes(0)
 			p.ctx.Fail(cuda.ErrorLaunchTimeout)
 			p.giveUp(cuda.ErrorLaunchTimeout)
 			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
@@ -85,21 +85,22 @@ func (w *watchdog) look() {
 			return
 		}
 	}
-	w.dev.executes(since)
+	w.executes(since)
 	if len(running) > 0 {
 		w.arm()
 	}
 }
 
 // executes reports since when a kernel runs that is charged when it ends, or 0.
-func (d *Device) executes(since int64) {
-	if f := d.config.Executes; f != nil {
+func (w *watchdog) executes(since int64) {
+	if f := w.dev.config.Executes; f != nil {
 		f(accel.Compute, since)
 	}
 }
 
 // kernels are those that are the first of their streams.
-func (d *Device) kernels() (all []*inflightOp) {
+func (w *watchdog) kernels() (all []*inflightOp) {
+	d := w.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.contexts {

@@ -66,50 +66,81 @@ type Check struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Domain is one domain with its use.
+// Domain is one domain with its use. The embedded groups are parts of the same JSON object.
 type Domain struct {
-	Name        string  `json:"name"`
-	Accelerator string  `json:"accelerator"` // empty while the domain is not placed
-	State       string  `json:"state"`       // idle, waiting, running, …
-	Credits     int     `json:"credits"`
-	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1; 0: no entitlement, or on none
-	Share       float64 `json:"share"`                    // part of all accelerator time used recently, 0 to 1
-	CPUWeight   int     `json:"cpu_weight,omitempty"`     // of the host's CPUs; 256 if none is set; 0: unknown, or not queried
-	CPUCap      int     `json:"cpu_cap,omitempty"`        // of CPU time, in % of one CPU; 0: none, or unknown
-	VCPUs       int     `json:"vcpus,omitempty"`          // of a virtual machine
-	VCPURan     int64   `json:"vcpu_ran_ns,omitempty"`    // total run time of its vCPUs
-	VCPUWaited  int64   `json:"vcpu_waited_ns,omitempty"` // total time that its vCPUs waited for a CPU of the host
-	Steal       float64 `json:"steal,omitempty"`          // steal time: recent part of their time that they waited, 0 to 1
-	GPU         int64   `json:"gpu_ns"`
-	Compute     int64   `json:"compute_ns"`
-	Copy        int64   `json:"copy_ns"`
-	Calls       uint64  `json:"calls"`
-	WaitP50     int64   `json:"wait_p50_ns"`
-	WaitP99     int64   `json:"wait_p99_ns"`
-	Memory      uint64  `json:"memory"`
-	MemoryQuota uint64  `json:"memory_quota"` // 0: the accelerator's
-	HostMemory  uint64  `json:"host_memory"`
-	HostQuota   uint64  `json:"host_memory_quota"`
-	Processes   int     `json:"processes"`
-	PIDs        []int   `json:"pids"`
-	Socket      string  `json:"socket"`
-	Declared    bool    `json:"declared"`
+	Name        string `json:"name"`
+	Accelerator string `json:"accelerator"` // empty while the domain is not placed
+	State       string `json:"state"`       // idle, waiting, running, …
+	DomainShare
+	DomainCPU
+	DomainTime
+	DomainMemory
+	Processes int    `json:"processes"`
+	PIDs      []int  `json:"pids"`
+	Socket    string `json:"socket"`
+	DomainOwners
+	Spent   Spent    `json:"spent"`             // where its recent time went
+	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
+	DomainSwap
+	DomainWorkers
+}
 
+// DomainShare is the part of the accelerator to which a domain is entitled, and the part that it uses.
+type DomainShare struct {
+	Credits  int     `json:"credits"`
+	Entitled float64 `json:"entitled"` // part of its accelerator, 0 to 1; 0: no entitlement, or on none
+	Share    float64 `json:"share"`    // part of all accelerator time used recently, 0 to 1
+}
+
+// DomainCPU is a domain's part of the host's CPUs: the settings, and the times of a virtual machine's vCPUs.
+type DomainCPU struct {
+	CPUWeight  int     `json:"cpu_weight,omitempty"`     // of the host's CPUs; 256 if none is set; 0: unknown, or not queried
+	CPUCap     int     `json:"cpu_cap,omitempty"`        // of CPU time, in % of one CPU; 0: none, or unknown
+	VCPUs      int     `json:"vcpus,omitempty"`          // of a virtual machine
+	VCPURan    int64   `json:"vcpu_ran_ns,omitempty"`    // total run time of its vCPUs
+	VCPUWaited int64   `json:"vcpu_waited_ns,omitempty"` // total time that its vCPUs waited for a CPU of the host
+	Steal      float64 `json:"steal,omitempty"`          // steal time: recent part of their time that they waited, 0 to 1
+}
+
+// DomainTime is the accelerator time that a domain has used, with its calls and their waits at the gate.
+type DomainTime struct {
+	GPU     int64  `json:"gpu_ns"`
+	Compute int64  `json:"compute_ns"`
+	Copy    int64  `json:"copy_ns"`
+	Calls   uint64 `json:"calls"`
+	WaitP50 int64  `json:"wait_p50_ns"`
+	WaitP99 int64  `json:"wait_p99_ns"`
+}
+
+// DomainMemory is a domain's use of device memory and host memory, in bytes, with the quotas.
+type DomainMemory struct {
+	Memory      uint64 `json:"memory"`
+	MemoryQuota uint64 `json:"memory_quota"` // 0: the accelerator's
+	HostMemory  uint64 `json:"host_memory"`
+	HostQuota   uint64 `json:"host_memory_quota"`
+}
+
+// DomainOwners are the reasons for which a domain exists.
+type DomainOwners struct {
+	Declared bool    `json:"declared"`
 	Owner    string  `json:"owner"`              // one of the owners below
 	Leases   []Lease `json:"leases,omitempty"`   // of a domain that was created over this socket
 	Programs []int   `json:"programs,omitempty"` // pids of the processes that hold the domain, as `pegasus run` does
 	Removing bool    `json:"removing,omitempty"` // the domain admits no new process
+}
 
-	Spent   Spent    `json:"spent"`             // where its recent time went
-	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
-
+// DomainSwap is the eviction of a domain's device memory.
+type DomainSwap struct {
 	MemoryGuarantee uint64 `json:"memory_guarantee"` // 0: none
 	Swapped         uint64 `json:"swapped"`          // bytes of Memory that are evicted now
 	SwapOut         uint64 `json:"swap_out_bytes"`   // bytes ever evicted for other domains
 	SwapIn          uint64 `json:"swap_in_bytes"`    // bytes ever restored
 	SwapOuts        uint64 `json:"swap_outs"`        // number of evictions
 	SwapIns         uint64 `json:"swap_ins"`
+}
 
+// DomainWorkers is the CPU time of a domain's workers.
+type DomainWorkers struct {
 	WorkerCPU       int64   `json:"worker_cpu_ns"`     // total time of its workers on the host's CPUs, on engines and otherwise
 	WorkerCPULately float64 `json:"worker_cpu_lately"` // the same over the last seconds, in CPUs
 	WorkerCPULimit  int     `json:"worker_cpu_limit"`  // in % of one CPU; 0: none

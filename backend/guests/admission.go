@@ -105,7 +105,7 @@ func (w waiting) tryToAdmit(most uint64) (g *guest, freed <-chan struct{}, err e
 	if reg.ending {
 		return nil, nil, errEnding
 	}
-	if dom.door == nil {
+	if dom.endpoint == nil {
 		return nil, nil, dom.closed()
 	}
 	if err := dom.place(); err != nil {
@@ -274,7 +274,7 @@ func placementOrder(settings []configs.Accelerator) placement.Order {
 }
 
 // receive admits or rejects a guest process that connected.
-func (w waiting) receive(ctx context.Context, n hypervisor.Newcomer) {
+func (w waiting) receive(ctx context.Context, n hypervisor.Connection) {
 	dom := w.dom
 	reg := dom.reg
 	reg.count(&reg.arriving, 1)
@@ -301,7 +301,7 @@ func (w waiting) receive(ctx context.Context, n hypervisor.Newcomer) {
 }
 
 // admit takes a seat, starts a worker for it and sends the guest its welcome.
-func (w waiting) admit(ctx context.Context, n hypervisor.Newcomer) (*guest, error) {
+func (w waiting) admit(ctx context.Context, n hypervisor.Connection) (*guest, error) {
 	arena := uint64(math.MaxUint64)
 	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
 		arena = l.MostBytes()

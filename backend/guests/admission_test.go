@@ -10,7 +10,7 @@ import (
 
 // arrival is a process that counts its rejections.
 type arrival struct {
-	hypervisor.Newcomer
+	hypervisor.Connection
 	refused int
 }
 
@@ -20,7 +20,7 @@ func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
 
 // A process that waits when the daemon ends is not rejected: it connects to the next daemon.
 func TestNotRefusedAtTheEnd(t *testing.T) {
-	d := newTestRegistry(t, &doors{})
+	d := newTestRegistry(t, &endpoints{})
 	dom, a := newDomain(d, configs.Domain{Name: "x"}, true), &arrival{}
 	if (waiting{dom}).receive(d.ctx, a); a.refused != 1 {
 		t.Fatalf("refused %d times, want once", a.refused)

@@ -11,7 +11,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// wall is a door to which no process connects.
+// wall is an endpoint to which no process connects.
 type wall struct{}
 
 func (wall) Address() string { return "" }
@@ -35,7 +35,7 @@ func attachedDaemon(t *testing.T, policy string, pids map[string]int) *Registry 
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.accelerators = []*accelerator{{Accelerator: a, switched: map[string]setting{}}}
 	for name, pid := range pids {
 		page, err := gate.New()
@@ -43,7 +43,7 @@ func attachedDaemon(t *testing.T, policy string, pids map[string]int) *Registry 
 			t.Fatal(err)
 		}
 		dom := newDomain(d, configs.Domain{Name: name, Credits: 256}, true)
-		dom.door = wall{}
+		dom.endpoint = wall{}
 		dom.account = new(hardwaretest.Account)
 		dom.on, dom.attachment = d.accelerators[0], a.Attach(dom.settings, 0, page, nil, dom.account)
 		d.domains[name] = dom

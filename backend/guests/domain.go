@@ -22,9 +22,9 @@ import (
 // maxDomains bounds the domains, which callers of the control socket can create.
 const maxDomains = configs.MaxDomains
 
-// mostDoors returns the number of domains at which the daemon rejects further undeclared ones, so that doors use at
-// most half of the descriptors that it may open.
-func mostDoors() int {
+// mostEndpoints returns the number of domains at which the daemon rejects further undeclared ones, so that endpoints use
+// at most half of the descriptors that it may open.
+func mostEndpoints() int {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return maxDomains
@@ -40,10 +40,10 @@ type domain struct {
 	set      map[string]setting // laid over the configuration by `pegasus set`
 	declared bool
 	owners
-	removing bool            // Remove was called: the domain admits no process
-	door     hypervisor.Door // nil while the domain admits no process
-	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
-	uid      int             // of its workers; 0: the daemon's
+	removing bool                // Remove was called: the domain admits no process
+	endpoint hypervisor.Endpoint // nil while the domain admits no process
+	gone     chan struct{}       // closed when the domain ends, and when a reload revokes its removal
+	uid      int                 // of its workers; 0: the daemon's
 
 	settling   int            // guests that wait for an accelerator or a seat
 	starts     workers.Starts // of its workers
@@ -165,11 +165,11 @@ func newDomain(reg *Registry, s configs.Domain, declared bool) *domain {
 		starts: workers.NewStarts(), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
-// domain returns the domain of that name, with an open door; it creates the domain from the configuration if there is
-// none. Registry.mu is held.
+// domain returns the domain of that name, with an open endpoint; it creates the domain from the configuration if there
+// is none. Registry.mu is held.
 func (reg *Registry) domain(name string) (*domain, error) {
 	dom := reg.domains[name]
-	if dom != nil && dom.door != nil {
+	if dom != nil && dom.endpoint != nil {
 		return dom, nil
 	}
 	if dom != nil && !dom.admits() {
@@ -185,7 +185,7 @@ func (reg *Registry) domain(name string) (*domain, error) {
 	return dom, dom.enter()
 }
 
-// declare adds the domains of the configuration. openDeclared opens their doors later: processes that `pegasus set`
+// declare adds the domains of the configuration. openDeclared opens their endpoints later: processes that `pegasus set`
 // excludes must not enter before restore. Registry.mu is held.
 func (reg *Registry) declare() error {
 	for _, c := range reg.config.Domains {
@@ -201,7 +201,7 @@ func (reg *Registry) declare() error {
 	return nil
 }
 
-// openDeclared opens the doors of the configuration's domains. Registry.mu is held.
+// openDeclared opens the endpoints of the configuration's domains. Registry.mu is held.
 func (reg *Registry) openDeclared() error {
 	for _, c := range reg.config.Domains {
 		if _, err := reg.domain(c.Name); err != nil {
@@ -211,7 +211,7 @@ func (reg *Registry) openDeclared() error {
 	return nil
 }
 
-// enter opens the door of a domain and adds a new domain to d.domains. Registry.mu is held.
+// enter opens the endpoint of a domain and adds a new domain to d.domains. Registry.mu is held.
 func (dom *domain) enter() (err error) {
 	reg := dom.reg
 	if reg.ending {
@@ -220,10 +220,10 @@ func (dom *domain) enter() (err error) {
 	if reg.domains[dom.name] == nil && len(reg.domains) >= maxDomains {
 		return tooManyDomains(dom.name)
 	}
-	if most := reg.mostDoors; !dom.declared && reg.domains[dom.name] == nil && len(reg.domains) >= most {
+	if most := reg.mostEndpoints; !dom.declared && reg.domains[dom.name] == nil && len(reg.domains) >= most {
 		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each uses a descriptor, while half of RLIMIT_NOFILE is reserved for processes; raise the limit (LimitNOFILE= of the unit), or remove domains", dom.name, most)
 	}
-	if dom.door, err = dom.openDoor(dom.settings); err != nil {
+	if dom.endpoint, err = dom.openEndpoint(dom.settings); err != nil {
 		return err
 	}
 	reg.domains[dom.name] = dom
@@ -251,15 +251,15 @@ func (dom *domain) closed() error {
 	return control.Errorf(control.CodeInvalid, "domain %q: not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
 
-// openDoor opens a door for guests; they are admitted once dom.door is set.
-func (dom *domain) openDoor(s configs.Domain) (hypervisor.Door, error) {
+// openEndpoint opens an endpoint for guests; they are admitted once dom.endpoint is set.
+func (dom *domain) openEndpoint(s configs.Domain) (hypervisor.Endpoint, error) {
 	reg := dom.reg
-	door, err := reg.opt.Adapter.Open(reg.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { waiting{dom}.receive(ctx, n) },
+	endpoint, err := reg.opt.Adapter.Open(reg.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Connection) { waiting{dom}.receive(ctx, n) },
 		func(err error) { dom.note("refused", "%v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
 	}
-	return door, nil
+	return endpoint, nil
 }
 
 // guardOf returns the owner, group and mode of the socket, which decide which processes may connect.
@@ -269,24 +269,24 @@ func guardOf(s configs.Domain) hypervisor.Domain {
 
 // guard changes which users may enter a domain, if the settings differ from those in force. Registry.mu is held.
 func (dom *domain) guard(s configs.Domain) error {
-	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
+	if dom.endpoint == nil || guardOf(dom.settings) == guardOf(s) {
 		return nil
 	}
-	return dom.door.Guard(guardOf(s))
+	return dom.endpoint.Guard(guardOf(s))
 }
 
-// closeDoor closes a door to new processes. Registry.mu is held.
-func (reg *Registry) closeDoor(door hypervisor.Door) {
-	door.Close()
-	reg.tasks.Go(door.Wait)
+// closeEndpoint closes an endpoint to new processes. Registry.mu is held.
+func (reg *Registry) closeEndpoint(endpoint hypervisor.Endpoint) {
+	endpoint.Close()
+	reg.tasks.Go(endpoint.Wait)
 }
 
 // shut closes a domain that the configuration no longer declares. Registry.mu is held.
 func (dom *domain) shut() {
 	reg := dom.reg
-	if dom.door != nil {
-		reg.closeDoor(dom.door)
-		dom.door = nil
+	if dom.endpoint != nil {
+		reg.closeEndpoint(dom.endpoint)
+		dom.endpoint = nil
 		if n := len(dom.guests); n > 0 {
 			reg.journal.Note("shut", dom.name, "removed from the configuration: the domain admits no process; %d processes stay", n)
 		}
@@ -306,9 +306,9 @@ func (dom *domain) endIfUnowned() bool {
 // drop ends a domain without guest processes. Registry.mu is held.
 func (dom *domain) drop() {
 	reg := dom.reg
-	if dom.door != nil {
-		reg.closeDoor(dom.door)
-		dom.door = nil
+	if dom.endpoint != nil {
+		reg.closeEndpoint(dom.endpoint)
+		dom.endpoint = nil
 	}
 	dom.dropLeases()
 	dom.dropPrograms()
@@ -322,10 +322,10 @@ func (dom *domain) drop() {
 
 // socket returns the address to which the domain's guests connect; empty: the domain admits none.
 func (dom *domain) socket() string {
-	if dom.door == nil {
+	if dom.endpoint == nil {
 		return ""
 	}
-	return dom.door.Address()
+	return dom.endpoint.Address()
 }
 
 // canPromise returns an error for settings that guarantee more of an accelerator's memory to its domains than it has,

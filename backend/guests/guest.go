@@ -72,7 +72,7 @@ func (reg *Registry) count(n *int, by int) {
 }
 
 // startInTurn starts a seat's worker, after a wait while too many workers of its domain are starting.
-func (g *guest) startInTurn(ctx context.Context, n hypervisor.Newcomer) error {
+func (g *guest) startInTurn(ctx context.Context, n hypervisor.Connection) error {
 	reg := g.dom.reg
 	if g.dom.on.Settings().Type != "soft" { // other types' kernels need no processor of the host
 		return g.start(n)
@@ -100,7 +100,7 @@ func (g *guest) setProcess(pid int) {
 }
 
 // start starts a seat's worker. After an error only the seat is left.
-func (g *guest) start(n hypervisor.Newcomer) error {
+func (g *guest) start(n hypervisor.Connection) error {
 	reg := g.dom.reg
 	if p := n.Process(); p != nil {
 		var err error

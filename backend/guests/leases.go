@@ -59,7 +59,7 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 		dom.requested = requested{}
 		maps.Copy(dom.requested, q.Settings)
 	}
-	if dom.door == nil {
+	if dom.endpoint == nil {
 		if err := dom.enter(); err != nil {
 			return none, err
 		}
@@ -147,7 +147,7 @@ func (r Requests) mayLease(dom *domain, holder string, given map[string]string, 
 	switch {
 	case dom.declared:
 		return conflict("the configuration declares it; change it there, or by `pegasus set`, or take another name")
-	case dom.removing || dom.door == nil && !dom.created():
+	case dom.removing || dom.endpoint == nil && !dom.created():
 		return dom.closed()
 	case dom.created() && dom.requested.over(reg.config.Undeclared(dom.name)) != settings:
 		return conflict("it was created for %s with %s, not with %s; change it by `pegasus set`, or take another name",
@@ -327,9 +327,9 @@ func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain,
 	dom.removing = true
 	reg.store.changed = true
 	dom.dropLeases()
-	if dom.door != nil {
-		reg.closeDoor(dom.door)
-		dom.door = nil
+	if dom.endpoint != nil {
+		reg.closeEndpoint(dom.endpoint)
+		dom.endpoint = nil
 	}
 	if q.Mode == control.RemoveEnd {
 		dom.dropPrograms()

@@ -44,7 +44,7 @@ func (d *Registry) expect(t *testing.T, what, want string) {
 // next returns a daemon that starts in the directory of d after d was killed.
 func (d *Registry) next(t *testing.T, c *configs.Config) *Registry {
 	t.Helper()
-	n := newTestRegistry(t, &doors{open: map[string]bool{}})
+	n := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	n.opt.RuntimeDir, n.opt.Config, n.config, n.started = d.opt.RuntimeDir, c, c, time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,7 +88,7 @@ func code(err error) string {
 // A repeated create changes nothing. With other settings, or for a domain with another owner, create returns an error
 // that names both sides, and changes nothing.
 func TestCreate(t *testing.T) {
-	a := &doors{open: map[string]bool{}}
+	a := &endpoints{open: map[string]bool{}}
 	d := newTestRegistry(t, a)
 	d.config = declaring("declared")
 	if _, err := d.follow(d.config); err != nil {
@@ -140,13 +140,13 @@ func TestCreate(t *testing.T) {
 	q.Holder = "two"
 	d.mustCreate(t, q)
 	d.leases = 2
-	d.mostDoors = 2
+	d.mostEndpoints = 2
 	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err == nil || !strings.Contains(err.Error(), "RLIMIT_NOFILE") {
 		t.Errorf("a domain too many: %v", err)
 	}
-	a.broken, d.mostDoors = "new", 100
+	a.broken, d.mostEndpoints = "new", 100
 	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err == nil {
-		t.Error("a door that doesn't open is no error")
+		t.Error("an endpoint that doesn't open is no error")
 	}
 	a.broken, d.ending = "", true
 	if _, err := d.Requests().Create(operator, control.CreateParams{Domain: "new"}); err != errEnding {
@@ -157,7 +157,7 @@ func TestCreate(t *testing.T) {
 
 // A domain that cannot be written to the state file is not created.
 func TestCreateThatCantBeWrittenDown(t *testing.T) {
-	a := &doors{open: map[string]bool{}}
+	a := &endpoints{open: map[string]bool{}}
 	d := newTestRegistry(t, a)
 	inTheWay := filepath.Join(d.store.statePath()+".new", "x")
 	if err := os.MkdirAll(inTheWay, 0o755); err != nil {
@@ -173,7 +173,7 @@ func TestCreateThatCantBeWrittenDown(t *testing.T) {
 
 // A created domain lives until its last lease has been released or has expired.
 func TestLeases(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	began := time.Now()
 	term := func(holder string, expires time.Duration) control.CreateParams {
 		return control.CreateParams{Domain: "pod", Holder: holder, Expires: int64(expires)}
@@ -219,7 +219,7 @@ func TestLeases(t *testing.T) {
 // The next daemon restores domains, leases, holds and settings, however its predecessor ended; except those that were
 // released, have expired meanwhile, or belong to a process that has ended.
 func TestOwnersOutliveTheDaemon(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.mustCreate(t, control.CreateParams{Domain: "kept", Settings: settingsFrom("credits=512", "memory=64MiB"), Holder: "pod"})
 	d.mustCreate(t, control.CreateParams{Domain: "expired", Holder: "pod", Expires: 1})
 	d.mustCreate(t, control.CreateParams{Domain: "released"})
@@ -252,21 +252,21 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 			t.Errorf("%s has %d credits, want %d", name, got, credits)
 		}
 	}
-	if got := n.domains["kept"]; got.settings.Memory != 64*configs.MiB || got.door == nil || n.leases != 2 || n.holders != 1 {
+	if got := n.domains["kept"]; got.settings.Memory != 64*configs.MiB || got.endpoint == nil || n.leases != 2 || n.holders != 1 {
 		t.Errorf("%+v; %d leases, %d holders", got, n.leases, n.holders)
 	}
 	n.mustCreate(t, control.CreateParams{Domain: "kept", Settings: settingsFrom("memory=64MiB", "credits=512"), Holder: "pod"})
 	c = declaring("kept") // and without domains that the file does not name
 	n = n.next(t, c)
 	n.expect(t, "where the file names one", "kept: declared pod, ours: guest, set: held uid-7")
-	if n.domains["kept"].settings.Credits != 256 || n.domains["ours"].door != nil || n.domains["set"].door == nil {
-		t.Errorf("credits %d, ours %v, set %v", n.domains["kept"].settings.Credits, n.domains["ours"].door, n.domains["set"].door)
+	if n.domains["kept"].settings.Credits != 256 || n.domains["ours"].endpoint != nil || n.domains["set"].endpoint == nil {
+		t.Errorf("credits %d, ours %v, set %v", n.domains["kept"].settings.Credits, n.domains["ours"].endpoint, n.domains["set"].endpoint)
 	}
 }
 
 // A process with the reused pid of an ended program doesn't hold the program's domain.
 func TestReusedPID(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	if _, err := d.Requests().Hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "ours"}); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestDamagedState(t *testing.T) {
 		"another shape":   `{"version":1,"domains":[]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newTestRegistry(t, &doors{open: map[string]bool{}})
+			d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 			if err := os.WriteFile(d.store.statePath(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestDamagedState(t *testing.T) {
 			}
 		})
 	}
-	d := newTestRegistry(t, &doors{open: map[string]bool{}}) // a state of an earlier release, without a version
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}}) // a state of an earlier release, without a version
 	if err := os.WriteFile(d.store.statePath(), []byte(`{"domains":{"declared":{"settings":{"credits":{"value":"7","file":"256"}},"past":{}}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestDamagedState(t *testing.T) {
 
 // The settings of a program last as long as the program, unless an operator overrides them.
 func TestProgramsSettings(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	if _, err := d.follow(declaring("web")); err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestProgramsSettings(t *testing.T) {
 
 // Remove rejects domains that are in use or have another owner, and names the remedy.
 func TestRemove(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.opt.ConfigPath = "/etc/file.toml"
 	c := declaring("declared")
 	c.Daemon.UndeclaredDomains = true
@@ -436,7 +436,7 @@ func TestRemove(t *testing.T) {
 // While a removal waits, no process enters, also after a reload or a restart. A declaration in the configuration
 // revokes the removal.
 func TestRemoveWaits(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	program := exec.Command("sleep", "600")
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
@@ -465,7 +465,7 @@ func TestRemoveWaits(t *testing.T) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if dom := d.domains["pod"]; dom.door != nil || !dom.removing {
+		if dom := d.domains["pod"]; dom.endpoint != nil || !dom.removing {
 			t.Errorf("%s: %+v", what, dom)
 		}
 	}
@@ -500,7 +500,7 @@ func TestRemoveWaits(t *testing.T) {
 	if err := <-overtaken; err == nil || !strings.Contains(err.Error(), "a reload declared the domain meanwhile") {
 		t.Errorf("overtaken: %v", err)
 	}
-	if dom := n.domains["pod"]; dom.door == nil || dom.removing || !dom.declared {
+	if dom := n.domains["pod"]; dom.endpoint == nil || dom.removing || !dom.declared {
 		t.Errorf("declared: %+v", dom)
 	}
 	waits := make(chan error)
@@ -529,7 +529,7 @@ func (d *Registry) removals() (n int) {
 
 // Events name the caller of each change.
 func TestCallersAreNamed(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.mustCreate(t, control.CreateParams{Domain: "pod"})
 	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=5")}); err != nil {
 		t.Fatal(err)
@@ -562,13 +562,13 @@ func TestCallersAreNamed(t *testing.T) {
 
 // A restored domain of a machine, with its settings, waits a while for the machine to be reported.
 func TestMachineAfterRestart(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.opt.Machines = silent{}
 	d.updateMachines([]hypervisor.Machine{machine("web", hypervisor.MachineOff, 0, 0), machine("other", hypervisor.MachineOff, 0, 0)})
 	if _, err := d.Requests().Set(operator, control.SetParams{Domain: "web", Settings: settingsFrom("credits=77")}); err != nil {
 		t.Fatal(err)
 	}
-	n := newTestRegistry(t, &doors{open: map[string]bool{}})
+	n := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	n.opt.RuntimeDir, n.opt.Machines, n.started = d.opt.RuntimeDir, silent{}, time.Now()
 	n.mu.Lock()
 	n.store.restore()
@@ -592,7 +592,7 @@ func (silent) Watch(context.Context, func([]hypervisor.Machine)) {}
 
 // Concurrent create, lease, hold and remove of the same domains leave nothing behind.
 func TestConcurrentLives(t *testing.T) {
-	a := &doors{open: map[string]bool{}}
+	a := &endpoints{open: map[string]bool{}}
 	d := newTestRegistry(t, a)
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -637,7 +637,7 @@ func FuzzState(f *testing.F) {
 	f.Add(whole)
 	f.Add([]byte(`{"version":1,"domains":{"../x":{"created":{}},"web":{"removing":true,"leases":{"":{"expires":"2200-01-01T00:00:00Z"}}}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d := newTestRegistry(t, &doors{open: map[string]bool{}})
+		d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 		if err := os.WriteFile(d.store.statePath(), text, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func machine(name string, state hypervisor.MachineState, boot uint64, credits vc
 // A machine is a domain as soon as it is reported, with the credits of its definition, unless the configuration
 // declares it or an operator sets other credits.
 func TestMachineCredits(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	d.config.Domains = append(d.config.Domains, d.config.Template)
 	d.config.Domains[0].Name, d.config.Domains[0].Credits = "named", 77
 	credits := func(name string) int {
@@ -73,7 +73,7 @@ func TestMachineCredits(t *testing.T) {
 // The workers of a machine's processes end when it restarts or is off, and no others: not those of the host's processes
 // in its domain, and none when a daemon receives the machine's first report.
 func TestMachineBegins(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	dom, err := d.domain("web")
 	if err != nil {
 		t.Fatal(err)

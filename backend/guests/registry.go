@@ -109,10 +109,10 @@ type seats struct {
 
 // owned counts what keeps undeclared domains.
 type owned struct {
-	holders   int       // programs that hold domains
-	leases    int       // of all domains
-	soonest   time.Time // lower bound on the next expiry; zero: no lease has a term
-	mostDoors int       // bound on domains for creating undeclared ones
+	holders       int       // programs that hold domains
+	leases        int       // of all domains
+	soonest       time.Time // lower bound on the next expiry; zero: no lease has a term
+	mostEndpoints int       // bound on domains for creating undeclared ones
 }
 
 // accelerator is an accelerator and what the control socket changed and measured of it. Registry.mu guards the fields.
@@ -131,7 +131,7 @@ func New(opt Options) *Registry {
 		configuration: configuration{config: opt.Config},
 		room:          room{freed: make(chan struct{})},
 		seats:         seats{guests: make(map[uint64]*guest), slices: make(map[int]bool)},
-		owned:         owned{mostDoors: mostDoors()},
+		owned:         owned{mostEndpoints: mostEndpoints()},
 	}
 	reg.store.reg = reg
 	return reg
@@ -149,7 +149,7 @@ func (reg *Registry) Start(ctx context.Context, end context.CancelFunc) {
 }
 
 // Open adds the accelerators and the configuration's domains, restores the state of the previous daemon, takes over the
-// workers that it left, and opens the domains' doors. checks are those of the workers' confinement.
+// workers that it left, and opens the domains' endpoints. checks are those of the workers' confinement.
 func (reg *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Survivor, checks []control.Check) error {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
@@ -169,7 +169,7 @@ func (reg *Registry) Open(accelerators []*sched.Accelerator, left []*workers.Sur
 		return err
 	}
 	reg.store.openRestored()
-	if err := reg.opt.Adapter.Sweep(func(name string) bool { return reg.domains[name] != nil && reg.domains[name].door != nil }); err != nil {
+	if err := reg.opt.Adapter.Sweep(func(name string) bool { return reg.domains[name] != nil && reg.domains[name].endpoint != nil }); err != nil {
 		reg.log.Warn("remove old sockets", "err", err)
 	}
 	settings := make([]configs.Accelerator, len(reg.accelerators))
@@ -233,26 +233,26 @@ func (reg *Registry) Expel(m *sched.Attachment) {
 	})
 }
 
-// Leave closes the doors. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
+// Leave closes the endpoints. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
 // workers are killed.
 func (reg *Registry) Leave() {
 	reg.mu.Lock()
 	reg.ending = true
-	var doors []hypervisor.Door
+	var endpoints []hypervisor.Endpoint
 	for _, dom := range reg.domains {
-		if dom.door == nil {
+		if dom.endpoint == nil {
 			continue
 		}
 		if reg.opt.Private {
-			dom.door.Close()
+			dom.endpoint.Close()
 		} else {
-			dom.door.Leave()
+			dom.endpoint.Leave()
 		}
-		doors = append(doors, dom.door)
+		endpoints = append(endpoints, dom.endpoint)
 	}
 	reg.mu.Unlock()
-	for _, door := range doors {
-		door.Wait()
+	for _, endpoint := range endpoints {
+		endpoint.Wait()
 	}
 	if reg.opt.Private {
 		reg.endGuests()

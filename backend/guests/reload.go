@@ -55,12 +55,12 @@ func (reg *Registry) follow(next *configs.Config) ([]configs.Change, error) {
 	p := &plan{reg: reg, config: next}
 	if err := p.prepare(); err != nil {
 		for _, e := range p.entries {
-			if e.door != nil {
-				reg.closeDoor(e.door)
+			if e.endpoint != nil {
+				reg.closeEndpoint(e.endpoint)
 			}
 		}
 		for _, dom := range p.guarded {
-			err = errors.Join(err, dom.door.Guard(guardOf(dom.settings)))
+			err = errors.Join(err, dom.endpoint.Guard(guardOf(dom.settings)))
 		}
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type plan struct {
 	queue        *placement.Queue
 	domains      map[*domain]domainPlan // the domains that admit processes
 	entries      []entry
-	guarded      []*domain // domains whose doors admit other users than before
+	guarded      []*domain // domains whose endpoints admit other users than before
 }
 
 // acceleratorPlan holds an accelerator's next settings, their policies, and the settings of `pegasus policy` that stay.
@@ -99,11 +99,11 @@ type domainPlan struct {
 
 // entry is a domain that admits processes from now on.
 type entry struct {
-	dom  *domain
-	door hypervisor.Door
+	dom      *domain
+	endpoint hypervisor.Endpoint
 }
 
-// prepare fills in a plan. After an error the caller must close its doors. Registry.mu is held.
+// prepare fills in a plan. After an error the caller must close its endpoints. Registry.mu is held.
 func (p *plan) prepare() error {
 	reg := p.reg
 	if reg.ending {
@@ -122,7 +122,7 @@ func (p *plan) prepare() error {
 		return err
 	}
 	for dom, next := range p.domains {
-		if dom.door == nil || guardOf(dom.settings) == guardOf(next.settings) {
+		if dom.endpoint == nil || guardOf(dom.settings) == guardOf(next.settings) {
 			continue
 		}
 		if err := dom.guard(next.settings); err != nil {
@@ -155,7 +155,7 @@ func planAccelerator(c *configs.Config, a *accelerator, accept configs.Options) 
 	return next, err
 }
 
-// planDomains plans all domains and opens the doors of new ones. Registry.mu is held.
+// planDomains plans all domains and opens the endpoints of new ones. Registry.mu is held.
 func (p *plan) planDomains() error {
 	reg := p.reg
 	p.domains = map[*domain]domainPlan{}
@@ -172,7 +172,7 @@ func (p *plan) planDomains() error {
 			continue
 		}
 		p.domains[dom] = dom.plan(p.config, file)
-		if dom.door == nil && (!dom.removing || declares(p.config, name)) {
+		if dom.endpoint == nil && (!dom.removing || declares(p.config, name)) {
 			come = append(come, dom)
 		}
 	}
@@ -190,11 +190,11 @@ func (p *plan) planDomains() error {
 			}
 			p.domains[dom] = domainPlan{settings: dom.settings, set: dom.set}
 		}
-		door, err := dom.openDoor(p.domains[dom].settings)
+		endpoint, err := dom.openEndpoint(p.domains[dom].settings)
 		if err != nil {
 			return err
 		}
-		p.entries = append(p.entries, entry{dom, door})
+		p.entries = append(p.entries, entry{dom, endpoint})
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (p *plan) carryOut() {
 			close(e.dom.gone)
 			e.dom.gone = make(chan struct{})
 		}
-		e.dom.door = e.door
+		e.dom.endpoint = e.endpoint
 		reg.domains[e.dom.name] = e.dom
 	}
 	declared := map[string]bool{}

@@ -20,21 +20,21 @@ import (
 	"pegasus/hypervisor"
 )
 
-// doors is an adapter that records the opened and closed doors.
-type doors struct {
-	broken string // the domain whose door fails to open
-	firm   string // the domain whose door fails to change its guard
+// endpoints is an adapter that records the opened and closed endpoints.
+type endpoints struct {
+	broken string // the domain whose endpoint fails to open
+	firm   string // the domain whose endpoint fails to change its guard
 	open   map[string]bool
 	guards map[string]hypervisor.Domain // by domain; as opened and changed
 	opened map[string]hypervisor.Domain // by domain; as opened
 }
 
-type fakeDoor struct {
-	of   *doors
+type fakeEndpoint struct {
+	of   *endpoints
 	name string
 }
 
-func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Context, hypervisor.Newcomer), _ func(error)) (hypervisor.Door, error) {
+func (a *endpoints) Open(_ context.Context, d hypervisor.Domain, _ func(context.Context, hypervisor.Connection), _ func(error)) (hypervisor.Endpoint, error) {
 	if d.Name == a.broken {
 		return nil, errors.New("stuck")
 	}
@@ -47,11 +47,11 @@ func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Cont
 		a.opened = map[string]hypervisor.Domain{}
 	}
 	a.opened[d.Name] = d
-	return fakeDoor{a, d.Name}, nil
+	return fakeEndpoint{a, d.Name}, nil
 }
 
-func (d fakeDoor) Address() string { return "/" + d.name }
-func (d fakeDoor) Guard(to hypervisor.Domain) error {
+func (d fakeEndpoint) Address() string { return "/" + d.name }
+func (d fakeEndpoint) Guard(to hypervisor.Domain) error {
 	if d.name == d.of.firm {
 		return errors.New("firm")
 	}
@@ -59,17 +59,17 @@ func (d fakeDoor) Guard(to hypervisor.Domain) error {
 	return nil
 }
 
-func (d fakeDoor) Wait()        {}
-func (d fakeDoor) Leave() error { return d.Close() }
-func (d fakeDoor) Close() error {
+func (d fakeEndpoint) Wait()        {}
+func (d fakeEndpoint) Leave() error { return d.Close() }
+func (d fakeEndpoint) Close() error {
 	delete(d.of.open, d.name)
 	return nil
 }
 
-func (a *doors) Sweep(func(string) bool) error { return nil }
+func (a *endpoints) Sweep(func(string) bool) error { return nil }
 
 // newTestRegistry returns a registry without accelerators that does not run.
-func newTestRegistry(t *testing.T, a *doors) *Registry {
+func newTestRegistry(t *testing.T, a *endpoints) *Registry {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := New(Options{Config: configs.Default(), RuntimeDir: dir, Adapter: a, Journal: events.NewJournal(log),
@@ -98,7 +98,7 @@ func declaring(names ...string) *configs.Config {
 }
 
 func TestFollow(t *testing.T) {
-	a := &doors{broken: "bad", open: map[string]bool{}}
+	a := &endpoints{broken: "bad", open: map[string]bool{}}
 	d := newTestRegistry(t, a)
 	expect := func(what string, open ...string) {
 		t.Helper()
@@ -118,7 +118,7 @@ func TestFollow(t *testing.T) {
 	}
 	expect("two come", "x", "y")
 	if err := follow(declaring("p", "bad", "q")); err == nil {
-		t.Error("a door that doesn't open is no error")
+		t.Error("an endpoint that doesn't open is no error")
 	}
 	expect("one of three doesn't open", "x", "y")
 	if err := follow(declaring("y", "z")); err != nil {
@@ -150,7 +150,7 @@ func TestFollow(t *testing.T) {
 
 // A reload and a set change which users may enter domains, for all of them or, if one cannot be changed, for none.
 func TestGuards(t *testing.T) {
-	a := &doors{open: map[string]bool{}}
+	a := &endpoints{open: map[string]bool{}}
 	d := newTestRegistry(t, a)
 	config := func(mode fs.FileMode) *configs.Config {
 		c := declaring("x", "y", "z")
@@ -177,11 +177,11 @@ func TestGuards(t *testing.T) {
 	expect("after a reload", 0o606)
 	a.firm = "y"
 	if err := follow(config(0o600)); err == nil {
-		t.Error("a door that can't be guarded is no error")
+		t.Error("an endpoint that can't be guarded is no error")
 	}
 	expect("after a reload that failed", 0o606)
 	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "y", Settings: map[string]string{"socket_mode": "0600", "credits": "7"}}); err == nil {
-		t.Error("a door that can't be guarded is no error of set")
+		t.Error("an endpoint that can't be guarded is no error of set")
 	}
 	expect("after a set that failed", 0o606)
 	a.firm = ""
@@ -193,11 +193,12 @@ func TestGuards(t *testing.T) {
 	expect("after a set", 0o666)
 }
 
-// The next daemon opens the door of a declared domain to the users of a set only, and at no time to those of the file.
+// The next daemon opens the endpoint of a declared domain to the users of a set only, and at no time to those of the
+// file.
 func TestGuardsAfterRestart(t *testing.T) {
 	c := declaring("x")
 	c.Domains[0].SocketMode = 0o666
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	if _, err := d.follow(c); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestGuardsAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := d.next(t, c)
-	a := n.opt.Adapter.(*doors)
+	a := n.opt.Adapter.(*endpoints)
 	if got, said := a.opened["x"].Mode, n.domains["x"].settings.SocketMode; got != 0o600 || said != 0o600 {
 		t.Errorf("the socket was opened with mode %v and is said to have %v, want 0600", got, said)
 	}
@@ -215,7 +216,7 @@ func TestGuardsAfterRestart(t *testing.T) {
 func TestSettingThatFitsNoMore(t *testing.T) {
 	c := declaring("x")
 	c.Domains[0].SocketMode, c.Domains[0].Memory, c.Domains[0].Guarantee = 0o666, 2<<30, 1<<30
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	if _, err := d.follow(c); err != nil {
 		t.Fatal(err)
 	}

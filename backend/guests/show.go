@@ -52,17 +52,28 @@ func (dom *domain) show() control.Domain {
 	t, memory := dom.totals()
 	spent, steal := reg.cpus.Steal(dom.name)
 	out := control.Domain{
-		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
-		GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
-		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
-		Memory: memory, MemoryQuota: uint64(dom.settings.Memory), MemoryGuarantee: uint64(dom.settings.Guarantee),
-		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
-		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
-		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
-		VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
-		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
-		Machine: reg.showMachine(dom.name), Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing,
-		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate(),
+		Name: dom.name, State: "idle",
+		DomainShare: control.DomainShare{Credits: dom.settings.Credits},
+		DomainCPU: control.DomainCPU{
+			CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
+			VCPUs: spent.VCPUs, VCPURan: int64(spent.Ran), VCPUWaited: int64(spent.Waited), Steal: steal,
+		},
+		DomainTime: control.DomainTime{
+			GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
+			Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
+		},
+		DomainMemory: control.DomainMemory{
+			Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
+			HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
+		},
+		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(),
+		DomainOwners: control.DomainOwners{Declared: dom.declared, Owner: dom.owner(), Leases: dom.showLeases(), Removing: dom.removing},
+		Machine:      reg.showMachine(dom.name),
+		DomainSwap: control.DomainSwap{
+			MemoryGuarantee: uint64(dom.settings.Guarantee),
+			Swapped:         min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
+		},
+		DomainWorkers: control.DomainWorkers{WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.Rate()},
 	}
 	for _, p := range dom.programs {
 		out.Programs = append(out.Programs, p.PID)

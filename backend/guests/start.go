@@ -15,7 +15,7 @@ import (
 
 // startWorker starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await
 // the worker's end, also after an error.
-func (g *guest) startWorker(n hypervisor.Newcomer) (*offer, error) {
+func (g *guest) startWorker(n hypervisor.Connection) (*offer, error) {
 	reg := g.dom.reg
 	job, page := g.job()
 	layout, err := job.Geometry.Layout()
@@ -101,9 +101,9 @@ func windowBytes(kind string) uint64 {
 	return callbuf.WideSliceBytes
 }
 
-// segmentFor makes the segment of a newcomer, or borrows it from a newcomer that lends, and sets the segment's location
-// in the job.
-func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.File, error) {
+// segmentFor makes the segment of a connection, or borrows it from a connection that lends, and sets the segment's
+// location in the job.
+func segmentFor(n hypervisor.Connection, job *worker.Job, l callbuf.Layout) (*os.File, error) {
 	lender, ok := n.(hypervisor.Lender)
 	if !ok {
 		return newSegment(l, job.Generation)

@@ -107,8 +107,8 @@ func (st *store) saveOrWarn() {
 	}
 }
 
-// restore reads the state of the previous daemon. It opens no doors: openRestored does, after all owners are restored.
-// Registry.mu is held.
+// restore reads the state of the previous daemon. It opens no endpoints: openRestored does, after all owners are
+// restored. Registry.mu is held.
 func (st *store) restore() {
 	reg := st.reg
 	s, err := st.readState()
@@ -187,18 +187,18 @@ func (st *store) restoreDomain(name string, was domainState) {
 	}
 }
 
-// openRestored opens the doors of restored domains, and ends domains whose owners ended while no daemon ran.
+// openRestored opens the endpoints of restored domains, and ends domains whose owners ended while no daemon ran.
 // Registry.mu is held.
 func (st *store) openRestored() {
 	reg := st.reg
 	reg.soonest = reg.started // leases may have expired meanwhile
 	reg.expire(time.Now())
 	for _, dom := range reg.domains {
-		if dom.endIfUnowned() || dom.door != nil || !dom.admits() {
+		if dom.endIfUnowned() || dom.endpoint != nil || !dom.admits() {
 			continue
 		}
 		if err := dom.enter(); err != nil {
-			reg.log.Error("open the door of a restored domain failed", "domain", dom.name, "err", err)
+			reg.log.Error("open the endpoint of a restored domain failed", "domain", dom.name, "err", err)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (t *tuner) Tune(_ string, set hypervisor.Tuning) error {
 // Settings of the hypervisor are passed to it, and to nothing else; for a domain without them the error names the
 // alternative.
 func TestTune(t *testing.T) {
-	d := newTestRegistry(t, &doors{open: map[string]bool{}})
+	d := newTestRegistry(t, &endpoints{open: map[string]bool{}})
 	if _, err := d.domain("plain"); err != nil {
 		t.Fatal(err)
 	}

@@ -99,18 +99,9 @@ type Attachment struct {
 	account hardware.Account // engine time that the domain has held
 	shares  vcpu.Domain      // its credits and guarantees
 
-	leases gate.Classes                    // classes for which its gate is open
-	terms  [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
-	stuck  [1 + gate.NumClasses]bool       // by policies.Class: at the last sample work waited, and none could progress
-	window vcpu.Time                       // end of the window that Options.Follow last received
-	opened int64                           // when the gate last opened
-	since  [1 + gate.NumClasses]int64      // by policies.Class: start of the unreported part of the open window; 0: none
-
-	sampledAt int64     // when the page was last sampled
-	work      gate.Work // at the last sample
-	drained   int64     // start of the idle period reported to the scheduler; 0 after work was reported
-	busy      bool      // work was pending or in flight at the last sample
-	forged    bool      // a worker wrote a field of the daemon, and the domain is being expelled
+	openGate
+	pageSample
+	window vcpu.Time // end of the window that Options.Follow last received
 
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was notified that it needs no turn
@@ -120,6 +111,24 @@ type Attachment struct {
 	worked [gate.NumClasses]bool
 	rested [gate.NumClasses]int64 // when a class last ran out of work; 0: it never had any
 	turns  turns
+}
+
+// openGate is the part of a domain's gate that its leases open.
+type openGate struct {
+	leases gate.Classes                    // classes for which the gate is open
+	terms  [1 + gate.NumClasses]gate.Terms // of the leases, by policies.Class
+	opened int64                           // when the gate last opened
+	since  [1 + gate.NumClasses]int64      // by policies.Class: start of the unreported part of the open window; 0: none
+}
+
+// pageSample is a domain's work, as the last sample of its gate page found it.
+type pageSample struct {
+	sampledAt int64
+	work      gate.Work
+	stuck     [1 + gate.NumClasses]bool // by policies.Class: work waited, and none could progress
+	busy      bool                      // work was pending or in flight
+	drained   int64                     // start of the idle period reported to the scheduler; 0 after work was reported
+	forged    bool                      // a worker wrote a field of the daemon, and the domain is being expelled
 }
 
 // New returns an accelerator without domains. Run starts its loop.

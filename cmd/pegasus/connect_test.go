@@ -33,13 +33,13 @@ func TestStrangersDirectory(t *testing.T) {
 		}
 		t.Cleanup(func() { l.Close() })
 	}
-	if openDoor(dir, "web") == "" {
+	if usableSocket(dir, "web") == "" {
 		t.Error("a directory of root has no domain")
 	}
 	if err := os.Chown(dir, 65534, -1); err != nil {
 		t.Fatal(err)
 	}
-	if path := openDoor(dir, "web"); path != "" {
+	if path := usableSocket(dir, "web"); path != "" {
 		t.Errorf("another user's directory has the domain %s", path)
 	}
 	library := filepath.Join(dir, "libcuda.so.1")

@@ -114,7 +114,7 @@ func ending(err error) bool {
 func (g guestFlags) holdOnce(c *call) (held, error) {
 	client, own, err := g.daemon(c)
 	if err != nil {
-		if path := openDoor(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
+		if path := usableSocket(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
 			return held{socket: path}, nil
 		}
 		return held{}, err
@@ -130,12 +130,12 @@ func (g guestFlags) holdOnce(c *call) (held, error) {
 	return held{h.Socket, own}, err
 }
 
-// openDoor returns the socket of a domain of the daemon of a directory, if this user may use it: a guest need
+// usableSocket returns the socket of a domain of the daemon of a directory, if this user may use it: a guest need
 // not control the daemon. A directory of another user has none: its owner could listen in the daemon's place.
-func openDoor(dir, domain string) string {
-	doors := filepath.Join(dir, "domains")
-	path := filepath.Join(doors, domain, "sock")
-	if errors.Join(control.CheckOwner(dir), control.CheckOwner(doors)) != nil || unix.Access(path, unix.W_OK) != nil {
+func usableSocket(dir, domain string) string {
+	domains := filepath.Join(dir, "domains")
+	path := filepath.Join(domains, domain, "sock")
+	if errors.Join(control.CheckOwner(dir), control.CheckOwner(domains)) != nil || unix.Access(path, unix.W_OK) != nil {
 		return ""
 	}
 	return path
@@ -155,7 +155,7 @@ func (g guestFlags) daemon(c *call) (client *control.Client, own string, err err
 func (g guestFlags) sharedDaemon(c *call) (*control.Client, error) {
 	if g.config == "" {
 		client, _, err := dial(c.dir)
-		refused := c.dir == "" && errors.As(err, new(*refusal)) && openDoor(control.SystemDir, g.domain) == ""
+		refused := c.dir == "" && errors.As(err, new(*refusal)) && usableSocket(control.SystemDir, g.domain) == ""
 		if err == nil || !errors.Is(err, errNoDaemon) && !refused {
 			return client, err
 		}

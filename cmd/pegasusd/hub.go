@@ -53,7 +53,7 @@ func runHub(args []string, errs io.Writer) int {
 		}
 	}
 	if err == nil {
-		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}.Run(ctx)
+		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Endpoint: func() (string, error) { return holdDomain(*dir, *domain) }}.Run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(lines, "pegasusd hub:", err)
@@ -80,9 +80,9 @@ func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger
 	return m, nil
 }
 
-// door connects to the daemon so that it keeps the domain for as long as this process lives, and returns the
+// holdDomain connects to the daemon so that it keeps the domain for as long as this process lives, and returns the
 // domain's socket.
-func door(dir, domain string) (string, error) {
+func holdDomain(dir, domain string) (string, error) {
 	c, err := control.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {
 		return "", err

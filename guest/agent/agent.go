@@ -56,7 +56,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	d := &door{log: a.Log, release: a.Release, patience: hubTime, record: a.recordPath()}
+	d := &endpoint{log: a.Log, release: a.Release, patience: hubTime, record: a.recordPath()}
 	go d.accept(l)
 	notify("READY=1")
 	port := bell.Listen(ctx, a.Machine.OpenBell, false, func(err error) {

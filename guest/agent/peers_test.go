@@ -22,7 +22,7 @@ import (
 // keep resources of the agent beyond their timeouts.
 func TestPeers(t *testing.T) {
 	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
-	d, socket := openDoor(t, 100*time.Millisecond)
+	d, socket := openEndpoint(t, 100*time.Millisecond)
 	d.because("no region here")
 	before := runtime.NumGoroutine()
 	began := time.Now()

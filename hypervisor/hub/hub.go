@@ -29,10 +29,10 @@ import (
 // Hub is the configuration of a hub.
 type Hub struct {
 	Memory Memory
-	// Door requests the path of the domain's socket from the daemon. A *Refusal means that there won't be one.
-	Door    func() (string, error)
-	Release string // the hub's build
-	Log     *slog.Logger
+	// Endpoint requests the path of the domain's socket from the daemon. A *Refusal means that there won't be one.
+	Endpoint func() (string, error)
+	Release  string // the hub's build
+	Log      *slog.Logger
 
 	patience time.Duration // set by tests, instead of lendTime
 }
@@ -116,7 +116,7 @@ type session struct {
 
 	processes map[uint32]*process
 	outbox    []wire.Message // messages for the agent, which wait for room in its ring
-	door      door
+	endpoint  endpoint
 	events    chan func()
 
 	complained time.Time // time of the last log line about a process that isn't served

@@ -80,8 +80,8 @@ func (m *machine) start() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { callbuf.Unmap(m.mem) })
-	door := filepath.Join(dir, "door")
-	if m.daemon, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: door, Net: "unixpacket"}); err != nil {
+	endpoint := filepath.Join(dir, "endpoint")
+	if m.daemon, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: endpoint, Net: "unixpacket"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.daemon.Close() })
@@ -100,7 +100,7 @@ func (m *machine) startHub() {
 	if m.memory != nil {
 		memory = m.memory(memory)
 	}
-	h := hub.Hub{Memory: memory, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Door: func() (string, error) { return m.daemon.Addr().String(), nil }}.Patient(m.patience)
+	h := hub.Hub{Memory: memory, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Endpoint: func() (string, error) { return m.daemon.Addr().String(), nil }}.Patient(m.patience)
 	go func() { m.stopped <- h.Run(ctx) }()
 }
 

@@ -210,7 +210,7 @@ func (p *process) refuse(s *session, err error) {
 // enter requests a worker from the daemon, and in between a segment from the machine. The worker is nil if the daemon
 // refuses: the welcome has the reason.
 func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, worker *net.UnixConn, err error) {
-	daemon, err := s.door.dial(ctx, s.hub.Door)
+	daemon, err := s.endpoint.dial(ctx, s.hub.Endpoint)
 	if err != nil {
 		return w, nil, err
 	}

@@ -17,11 +17,11 @@ import (
 const lendTime = 30 * time.Second
 
 // lender is a hub that connects for a process of its virtual machine.
-type lender struct{ *newcomer }
+type lender struct{ *connection }
 
 // newLender accepts root and the daemon's own user. Other users could lend memory, too, without harm to others, but
 // have no reason to.
-func newLender(n *newcomer) (*lender, error) {
+func newLender(n *connection) (*lender, error) {
 	n.process.Close()
 	n.process = nil
 	if n.uid != 0 && n.uid != os.Geteuid() {

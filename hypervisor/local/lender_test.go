@@ -36,7 +36,7 @@ func TestLender(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lent := make(chan error, 1)
-			door := open(t, hypervisor.Domain{Name: "vm", Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+			endpoint := open(t, hypervisor.Domain{Name: "vm", Mode: 0o600}, func(_ context.Context, n hypervisor.Connection) {
 				if n.PID() != 0 || n.Process() != nil {
 					t.Errorf("process %d of a machine is one of the host", n.PID())
 				}
@@ -52,7 +52,7 @@ func TestLender(t *testing.T) {
 				}
 				lent <- err
 			})
-			lend(t, door.Address(), terms, hypervisor.Loan{Generation: 7, Parts: c.parts}, c.file)
+			lend(t, endpoint.Address(), terms, hypervisor.Loan{Generation: 7, Parts: c.parts}, c.file)
 			err := <-lent
 			if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("got %v, want %q", err, c.fails)

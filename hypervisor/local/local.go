@@ -53,7 +53,7 @@ const (
 func Socket(dir, domain string) string { return filepath.Join(dir, domain, socketName) }
 
 // Open implements hypervisor.Adapter.
-func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer), away func(error)) (hypervisor.Door, error) {
+func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Connection), away func(error)) (hypervisor.Endpoint, error) {
 	p := a.place(d.Name)
 	l, id, err := p.listen(d)
 	if errors.Is(err, unix.EMFILE) {
@@ -63,9 +63,9 @@ func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(conte
 		return nil, fmt.Errorf("socket of domain %q: %w", d.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	door := &door{place: p, l: l, id: id, guard: d, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
-	door.all.Go(func() { door.accept(ctx) })
-	return door, nil
+	endpoint := &endpoint{place: p, l: l, id: id, guard: d, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
+	endpoint.all.Go(func() { endpoint.accept(ctx) })
+	return endpoint, nil
 }
 
 // Sweep implements hypervisor.Adapter.
@@ -248,13 +248,13 @@ func lookup(name string, find func(string) (string, error)) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// door is one domain's endpoint: its socket, and the goroutines that serve its connections. mu guards guard.
-type door struct {
+// endpoint is one domain's socket, with the goroutines that serve its connections. mu guards guard.
+type endpoint struct {
 	place  place
 	l      *net.UnixListener
 	id     identity
 	cancel context.CancelFunc
-	serve  func(context.Context, hypervisor.Newcomer)
+	serve  func(context.Context, hypervisor.Connection)
 	away   func(error)
 	all    sync.WaitGroup
 	log    *slog.Logger
@@ -263,20 +263,20 @@ type door struct {
 	guard hypervisor.Domain // the current access settings
 }
 
-func (d *door) Address() string { return d.place.socket }
+func (e *endpoint) Address() string { return e.place.socket }
 
 // Guard changes the socket itself, so that mounts of it and processes that wait for an answer see no gap. The
 // socket is found by its identity: a container may have put another file in its place.
-func (d *door) Guard(to hypervisor.Domain) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fd, err := unix.Open(d.place.socket, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func (e *endpoint) Guard(to hypervisor.Domain) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fd, err := unix.Open(e.place.socket, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("socket of domain %q: %w", to.Name, err)
 	}
 	defer unix.Close(fd)
-	if id, err := identify(fd, ""); err != nil || id != d.id {
-		return fmt.Errorf("socket of domain %q: another file is in its place, %s; restart the daemon", to.Name, d.place.socket)
+	if id, err := identify(fd, ""); err != nil || id != e.id {
+		return fmt.Errorf("socket of domain %q: another file is in its place, %s; restart the daemon", to.Name, e.place.socket)
 	}
 	if to.Owner == "" {
 		to.Owner = strconv.Itoa(os.Geteuid())
@@ -285,23 +285,23 @@ func (d *door) Guard(to hypervisor.Domain) error {
 		to.Group = strconv.Itoa(os.Getegid())
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
-	if err := own(path, to, d.guard.Mode&to.Mode); err != nil {
-		return errors.Join(fmt.Errorf("socket of domain %q: %w", to.Name, err), os.Chmod(path, d.guard.Mode.Perm()))
+	if err := own(path, to, e.guard.Mode&to.Mode); err != nil {
+		return errors.Join(fmt.Errorf("socket of domain %q: %w", to.Name, err), os.Chmod(path, e.guard.Mode.Perm()))
 	}
-	d.guard = to
+	e.guard = to
 	return nil
 }
 
-func (d *door) Close() error { return errors.Join(d.Leave(), d.place.clear()) }
+func (e *endpoint) Close() error { return errors.Join(e.Leave(), e.place.clear()) }
 
-func (d *door) Leave() error {
-	d.cancel()
-	return d.l.Close()
+func (e *endpoint) Leave() error {
+	e.cancel()
+	return e.l.Close()
 }
 
-func (d *door) Wait() { d.all.Wait() }
+func (e *endpoint) Wait() { e.all.Wait() }
 
-func (d *door) accept(ctx context.Context) {
+func (e *endpoint) accept(ctx context.Context) {
 	slots := make(chan struct{}, maxKnocking)
 	for {
 		select {
@@ -309,40 +309,40 @@ func (d *door) accept(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		c, err := d.l.AcceptUnix()
+		c, err := e.l.AcceptUnix()
 		if err != nil {
 			<-slots
 			if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 				return
 			}
-			d.log.Warn("accept a guest", "err", err)
+			e.log.Warn("accept a guest", "err", err)
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		d.all.Go(func() {
+		e.all.Go(func() {
 			defer func() { <-slots }()
-			d.welcome(ctx, c)
+			e.welcome(ctx, c)
 		})
 	}
 }
 
-func (d *door) welcome(ctx context.Context, c *net.UnixConn) {
+func (e *endpoint) welcome(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	n, err := meet(c)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errSilent) {
-			d.away(err)
+			e.away(err)
 		}
 		return
 	}
 	if !speaksForAnother(n.hello) {
-		d.serve(ctx, n)
+		e.serve(ctx, n)
 	} else if l, err := newLender(n); err != nil {
-		d.away(err)
+		e.away(err)
 	} else {
-		d.serve(ctx, l)
+		e.serve(ctx, l)
 	}
 }
 

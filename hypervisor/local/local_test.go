@@ -20,14 +20,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-func open(t *testing.T, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer)) hypervisor.Door {
+func open(t *testing.T, d hypervisor.Domain, serve func(context.Context, hypervisor.Connection)) hypervisor.Endpoint {
 	t.Helper()
-	door, err := Adapter{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}.Open(t.Context(), d, serve, func(error) {})
+	endpoint, err := Adapter{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}.Open(t.Context(), d, serve, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { door.Close() })
-	return door
+	t.Cleanup(func() { endpoint.Close() })
+	return endpoint
 }
 
 func knock(t *testing.T, path string, message []byte) (callbuf.Welcome, []int) {
@@ -65,10 +65,10 @@ func knock(t *testing.T, path string, message []byte) (callbuf.Welcome, []int) {
 }
 
 func TestAdmit(t *testing.T) {
-	door := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+	endpoint := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Connection) {
 		defer n.Process().Close()
 		if n.PID() != os.Getpid() || n.Features() != 6 {
-			t.Errorf("newcomer is process %d with features %d", n.PID(), n.Features())
+			t.Errorf("connection is process %d with features %d", n.PID(), n.Features())
 		}
 		r, w, _ := os.Pipe()
 		defer r.Close()
@@ -77,7 +77,7 @@ func TestAdmit(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w, fds := knock(t, door.Address(), callbuf.Hello{Version: callbuf.Version, Features: 6}.Append(nil))
+	w, fds := knock(t, endpoint.Address(), callbuf.Hello{Version: callbuf.Version, Features: 6}.Append(nil))
 	if w.Result != 0 || w.WorkerPID != 42 || len(fds) != callbuf.WelcomeFDs {
 		t.Fatalf("welcome %+v with %d descriptors", w, len(fds))
 	}
@@ -90,7 +90,7 @@ func TestAdmit(t *testing.T) {
 // and another process is let in meanwhile.
 func TestKnockersThatHang(t *testing.T) {
 	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
-	door := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+	endpoint := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Connection) {
 		defer n.Process().Close()
 		n.Admit(callbuf.Welcome{Version: callbuf.Version, WorkerPID: 42}, os.Stdin, os.Stdin)
 	})
@@ -104,7 +104,7 @@ func TestKnockersThatHang(t *testing.T) {
 			"trickles":         func(c *net.UnixConn) { c.Write(hello[:1]); c.Write(hello[1:]) },
 			"hangs up on that": func(c *net.UnixConn) { c.Write(hello); c.Close() },
 		} {
-			c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: door.Address(), Net: "unixpacket"})
+			c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: endpoint.Address(), Net: "unixpacket"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestKnockersThatHang(t *testing.T) {
 			}
 		}
 	}
-	w, fds := knock(t, door.Address(), hello)
+	w, fds := knock(t, endpoint.Address(), hello)
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
@@ -137,10 +137,10 @@ func TestStrangeHello(t *testing.T) {
 		"version": callbuf.Hello{Version: 99}.Append(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			door := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(context.Context, hypervisor.Newcomer) {
+			endpoint := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(context.Context, hypervisor.Connection) {
 				t.Error("was let in")
 			})
-			w, fds := knock(t, door.Address(), message)
+			w, fds := knock(t, endpoint.Address(), message)
 			if w.Result != resultSystemDriverMismatch || w.Message == "" || len(fds) != 0 {
 				t.Errorf("answer %+v with %d descriptors", w, len(fds))
 			}
@@ -153,9 +153,9 @@ func TestSocketBelongsToItsOwner(t *testing.T) {
 	if os.Getuid() == 0 {
 		d.Owner, d.Group = "12", "34"
 	}
-	door := open(t, d, nil)
+	endpoint := open(t, d, nil)
 	var st unix.Stat_t
-	if err := unix.Stat(door.Address(), &st); err != nil {
+	if err := unix.Stat(endpoint.Address(), &st); err != nil {
 		t.Fatal(err)
 	}
 	if fs.FileMode(st.Mode&0o777) != 0o640 {
@@ -164,15 +164,15 @@ func TestSocketBelongsToItsOwner(t *testing.T) {
 	if os.Getuid() == 0 && (st.Uid != 12 || st.Gid != 34) {
 		t.Errorf("owner %d:%d", st.Uid, st.Gid)
 	}
-	if entries, _ := os.ReadDir(filepath.Dir(door.Address())); len(entries) != 1 {
+	if entries, _ := os.ReadDir(filepath.Dir(endpoint.Address())); len(entries) != 1 {
 		t.Errorf("the directory holds %v", entries)
 	}
-	if info, err := os.Stat(filepath.Dir(door.Address())); err != nil || info.Mode().Perm() != 0o755 {
+	if info, err := os.Stat(filepath.Dir(endpoint.Address())); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("not everybody may look for the socket: %v, %v", info.Mode(), err)
 	}
-	door.Close()
-	if _, err := os.Stat(door.Address()); !os.IsNotExist(err) {
-		t.Errorf("the socket outlives its door: %v", err)
+	endpoint.Close()
+	if _, err := os.Stat(endpoint.Address()); !os.IsNotExist(err) {
+		t.Errorf("the socket outlives its endpoint: %v", err)
 	}
 }
 
@@ -197,11 +197,11 @@ func TestLongPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
-	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, nil, nil)
+	endpoint, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	door.Close()
+	endpoint.Close()
 	if _, err := a.Open(t.Context(), hypervisor.Domain{Name: name + "s", Mode: 0o600}, nil, nil); err == nil || !strings.Contains(err.Error(), "108 bytes") {
 		t.Errorf("a byte more: %v", err)
 	}
@@ -218,18 +218,18 @@ func adapter(t *testing.T) Adapter {
 	return Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
 }
 
-// opens opens a domain's door. The door's guests receive the given worker PID.
-func (a Adapter) opens(t *testing.T, name string, pid uint32) hypervisor.Door {
+// opens opens a domain's endpoint. The endpoint's guests receive the given worker PID.
+func (a Adapter) opens(t *testing.T, name string, pid uint32) hypervisor.Endpoint {
 	t.Helper()
-	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+	endpoint, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, func(_ context.Context, n hypervisor.Connection) {
 		defer n.Process().Close()
 		n.Admit(callbuf.Welcome{Version: callbuf.Version, WorkerPID: pid}, os.Stdin, os.Stdin)
 	}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { door.Leave() })
-	return door
+	t.Cleanup(func() { endpoint.Leave() })
+	return endpoint
 }
 
 func inode(t *testing.T, path string) uint64 {
@@ -252,18 +252,18 @@ func TestDirectoryStays(t *testing.T) {
 	}
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
-	door := a.opens(t, "web", 1)
+	endpoint := a.opens(t, "web", 1)
 	if err := os.Chmod(filepath.Join(a.Dir, "web"), 0o711); err != nil { // an operator's choice
 		t.Fatal(err)
 	}
 	first, mount := inode(t, filepath.Join(a.Dir, "web")), openDir(t, filepath.Join(a.Dir, "web"))
 	for n := uint32(2); n < 5; n++ {
-		door.Leave()
+		endpoint.Leave()
 		if _, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: mount + "/sock", Net: "unixpacket"}); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("without a daemon: %v", err)
 		}
-		door = a.opens(t, "web", n)
-		for _, path := range []string{mount + "/sock", link, door.Address()} {
+		endpoint = a.opens(t, "web", n)
+		for _, path := range []string{mount + "/sock", link, endpoint.Address()} {
 			w, fds := knock(t, path, callbuf.Hello{Version: callbuf.Version}.Append(nil))
 			for _, fd := range fds {
 				unix.Close(fd)
@@ -279,7 +279,7 @@ func TestDirectoryStays(t *testing.T) {
 	if target, err := os.Readlink(link); err != nil || target != "web/sock" {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
-	door.Close()
+	endpoint.Close()
 	if entries, _ := os.ReadDir(a.Dir); len(entries) != 0 {
 		t.Errorf("left behind: %v", entries)
 	}
@@ -292,7 +292,7 @@ func TestGuard(t *testing.T) {
 		t.Fatal("run the tests as root: this one gives a socket to another user")
 	}
 	a := adapter(t)
-	door := a.opens(t, "web", 1)
+	endpoint := a.opens(t, "web", 1)
 	mount := openDir(t, filepath.Join(a.Dir, "web")) + "/sock"
 	before := inode(t, mount)
 	look := func() (uid, gid, mode uint32) {
@@ -312,7 +312,7 @@ func TestGuard(t *testing.T) {
 		{hypervisor.Domain{Name: "web", Owner: "no-such-user", Mode: 0o600}, 0, 4321, 0o666},
 		{hypervisor.Domain{Name: "web", Mode: 0o600}, 0, 0, 0o600},
 	} {
-		err := door.Guard(c.to)
+		err := endpoint.Guard(c.to)
 		if uid, gid, mode := look(); uid != c.uid || gid != c.gid || mode != c.mode || (err != nil) != (c.to.Owner == "no-such-user") {
 			t.Errorf("%+v: %d:%d %o, %v; want %d:%d %o", c.to, uid, gid, mode, err, c.uid, c.gid, c.mode)
 		}
@@ -325,15 +325,15 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func() error{
-		"a link":         func() error { return os.Symlink(precious, door.Address()) },
-		"another's link": func() error { return os.Link(precious, door.Address()) },
+		"a link":         func() error { return os.Symlink(precious, endpoint.Address()) },
+		"another's link": func() error { return os.Link(precious, endpoint.Address()) },
 		"nothing":        func() error { return nil },
 	} {
-		os.Remove(door.Address())
+		os.Remove(endpoint.Address())
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if err := door.Guard(hypervisor.Domain{Name: "web", Owner: "1234", Mode: 0o666}); err == nil {
+		if err := endpoint.Guard(hypervisor.Domain{Name: "web", Owner: "1234", Mode: 0o666}); err == nil {
 			t.Errorf("%s in the socket's place: no error", name)
 		}
 		if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o600 {
@@ -368,12 +368,12 @@ func TestSpoiledDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := adapter(t)
-			door := a.opens(t, "web", 1)
-			door.Leave()
-			if err := os.Remove(door.Address()); err != nil {
+			endpoint := a.opens(t, "web", 1)
+			endpoint.Leave()
+			if err := os.Remove(endpoint.Address()); err != nil {
 				t.Fatal(err)
 			}
-			if err := spoil(door.Address()); err != nil {
+			if err := spoil(endpoint.Address()); err != nil {
 				t.Fatal(err)
 			}
 			_, fds := knock(t, a.opens(t, "web", 2).Address(), callbuf.Hello{Version: callbuf.Version}.Append(nil))

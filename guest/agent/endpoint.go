@@ -14,9 +14,9 @@ import (
 	"pegasus/callbuf"
 )
 
-// door accepts connections of the machine's processes. It accepts them before a session exists: early processes wait,
-// and after a timeout receive the reason.
-type door struct {
+// endpoint accepts connections of the machine's processes. It accepts them before a session exists: early processes
+// wait, and after a timeout receive the reason.
+type endpoint struct {
 	log      *slog.Logger
 	release  string
 	patience time.Duration // how long a process waits for a session
@@ -28,39 +28,39 @@ type door struct {
 }
 
 // leadTo sets the session that serves new connections.
-func (d *door) leadTo(s *session) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.session, d.why = s, ""
+func (e *endpoint) leadTo(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.session, e.why = s, ""
 }
 
 // because sets the reason why there is no session, and reports whether it has changed.
-func (d *door) because(why string) (fresh bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fresh = d.why != why
-	d.why = why
+func (e *endpoint) because(why string) (fresh bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fresh = e.why != why
+	e.why = why
 	return fresh
 }
 
-func (d *door) state() (*session, string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.session, d.why
+func (e *endpoint) state() (*session, string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.session, e.why
 }
 
-func (d *door) accept(l *net.UnixListener) {
+func (e *endpoint) accept(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			d.log.Warn("accept a process", "err", err)
+			e.log.Warn("accept a process", "err", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		go d.greet(c)
+		go e.greet(c)
 	}
 }
 
@@ -68,7 +68,7 @@ func (d *door) accept(l *net.UnixListener) {
 const helloTime = 5 * time.Second
 
 // greet reads a process's first message: a hello or a status query.
-func (d *door) greet(c *net.UnixConn) {
+func (e *endpoint) greet(c *net.UnixConn) {
 	c.SetReadDeadline(time.Now().Add(helloTime))
 	buf := make([]byte, callbuf.HelloBytes+1)
 	n, err := c.Read(buf)
@@ -77,7 +77,7 @@ func (d *door) greet(c *net.UnixConn) {
 		return
 	}
 	if bytes.Equal(buf[:n], question) {
-		d.tellStatus(c)
+		e.tellStatus(c)
 		return
 	}
 	hello, err := callbuf.ParseHello(buf[:n])
@@ -86,18 +86,18 @@ func (d *door) greet(c *net.UnixConn) {
 		c.Close()
 		return
 	}
-	d.admit(c, hello, time.Now())
+	e.admit(c, hello, time.Now())
 }
 
 // admit passes a process to the session, waiting for one if necessary.
-func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
-	s, why := d.state()
+func (e *endpoint) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
+	s, why := e.state()
 	switch {
 	case s != nil && s.post(func() { s.meet(c, hello, came) }):
-	case hello.Features&callbuf.HelloBack != 0 && !exists(d.record):
+	case hello.Features&callbuf.HelloBack != 0 && !exists(e.record):
 		dismiss(c)
-	case time.Since(came) < d.patience:
-		time.AfterFunc(50*time.Millisecond, func() { d.admit(c, hello, came) })
+	case time.Since(came) < e.patience:
+		time.AfterFunc(50*time.Millisecond, func() { e.admit(c, hello, came) })
 	case hello.Features&callbuf.HelloBack != 0:
 		c.Close() // its worker may be alive: the process connects again
 	default:
@@ -145,19 +145,19 @@ func refuse(c *net.UnixConn, result int32, why string) {
 }
 
 // tellStatus answers a status query.
-func (d *door) tellStatus(c *net.UnixConn) {
-	s, why := d.state()
+func (e *endpoint) tellStatus(c *net.UnixConn) {
+	s, why := e.state()
 	answer := func(st Status) {
 		defer c.Close()
 		b, err := json.Marshal(st)
 		if err != nil {
-			d.log.Error("status", "err", err) // cannot fail
+			e.log.Error("status", "err", err) // cannot fail
 			return
 		}
 		c.SetWriteDeadline(time.Now().Add(helloTime))
 		c.Write(b)
 	}
 	if s == nil || !s.post(func() { st := s.status(); go answer(st) }) {
-		answer(Status{Release: d.release, Why: why})
+		answer(Status{Release: e.release, Why: why})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"pegasus/callbuf"
 )
 
-func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
+func openEndpoint(t *testing.T, patience time.Duration) (d *endpoint, socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
@@ -29,7 +29,7 @@ func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	d = &door{log: slog.New(slog.DiscardHandler), release: "v1", patience: patience, record: filepath.Join(dir, "record")}
+	d = &endpoint{log: slog.New(slog.DiscardHandler), release: "v1", patience: patience, record: filepath.Join(dir, "record")}
 	go d.accept(l)
 	return d, socket
 }
@@ -61,7 +61,7 @@ func tell(socket string, words []byte) (string, error) {
 
 // While there is no session, programs wait for one, and receive the reason after a timeout.
 func TestEarly(t *testing.T) {
-	d, socket := openDoor(t, 100*time.Millisecond)
+	d, socket := openEndpoint(t, 100*time.Millisecond)
 	if !d.because("no region here") || d.because("no region here") {
 		t.Error("what is new isn't told apart")
 	}
@@ -78,7 +78,7 @@ func TestEarly(t *testing.T) {
 	}
 
 	// A process that connected before there was a session is passed to it.
-	d, socket = openDoor(t, time.Minute)
+	d, socket = openEndpoint(t, time.Minute)
 	c, err := net.Dial("unixpacket", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestEarly(t *testing.T) {
 
 // A process that had a worker waits for the agent to resume its session, if there is a record of one.
 func TestComesBack(t *testing.T) {
-	d, socket := openDoor(t, 100*time.Millisecond)
+	d, socket := openEndpoint(t, 100*time.Millisecond)
 	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)
 	began := time.Now()
 	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, back))); err != nil || w.Result != resultUnknown {

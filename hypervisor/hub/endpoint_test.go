@@ -17,7 +17,7 @@ import (
 func TestGoneBeforeAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var d door
+	var d endpoint
 	var asked atomic.Int32
 	var all sync.WaitGroup
 	for range 20 {
@@ -40,7 +40,7 @@ func TestGoneBeforeAsked(t *testing.T) {
 // A daemon that refuses the domain doesn't count as away, and gets no further request.
 func TestRefusal(t *testing.T) {
 	no := &Refusal{errors.New("the domain isn't declared")}
-	var d door
+	var d endpoint
 	asked := 0
 	_, err := d.dial(t.Context(), func() (string, error) { asked++; return "", no })
 	if err != no || asked != 1 {
@@ -51,7 +51,7 @@ func TestRefusal(t *testing.T) {
 // A daemon that restarts gets one request for all waiting processes, though its address is the previous one's: with
 // each answer it holds the domain once more.
 func TestAskedOnceForAll(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "door")
+	path := filepath.Join(t.TempDir(), "endpoint")
 	var asked atomic.Int32
 	var up atomic.Bool
 	ask := func() (string, error) {
@@ -68,7 +68,7 @@ func TestAskedOnceForAll(t *testing.T) {
 		}
 		return l
 	}
-	var d door
+	var d endpoint
 	dial := func() {
 		c, err := d.dial(t.Context(), ask)
 		if err != nil {
@@ -97,7 +97,7 @@ func TestAskedOnceForAll(t *testing.T) {
 
 // A stopped daemon with a full backlog of processes refuses none: each waits until it continues.
 func TestStoppedDaemon(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "door")
+	path := filepath.Join(t.TempDir(), "endpoint")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestStoppedDaemon(t *testing.T) {
 			}
 		}
 	})
-	var d door
+	var d endpoint
 	c, err := d.dial(t.Context(), func() (string, error) { return path, nil })
 	if err != nil {
 		t.Fatal(err)

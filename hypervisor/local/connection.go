@@ -18,8 +18,8 @@ const helloTime = 5 * time.Second
 // errSilent reports a connection that closed without data: a probe.
 var errSilent = errors.New("the peer hung up")
 
-// newcomer is the connection of a process that has sent its hello.
-type newcomer struct {
+// connection is a process that has sent its hello and waits for the answer.
+type connection struct {
 	conn    *net.UnixConn
 	pid     int
 	uid     int
@@ -28,8 +28,8 @@ type newcomer struct {
 }
 
 // meet reads the hello. An invalid hello gets an answer too, so that the program reports the cause.
-func meet(c *net.UnixConn) (*newcomer, error) {
-	n := &newcomer{conn: c}
+func meet(c *net.UnixConn) (*connection, error) {
+	n := &connection{conn: c}
 	c.SetDeadline(time.Now().Add(helloTime))
 	buf := make([]byte, callbuf.HelloBytes+1)
 	size, err := c.Read(buf)
@@ -56,11 +56,11 @@ func meet(c *net.UnixConn) (*newcomer, error) {
 // resultSystemDriverMismatch is CUDA_ERROR_SYSTEM_DRIVER_MISMATCH.
 const resultSystemDriverMismatch = 803
 
-func (n *newcomer) PID() int          { return n.pid }
-func (n *newcomer) Process() *os.File { return n.process }
-func (n *newcomer) Features() uint64  { return n.hello.Features }
+func (n *connection) PID() int          { return n.pid }
+func (n *connection) Process() *os.File { return n.process }
+func (n *connection) Features() uint64  { return n.hello.Features }
 
-func (n *newcomer) Admit(w callbuf.Welcome, segment, worker *os.File) error {
+func (n *connection) Admit(w callbuf.Welcome, segment, worker *os.File) error {
 	rights := unix.UnixRights(int(segment.Fd()), int(worker.Fd()))
 	if err := n.answer(w, rights); err != nil {
 		return fmt.Errorf("welcome process %d: %w", n.pid, err)
@@ -68,11 +68,11 @@ func (n *newcomer) Admit(w callbuf.Welcome, segment, worker *os.File) error {
 	return nil
 }
 
-func (n *newcomer) Refuse(result int32, why string) error {
+func (n *connection) Refuse(result int32, why string) error {
 	return n.answer(callbuf.Welcome{Version: callbuf.Version, Result: result, Message: why}, nil)
 }
 
-func (n *newcomer) answer(w callbuf.Welcome, rights []byte) error {
+func (n *connection) answer(w callbuf.Welcome, rights []byte) error {
 	n.conn.SetWriteDeadline(time.Now().Add(helloTime))
 	_, _, err := n.conn.WriteMsgUnix(w.Append(nil), rights, nil)
 	return err

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// door is the address of the domain's endpoint, as the daemon last reported it. mu guards it.
-type door struct {
+// endpoint is the address of the domain's endpoint, as the daemon last reported it. mu guards it.
+type endpoint struct {
 	mu      sync.Mutex
 	path    string
 	answers int // answers of daemons so far; path is the last
@@ -22,20 +22,20 @@ type door struct {
 // replaced the one that answered may lack the endpoint: then that answer and those before are invalid. One answer
 // serves all waiting callers, even if it equals the one before: with each answer, the daemon holds the domain once
 // more.
-func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (e *endpoint) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if ctx.Err() != nil { // a daemon that doesn't answer gets no request for callers that have left
 		return "", 0, errAway
 	}
-	if d.answers > bad {
-		return d.path, d.answers, nil
+	if e.answers > bad {
+		return e.path, e.answers, nil
 	}
 	if path, err = ask(); err == nil {
-		d.path = path
-		d.answers++
+		e.path = path
+		e.answers++
 	}
-	return path, d.answers, err
+	return path, e.answers, err
 }
 
 // Refusal is the answer of a running daemon that lets no process into the domain.
@@ -44,10 +44,10 @@ type Refusal struct{ Err error }
 func (r *Refusal) Error() string { return r.Err.Error() }
 
 // dial connects to the daemon, which may be restarting.
-func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
+func (e *endpoint) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
 	bad := 0
 	for deadline := time.Now().Add(daemonTime); ; {
-		path, answer, err := d.find(ctx, ask, bad)
+		path, answer, err := e.find(ctx, ask, bad)
 		if err == nil {
 			var c *net.UnixConn
 			if c, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"}); err == nil {
