@@ -491,7 +491,7 @@ static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 
 /* --- creation and destruction --- */
 
-static struct graph_exec *exec_of(CUgraphExec handle) { return handle_find(&graph_execs, (uint64_t)(uintptr_t)handle); }
+struct graph_exec *exec_of(CUgraphExec handle) { return handle_find(&graph_execs, (uint64_t)(uintptr_t)handle); }
 
 /* Sets *context to the context of all nodes that need one, or 0; false if they are of several contexts. */
 static bool one_context(const struct graph *g, uint64_t *context)
@@ -732,26 +732,6 @@ CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)
 	return e->stale ? upload(e, NULL) : CUDA_SUCCESS;
 }
 
-CUresult pg_cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e = exec_of(handle);
-	if (!e || !flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	*flags = e->flags;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphExecGetId(CUgraphExec handle, unsigned int *id)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e = exec_of(handle);
-	if (!e || !id)
-		return CUDA_ERROR_INVALID_VALUE;
-	*id = e->id;
-	return CUDA_SUCCESS;
-}
-
 /* --- updates --- */
 
 static struct graph_node *find_within(const struct graph *g, uint64_t origin, uint32_t local)
@@ -786,23 +766,19 @@ static CUresult find(CUgraphExec handle, CUgraphNode node, struct graph_exec **e
 	return *n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult find_typed(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, const void *p, struct graph_exec **e,
-	struct graph_node **n)
+CUresult exec_node(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_exec **e, struct graph_node **n)
 {
 	CUresult r = find(handle, node, e, n);
-	return r == CUDA_SUCCESS && (!p || (*n)->type != type) ? CUDA_ERROR_INVALID_VALUE : r;
+	return r == CUDA_SUCCESS && (*n)->type != type ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-/* Marks the graph as changed: the next launch sends the new version. */
-static CUresult changed(struct graph_exec *e, const struct graph_node *n, CUresult r)
+CUresult exec_changed(struct graph_exec *e, const struct graph_node *n, CUresult r)
 {
 	if (r == CUDA_SUCCESS && n->context != 0 && n->context != e->context)
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	e->stale = e->stale || r == CUDA_SUCCESS;
 	return r;
 }
-
-static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child);
 
 CUresult pg_cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgraphNodeParams *p)
 {
@@ -813,8 +789,8 @@ CUresult pg_cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgra
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH && n->type == p->type)
-		return changed(e, n, take_child(e, n, graph_of(p->graph.graph)));
-	return changed(e, n, node_set(n, p));
+		return exec_changed(e, n, exec_take_child(e, n, graph_of(p->graph.graph)));
+	return exec_changed(e, n, node_set(n, p));
 }
 
 CUresult pg_cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -822,8 +798,8 @@ CUresult pg_cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode no
 	GRAPHS_LOCKED;
 	struct graph_exec *e;
 	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_KERNEL, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_kernel(n, p)) : r;
+	CUresult r = p ? exec_node(handle, node, CU_GRAPH_NODE_TYPE_KERNEL, &e, &n) : CUDA_ERROR_INVALID_VALUE;
+	return r == CUDA_SUCCESS ? exec_changed(e, n, node_set_kernel(n, p)) : r;
 }
 
 CUresult pg_cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
@@ -836,52 +812,6 @@ CUresult pg_cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
 		.kernelParams = p->kernelParams, .extra = p->extra,
 	};
 	return pg_cuGraphExecKernelNodeSetParams_v2(handle, node, &wide);
-}
-
-CUresult pg_cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_MEMCPY, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_copy(n, p, context)) : r;
-}
-
-CUresult pg_cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_MEMSET, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_fill(n, p, context)) : r;
-}
-
-CUresult pg_cuGraphExecHostNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_HOST, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_host(n, p)) : r;
-}
-
-static CUresult exec_set_event(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, CUevent event)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, type, &e, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_event(n, event)) : r;
-}
-
-CUresult pg_cuGraphExecEventRecordNodeSetEvent(CUgraphExec e, CUgraphNode n, CUevent event)
-{
-	return exec_set_event(e, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
-}
-
-CUresult pg_cuGraphExecEventWaitNodeSetEvent(CUgraphExec e, CUgraphNode n, CUevent event)
-{
-	return exec_set_event(e, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
 /* Kernels, copies and fills can be disabled. */
@@ -1004,7 +934,7 @@ static CUresult adopt(struct graph_exec *e, struct graph *mine, const struct gra
  * Copies the parameters of a child graph's nodes from another graph of the same shape; the program keeps its node
  * handles.
  */
-static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
+CUresult exec_take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
 {
 	struct difference d;
 	if (!child || !n->child)
@@ -1043,12 +973,3 @@ CUresult pg_cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphNode *ba
 	return r;
 }
 
-CUresult pg_cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgraph child)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	struct graph *g = graph_of(child);
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_GRAPH, g, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, take_child(e, n, g)) : r;
-}

@@ -38,5 +38,19 @@ CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
 
 /* Releases the resources of destroyed executable graphs after the completion of their launches. */
 void versions_sweep(void);
+/* Returns the executable graph of a handle, or NULL. */
+struct graph_exec *exec_of(CUgraphExec handle);
+/*
+ * Finds an executable graph, and its copy of a node of a type: CUDA_ERROR_INVALID_VALUE if one does not exist or the
+ * type is another.
+ */
+CUresult exec_node(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_exec **e, struct graph_node **n);
+/*
+ * Returns the result r of a change of a node; after a success the next launch sends the new version. A node of another
+ * context is CUDA_ERROR_INVALID_CONTEXT.
+ */
+CUresult exec_changed(struct graph_exec *e, const struct graph_node *n, CUresult r);
+/* Gives a node with a child graph the parameters of another graph, which must have the same nodes and edges. */
+CUresult exec_take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child);
 
 #endif
