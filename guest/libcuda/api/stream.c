@@ -7,7 +7,7 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/capture.h"
-#include "graph/exec.h"
+#include "graph/version.h"
 #include "object/marker.h"
 #include "object/stream_timeline.h"
 #include "work/pool.h"

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "core/zz_impl.h"
-#include "graph/exec.h"
 #include "graph/node.h"
 #include "graph/user_object.h"
+#include "graph/version.h"
 
 struct table graphs = HANDLE_TABLE(HANDLE_GRAPH, struct graph, 200000);
 struct table graph_nodes = HANDLE_TABLE(HANDLE_GRAPH_NODE, struct graph_node, 1000000);
