@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,11 +168,17 @@ func TestProducersAreNotForgotten(t *testing.T) {
 	head, waiting := word32(mem, offHead), word32(mem, offProducersWaiting)
 	var round, ended atomic.Uint32
 	const rounds = 8000
+	// await spins, so that with two processors a change is seen at once, and yields now and then, so that with one it comes.
+	await := func(word *atomic.Uint32, n uint32) {
+		for i := 1; word.Load() != n; i++ {
+			if i%1000 == 0 {
+				runtime.Gosched() // Yield gives up the processor, and not the one of Go's that the other goroutine waits for
+			}
+		}
+	}
 	go func() {
 		for n := uint32(1); n <= rounds; n++ {
-			for round.Load() != n {
-				Yield()
-			}
+			await(&round, n)
 			h.next++
 			h.Publish()
 			ended.Store(n)
@@ -180,15 +187,12 @@ func TestProducersAreNotForgotten(t *testing.T) {
 	for n := uint32(1); n <= rounds; n++ {
 		waiting.Store(1) // another one
 		round.Store(n)
-		for head.Load() != n {
-		}
+		await(head, n)
 		for range n % 8 {
 			head.Load()
 		}
 		waiting.Store(1)
-		for ended.Load() != n {
-			Yield()
-		}
+		await(&ended, n)
 		if waiting.Load() == 0 {
 			t.Fatalf("round %d: a producer waits for the ring to be read further, and nobody knows", n)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 	"pegasus/vcpu"
 )
 
@@ -112,19 +113,19 @@ func TestCPUFollowsAccelerator(t *testing.T) {
 		}
 		// A brief value may not be observable: the record of writes is. "two" may owe "one" a boost after that, and be
 		// lowered in turn.
-		eventually(t, "a window raises, its end lowers, and then it is as set", func() bool {
+		testkit.Eventually(t, "a window raises, its end lowers, and then it is as set", func() bool {
 			window()
 			for began := time.Now(); time.Since(began) < 100*time.Millisecond || !w.asSet("one") && time.Since(began) < 20*time.Second; {
 				time.Sleep(time.Millisecond) // the boost runs its course
 			}
 			return w.written(400, 25, 100)
 		})
-		eventually(t, "another raises", func() bool { window(); return w.written(400) })
+		testkit.Eventually(t, "another raises", func() bool { window(); return w.written(400) })
 		follows.Store(false)
-		eventually(t, "the operator gives up", func() bool { return w.asSet("one") && w.asSet("two") })
+		testkit.Eventually(t, "the operator gives up", func() bool { return w.asSet("one") && w.asSet("two") })
 		follows.Store(true)
 		w.written()
-		eventually(t, "the next raises", func() bool { window(); return w.written(400) })
+		testkit.Eventually(t, "the next raises", func() bool { window(); return w.written(400) })
 		cancel()
 		synctest.Wait()
 		if !w.is(map[string]int64{}) {
@@ -149,7 +150,7 @@ func TestBrokenRaiser(t *testing.T) {
 			f.Window("one", vcpu.Time(virtual()).Add(20*time.Millisecond))
 			time.Sleep(time.Millisecond)
 		}
-		eventually(t, "it is tried", func() bool { windows(); return tried() > 0 })
+		testkit.Eventually(t, "it is tried", func() bool { windows(); return tried() > 0 })
 		const seconds = 10
 		for began := time.Now(); time.Since(began) < seconds*time.Second; {
 			windows()
@@ -160,13 +161,4 @@ func TestBrokenRaiser(t *testing.T) {
 			t.Errorf("it was tried %d times, want at most %d", tried(), most)
 		}
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't come that ", what)
-		}
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor"
+	"pegasus/internal/testkit"
 )
 
 var operator = control.Peer{UID: 7, PID: 4711}
@@ -332,17 +333,11 @@ func TestProgramsSettings(t *testing.T) {
 	end := func(cmd *exec.Cmd, left int) {
 		cmd.Process.Kill()
 		cmd.Wait()
-		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		testkit.Eventually(t, fmt.Sprintf("%d programs hold domains", left), func() bool {
 			d.mu.Lock()
-			n := d.holders
-			d.mu.Unlock()
-			if n == left {
-				return
-			}
-			if time.Since(start) > time.Minute {
-				t.Fatalf("%d programs hold domains, want %d", n, left)
-			}
-		}
+			defer d.mu.Unlock()
+			return d.holders == left
+		})
 	}
 	credits := func(want int) {
 		t.Helper()
@@ -484,11 +479,7 @@ func TestRemoveWaits(t *testing.T) {
 	go func() {
 		overtaken <- n.Requests().Remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
 	}()
-	for start := time.Now(); n.removals() < 2; time.Sleep(time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatal("the second removal does not begin")
-		}
-	}
+	testkit.Eventually(t, "the second removal begins", func() bool { return n.removals() >= 2 })
 	if _, err := n.follow(declaring("pod")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/configs"
+	"pegasus/internal/testkit"
 )
 
 // A domain with a lease for one request has earlier deferred work. When that has used up the lease, its next request
@@ -29,7 +30,7 @@ func TestLookAfterTakingBack(t *testing.T) {
 		close(turn)
 	}()
 	copied := acquire(t, member, gate.Copy)
-	eventually(t, "both classes wait", func() bool {
+	testkit.Eventually(t, "both classes wait", func() bool {
 		w := page.Look()
 		return w.Heads[gate.Compute].Seq != 0 && w.Heads[gate.Copy].Seq != 0
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pegasus/backend/gate"
+	"pegasus/internal/testkit"
 	"pegasus/policies"
 	"pegasus/vcpu"
 )
@@ -58,5 +59,5 @@ func TestWindowsAreTold(t *testing.T) {
 	for _, m := range a.members {
 		acquire(t, gate.Join(m.Page, a.Bell, mustSlot(t, m.Page)), gate.Compute)
 	}
-	eventually(t, "both had a window", func() bool { a.turn(); return len(had) == 2 })
+	testkit.Eventually(t, "both had a window", func() bool { a.turn(); return len(had) == 2 })
 }

@@ -87,12 +87,3 @@ func acquire(t *testing.T, m *gate.Member, c gate.Class) <-chan gate.Ticket {
 	<-announced
 	return got
 }
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't come that ", what)
-		}
-	}
-}

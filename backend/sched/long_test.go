@@ -10,6 +10,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/configs"
+	"pegasus/internal/testkit"
 	"pegasus/policies"
 )
 
@@ -78,12 +79,7 @@ func longRequest(t *testing.T, policy, accounts string) {
 			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
 		}
 		a.Pause(long.attachment, true)
-		for end := time.Now().Add(10 * time.Second); !drained(a, long.attachment); {
-			if time.Now().After(end) {
-				t.Fatalf("what is paused is never at rest: %s", a.sched.Explain())
-			}
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "the paused domain is at rest", func() bool { return drained(a, long.attachment) })
 		was := long.done.Load()
 		if !other.goesOn() {
 			t.Fatalf("the other starves while one is paused: %s", a.sched.Explain())

@@ -12,6 +12,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/configs"
+	"pegasus/internal/testkit"
 	"pegasus/policies"
 )
 
@@ -98,9 +99,7 @@ func pauses(t *testing.T, policy, mode, accounts string) {
 			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
 		}
 		a.Pause(one.attachment, true)
-		for !drained(a, one.attachment) {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "the paused domain is at rest", func() bool { return drained(a, one.attachment) })
 		was := one.done.Load()
 		if !other.goesOn() {
 			t.Fatalf("the other starves while one is paused: %s", a.sched.Explain())

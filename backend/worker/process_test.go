@@ -22,6 +22,7 @@ import (
 	"pegasus/backend/worker/workertest"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/testkit"
 )
 
 // TestMain makes the test binary a worker process when it is started as one.
@@ -509,10 +510,11 @@ func TestAdoption(t *testing.T) {
 			t.Fatal(err)
 		}
 		var st gate.Statistics
-		for start := time.Now(); st.Calls == 0 && time.Since(start) < 20*time.Second; time.Sleep(time.Millisecond) {
-			st, _ = page.Statistics(s.Job.Slot) // calls are counted when there are no more to serve
-		}
-		if st.PID != s.PID || st.Calls == 0 {
+		testkit.Eventually(t, "calls are counted, which happens when there are no more to serve", func() bool {
+			st, _ = page.Statistics(s.Job.Slot)
+			return st.Calls != 0
+		})
+		if st.PID != s.PID {
 			t.Errorf("statistics %+v", st)
 		}
 		e.daemon = c

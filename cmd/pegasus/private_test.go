@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/internal/testkit"
 )
 
 // A later start removes the directory of a program's own daemon that was killed, and no other directory: not
@@ -75,10 +76,11 @@ func TestKilledOwnDaemon(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "the killed daemon is gone", func() bool {
 		var status syscall.WaitStatus
 		syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
-	}
+		return syscall.Kill(pid, 0) != nil
+	})
 	other := put("own-other", control.OnceMark, control.DaemonLock)
 	if err := os.Chown(other, 65534, -1); err != nil {
 		t.Fatal(err)

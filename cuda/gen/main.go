@@ -74,6 +74,7 @@ var emitters = map[string]func(*writer, *spec){
 	"cuda/zz_ops.go":                     emitGoOps,
 	"cuda/zz_enums.go":                   emitGoEnums,
 	"guest/libcuda/api/zz_exports.c":     emitExports,
+	"guest/libcuda/api/zz_accessors.c":   emitAccessors,
 	"guest/libcuda/core/zz_impl.h":       emitImpl,
 	"guest/libcuda/api/zz_libcuda.map":   emitMap,
 	"guest/libcuda/api/zz_names.c":       emitNames,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type decision struct {
 	Result     string           // constant
 	Out        map[string]int64 // constant: values of outputs
 	BeforeInit bool             `toml:"before_init"`
+	accessor                    // accessor
 	Unsafe     bool             // prohibited while a stream captures, unless the thread's capture mode permits it
 
 	because string // stub: why there is no implementation, if that was decided
@@ -29,6 +31,7 @@ type refusal struct {
 const (
 	bodyManual    = "manual"
 	bodyGenerated = "generated"
+	bodyAccessor  = "accessor"
 	bodyAlias     = "alias"
 	bodyConstant  = "constant"
 	bodyStub      = "stub"
@@ -40,6 +43,7 @@ var stubDecision = &decision{Body: bodyStub}
 func loadOverlay(dir string, s *spec) error {
 	path := filepath.Join(dir, "overlay.toml")
 	var file struct {
+		Object  map[string]*object
 		Symbol  map[string]*decision
 		Refused []refusal
 	}
@@ -47,10 +51,11 @@ func loadOverlay(dir string, s *spec) error {
 		return err
 	}
 	for _, symbol := range sortedKeys(file.Symbol) {
-		if err := checkDecision(s, symbol, file.Symbol[symbol]); err != nil {
+		if err := checkDecision(s, symbol, file.Symbol[symbol], file.Object); err != nil {
 			return fmt.Errorf("%s: %s: %w", path, symbol, err)
 		}
 	}
+	s.Objects = file.Object
 	for symbol, d := range file.Symbol {
 		s.bySymbol[symbol].decision = d
 	}
@@ -115,7 +120,7 @@ func checkRefusals(s *spec) error {
 	return nil
 }
 
-func checkDecision(s *spec, symbol string, d *decision) error {
+func checkDecision(s *spec, symbol string, d *decision, objects map[string]*object) error {
 	f := s.bySymbol[symbol]
 	switch {
 	case f == nil:
@@ -124,7 +129,7 @@ func checkDecision(s *spec, symbol string, d *decision) error {
 		return fmt.Errorf("follows its plain symbol and needs no line")
 	case !strings.Contains(" local cached control copy compute wait ", " "+d.Class+" "):
 		return fmt.Errorf("class %q", d.Class)
-	case !strings.Contains(" manual generated alias constant ", " "+d.Body+" "):
+	case !strings.Contains(" manual generated accessor alias constant ", " "+d.Body+" "):
 		return fmt.Errorf("body %q", d.Body)
 	case (d.Body == bodyAlias) != (d.Of != ""):
 		return fmt.Errorf("of goes with body alias")
@@ -133,7 +138,7 @@ func checkDecision(s *spec, symbol string, d *decision) error {
 	case (d.Body == bodyConstant) != (d.Result != ""):
 		return fmt.Errorf("result goes with body constant")
 	}
-	return nil
+	return checkAccessor(f, d, objects)
 }
 
 // plain returns the symbol without _ptsz or _ptds of a variant that has one.
@@ -150,7 +155,7 @@ func (f *function) takesStream(s *spec) bool { return s.bySymbol[f.Symbol+"_ptds
 
 // implemented reports whether f has a function pg_SYMBOL.
 func (f *function) implemented() bool {
-	return f.decision.Body == bodyManual || f.decision.Body == bodyGenerated
+	return slices.Contains([]string{bodyManual, bodyGenerated, bodyAccessor}, f.decision.Body)
 }
 
 // target returns the function with the implementation that f uses, or nil.

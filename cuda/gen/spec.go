@@ -23,7 +23,8 @@ type spec struct {
 	Structs    map[string]*structure
 	Ops        []*op
 	NVML       *nvmlSpec
-	Texts      map[string]string // of results, by the name without CUDA_ERROR_
+	Objects    map[string]*object // that accessors find
+	Texts      map[string]string  // of results, by the name without CUDA_ERROR_
 
 	bySymbol map[string]*function
 }

@@ -10,6 +10,7 @@ import (
 
 	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
+	"pegasus/internal/testkit"
 )
 
 // pair returns both ends of a socket that preserves message boundaries.
@@ -51,9 +52,7 @@ func TestListenTo(t *testing.T) {
 		}, true, func(error) {})
 		if c.port {
 			ports <- ours
-			for !port.Live() {
-				time.Sleep(time.Millisecond)
-			}
+			testkit.Eventually(t, "the port is live", port.Live)
 		}
 		s := &session{port: port, events: make(chan func()), processes: map[uint32]*process{}}
 		server, program := pair(t)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/testkit"
 )
 
 // Boot sectors of guests: one computes for ever, one sleeps except for its timer.
@@ -41,18 +43,15 @@ func (m *machine) boot(t *testing.T, code []byte) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * ms) {
-		if tid := vcpu0(m.pid); tid != 0 {
-			var set unix.CPUSet
-			set.Set(m.CPUs[0])
-			if err := unix.SchedSetaffinity(tid, &set); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("QEMU has no thread for its vCPU")
-		}
+	tid := 0
+	testkit.Eventually(t, "QEMU has a thread for its vCPU", func() bool {
+		tid = vcpu0(m.pid)
+		return tid != 0
+	})
+	var set unix.CPUSet
+	set.Set(m.CPUs[0])
+	if err := unix.SchedSetaffinity(tid, &set); err != nil {
+		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second) // for the firmware
 	m.confine(t)

@@ -491,8 +491,7 @@ static void pools(void)
 		for (size_t i = 0; i < sizeof wrong; i++) {
 			wrong = data[1];
 			wrong.reserved[i] ^= 1;
-			if (i < 48) /* the part that names the chunk; a process with access to the chunk may use any location in it */
-				EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &wrong));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &wrong));
 		}
 		CHECK(cuStreamSynchronize(stream));
 		nod();
@@ -550,6 +549,87 @@ static void pools(void)
 		CHECK(cuMemFreeAsync(at[i], stream));
 	CHECK(cuMemPoolDestroy(pool));
 	CHECK(cuCtxSynchronize());
+	end();
+}
+
+/*
+ * A pointer to an allocation that its owner has freed cannot be imported, also while the process has the chunk mapped,
+ * and also after another allocation has taken the place.
+ */
+static void poolstale(void)
+{
+	CUmemPoolPtrExportData data[2], again, random;
+	CUdeviceptr at[2], none;
+	CUmemoryPool pool, other_pool;
+	int fd, other_fd;
+	two();
+	begin();
+	if (child) {
+		pool = import_pool(hear_fd());
+		other_pool = import_pool(hear_fd());
+		hear(data, sizeof data);
+		for (int i = 0; i < 2; i++) {
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, other_pool, &data[i])); /* of another pool */
+			CHECK(cuMemPoolImportPointer(&at[i], pool, &data[i]));
+		}
+		memset(&random, 0, sizeof random);
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &random));
+		for (unsigned i = 0, n = 1; i < 1000; i++) {
+			for (size_t k = 0; k < sizeof random; k++)
+				random.reserved[k] = (unsigned char)((n = n * 1664525 + 1013904223) >> 24);
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &random));
+		}
+		CHECK(cuMemFree(at[0])); /* the chunk stays mapped for the other one */
+		nod();
+		await();
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &data[0]));
+		CLAIM(word(at[1]) == 2);
+		nod();
+		hear(&again, sizeof again);
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &data[0]));
+		CHECK(cuMemPoolImportPointer(&at[0], pool, &again));
+		CLAIM(word(at[0]) == 3);
+		CHECK(cuMemFree(at[0]));
+		CHECK(cuMemFree(at[1]));
+		nod();
+		await();
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &again)); /* its owner has destroyed the pool */
+		CHECK(cuMemPoolDestroy(pool));
+		end();
+	}
+	CHECK(make_pool(&pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK(make_pool(&other_pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CHECK(cuMemPoolExportToShareableHandle(&other_fd, other_pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CLAIM(write(fd, "", 1) == -1); /* only the owner changes the table of exported allocations */
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(cuMemAllocFromPoolAsync(&at[i], 4096, pool, NULL));
+		CHECK(cuMemsetD32(at[i], i + 1, 1));
+		CHECK(cuMemPoolExportPointer(&data[i], at[i]));
+		CHECK(cuMemPoolExportPointer(&again, at[i] + 100)); /* any address within stands for the whole allocation */
+		CLAIM(memcmp(&again, &data[i], sizeof again) == 0);
+	}
+	CHECK(cuCtxSynchronize());
+	tell_fd(fd);
+	tell_fd(other_fd);
+	tell(data, sizeof data);
+	await();
+	CHECK(cuMemFreeAsync(at[0], NULL));
+	nod();
+	await();
+	CUdeviceptr place = at[0];
+	CHECK(cuMemAllocFromPoolAsync(&at[0], 4096, pool, NULL));
+	CLAIM(at[0] == place);
+	CHECK(cuMemsetD32(at[0], 3, 1));
+	CHECK(cuMemPoolExportPointer(&again, at[0]));
+	CHECK(cuCtxSynchronize());
+	tell(&again, sizeof again);
+	await();
+	CHECK(cuMemFreeAsync(at[0], NULL));
+	CHECK(cuMemFreeAsync(at[1], NULL));
+	CHECK(cuMemPoolDestroy(pool));
+	CHECK(cuCtxSynchronize());
+	nod();
 	end();
 }
 
@@ -625,7 +705,8 @@ static void refused(void)
 
 static const struct { const char *name; void (*run)(void); } parts[] = {
 	{"memory", memory}, {"survivor", survivor}, {"busy", busy}, {"function", function}, {"events", events}, {"graphs", graphs},
-	{"wrong", wrong}, {"refused", refused}, {"pools", pools}, {"poolends", poolends},
+	{"wrong", wrong}, {"refused", refused}, {"pools", pools}, {"poolstale", poolstale},
+	{"poolends", poolends},
 };
 
 int main(int argc, char **argv)

@@ -2,13 +2,13 @@ package session
 
 import (
 	"testing"
-	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
 	"pegasus/backend/worker/workertest"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/testkit"
 )
 
 const graphAt = 64 << 10 // in the arena
@@ -76,12 +76,7 @@ func TestGraphIsChargedAsItGoes(t *testing.T) {
 		d, _ := b.page.Statistics(0)
 		return d.Used[accel.Compute]
 	}
-	for end := time.Now().Add(10 * time.Second); charged() != 2*b.dev.Cost && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	if got := charged(); got != 2*b.dev.Cost {
-		t.Errorf("charged are %d ns after two of three kernels, want %d", got, 2*b.dev.Cost)
-	}
+	testkit.Eventually(t, "two of three kernels are charged", func() bool { return charged() == 2*b.dev.Cost })
 	b.dev.Leave <- struct{}{}
 	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
 	if got := charged(); got != 3*b.dev.Cost {

@@ -12,13 +12,13 @@
 
 enum { SIDE_MOST = 131072, DEPTH_MOST = 16384, LINEAR_MOST = 1 << 27 };
 
-static bool channels_valid(uint32_t n) { return n == 1 || n == 2 || n == 4; }
+bool array_channels_valid(uint32_t n) { return n == 1 || n == 2 || n == 4; }
 
 static CUresult check_array(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	if (d->Width == 0 || d->Width > SIDE_MOST || d->Height > SIDE_MOST || d->Depth > DEPTH_MOST)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!channels_valid(d->NumChannels) || array_format_bytes(d->Format) == 0)
+	if (!array_channels_valid(d->NumChannels) || array_format_bytes(d->Format) == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	const unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
 	if (d->Flags & ~known)
@@ -127,7 +127,7 @@ CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *d, CUarray handle)
 static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigned int channels, uint64_t bytes)
 {
 	struct copy_endpoint end;
-	if (!address || address % TEXTURE_ALIGNMENT != 0 || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
+	if (!address || address % TEXTURE_ALIGNMENT != 0 || array_format_bytes(format) == 0 || !array_channels_valid(channels) || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	return endpoint_from_address(address, bytes, true, &end);
 }
@@ -228,11 +228,8 @@ static void look_at(void *object, void *argument)
 		s->found = t;
 }
 
-/*
- * Finds a texture by its issued handle. A handle chosen by the device may equal the table's handle of another texture,
- * so this searches.
- */
-static struct texture *find(struct table *table, uint64_t handle)
+/* A handle chosen by the device may equal the table's handle of another texture, so this searches. */
+struct texture *texture_find(struct table *table, uint64_t handle)
 {
 	struct texture *t = handle_find(table, handle);
 	if (t && t->given == handle)
@@ -301,7 +298,7 @@ CUresult pg_cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resour
 /* A handle of no texture, 0 among them, is no error: NVIDIA's driver (580, on an H200) returns success. */
 CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 {
-	struct texture *t = find(&textures, handle);
+	struct texture *t = texture_find(&textures, handle);
 	if (!t || !handle_retire(t))
 		return CUDA_SUCCESS;
 	struct texture_destroy_args args = {.texture = t->object.id};
@@ -309,24 +306,6 @@ CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 	CUresult r = ring_post(&p);
 	handle_free(&textures, t);
 	return r;
-}
-
-CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject handle)
-{
-	struct texture *t = find(&textures, handle);
-	if (!out || !t)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = t->resource;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle)
-{
-	struct texture *t = find(&textures, handle);
-	if (!out || !t)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = t->texture;
-	return CUDA_SUCCESS;
 }
 
 /* No texture here has a resource view. */
@@ -382,7 +361,7 @@ CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *reso
 
 CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 {
-	struct texture *s = find(&surfaces, handle);
+	struct texture *s = texture_find(&surfaces, handle);
 	if (!s || !handle_retire(s))
 		return CUDA_SUCCESS;
 	struct texture_destroy_args args = {.texture = s->object.id};
@@ -392,11 +371,3 @@ CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 	return r;
 }
 
-CUresult pg_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handle)
-{
-	struct texture *s = find(&surfaces, handle);
-	if (!out || !s)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = s->resource;
-	return CUDA_SUCCESS;
-}

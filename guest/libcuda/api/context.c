@@ -13,6 +13,7 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/exec.h"
+#include "graph/version.h"
 #include "image/module.h"
 #include "object/context.h"
 #include "work/callback.h"
@@ -201,7 +202,7 @@ static CUresult destroy(struct context *c)
 	if (r == CUDA_SUCCESS)
 		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
-	versions_context_ended(handle);
+	execs_context_ended(handle);
 	coredump_context_gone(c->serial);
 	export_context_ended((CUcontext)(uintptr_t)handle);
 	if (!c->primary)

@@ -5,11 +5,9 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/capture.h"
-#include "graph/exec.h"
+#include "graph/version.h"
 #include "object/context.h"
 #include "work/pool.h"
-
-#define API_VERSION 3020
 
 /* Checks that the devices' compute capability includes the limit. */
 static CUresult check_limit(CUlimit limit)
@@ -83,79 +81,3 @@ CUresult pg_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 	return r;
 }
 
-CUresult pg_cuCtxGetFlags(unsigned int *flags)
-{
-	struct context *c;
-	if (!flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_current(&c);
-	if (r == CUDA_SUCCESS)
-		*flags = c->flags;
-	return r;
-}
-
-CUresult pg_cuCtxGetId(CUcontext handle, unsigned long long *id)
-{
-	struct context *c;
-	if (!id)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_of(handle, &c);
-	if (r == CUDA_SUCCESS)
-		*id = c->serial;
-	return r;
-}
-
-CUresult pg_cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
-{
-	struct context *c;
-	if (!version)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_of(handle, &c);
-	if (r == CUDA_SUCCESS)
-		*version = API_VERSION;
-	return r;
-}
-
-CUresult pg_cuCtxGetCacheConfig(CUfunc_cache *config)
-{
-	struct context *c;
-	if (!config)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_current(&c);
-	if (r == CUDA_SUCCESS)
-		*config = (CUfunc_cache)c->cacheConfig;
-	return r;
-}
-
-CUresult pg_cuCtxSetCacheConfig(CUfunc_cache config)
-{
-	struct context *c;
-	CUresult r = context_current(&c);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
-		return CUDA_ERROR_INVALID_VALUE;
-	c->cacheConfig = (uint32_t)config;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuCtxGetSharedMemConfig(CUsharedconfig *config)
-{
-	struct context *c;
-	if (!config)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_current(&c);
-	if (r == CUDA_SUCCESS)
-		*config = (CUsharedconfig)c->sharedConfig;
-	return r;
-}
-
-/* Devices of this capability have no such preference: accepted without effect. */
-CUresult pg_cuCtxSetSharedMemConfig(CUsharedconfig config)
-{
-	struct context *c;
-	CUresult r = context_current(&c);
-	if (r != CUDA_SUCCESS)
-		return r;
-	return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}

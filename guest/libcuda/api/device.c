@@ -14,22 +14,6 @@ CUresult pg_cuInit(unsigned int flags)
 	return process_start();
 }
 
-CUresult pg_cuDriverGetVersion(int *version)
-{
-	if (!version)
-		return CUDA_ERROR_INVALID_VALUE;
-	*version = device_driver_version();
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuDeviceGetCount(int *out)
-{
-	if (!out)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = device_count();
-	return CUDA_SUCCESS;
-}
-
 CUresult pg_cuDeviceGet(CUdevice *device, int ordinal)
 {
 	if (!device)
@@ -66,33 +50,6 @@ CUresult pg_cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 {
 	CUresult r = ask(id, device);
 	return r == CUDA_SUCCESS ? copy_string(id, length, device_at(device)->pciBusId) : r;
-}
-
-CUresult pg_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-	CUresult r = ask(value, device);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if ((unsigned)attribute == 0 || (unsigned)attribute >= DEVICE_ATTRIBUTES)
-		return CUDA_ERROR_INVALID_VALUE;
-	*value = device_attribute(device, attribute);
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
-{
-	CUresult r = ask(bytes, device);
-	if (r == CUDA_SUCCESS)
-		*bytes = device_at(device)->totalMem;
-	return r;
-}
-
-CUresult pg_cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-	CUresult r = ask(uuid, device);
-	if (r == CUDA_SUCCESS)
-		memcpy(uuid, device_at(device)->uuid, sizeof device_at(device)->uuid);
-	return r;
 }
 
 CUresult pg_cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
@@ -178,13 +135,3 @@ CUresult pg_cuDeviceGetProperties(CUdevprop *p, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-CUresult pg_cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_format format, unsigned int channels, CUdevice device)
-{
-	CUresult r = ask(width, device);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (array_format_bytes(format) == 0 || (channels != 1 && channels != 2 && channels != 4))
-		return CUDA_ERROR_INVALID_VALUE;
-	*width = (size_t)device_attribute(device, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH);
-	return CUDA_SUCCESS;
-}

@@ -6,7 +6,7 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/capture.h"
-#include "graph/exec.h"
+#include "graph/version.h"
 #include "object/event.h"
 #include "work/pool.h"
 

@@ -15,24 +15,17 @@
 #include "object/array.h"
 #include "object/context.h"
 
-#define FLAGS (unsigned)(CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)
-
-struct reference {
-	struct object object;
-	uint64_t module; /* handle */
-	uint32_t wireContext, wireModule;
-	uint64_t address; /* of the variable, which identifies it in kernels */
-	bool isSurface, isSet;
-	CUDA_RESOURCE_DESC resource; /* if set */
-	CUDA_TEXTURE_DESC texture;
-	CUarray_format format; /* of linear memory */
-	int channels;
-	struct texture *bound; /* the bound object, or NULL */
-};
-
 static struct table references = HANDLE_TABLE(HANDLE_REFERENCE, struct reference, 60000);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all references */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void references_lock(void) { pthread_mutex_lock(&lock); }
+
+void references_unlock(const bool *locked)
+{
+	(void)locked;
+	pthread_mutex_unlock(&lock);
+}
 
 static struct table *table_of(const struct reference *r) { return r->isSurface ? &surfaces : &textures; }
 
@@ -103,30 +96,17 @@ static CUresult renew(struct reference *r)
 	return result;
 }
 
-/*
- * Applies a changed property. If the bound memory has been freed, the reference becomes unbound until the next binding.
- */
-static CUresult changed(struct reference *r)
+/* If the bound memory has been freed, the reference becomes unbound until the next binding. */
+CUresult reference_changed(struct reference *r)
 {
 	CUresult result = r->isSet ? renew(r) : CUDA_SUCCESS;
 	return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ? unbind(r) : result;
 }
 
-/* Looks up a reference and takes the lock; on failure it is not locked. */
-static CUresult take(void *handle, bool isSurface, struct reference **r)
+CUresult reference_of(void *handle, bool isSurface, struct reference **r)
 {
-	pthread_mutex_lock(&lock);
 	*r = handle_find(&references, (uint64_t)(uintptr_t)handle);
-	if (*r && (*r)->isSurface == isSurface)
-		return CUDA_SUCCESS;
-	pthread_mutex_unlock(&lock);
-	return CUDA_ERROR_INVALID_HANDLE;
-}
-
-static CUresult give(CUresult r)
-{
-	pthread_mutex_unlock(&lock);
-	return r;
+	return *r && (*r)->isSurface == isSurface ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* --- lookup and destruction --- */
@@ -165,13 +145,13 @@ static CUresult find(CUmodule module, enum layout_kind kind, const char *name, u
 	CUresult r = module_find_global(module, kind, name, &g, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
-	pthread_mutex_lock(&lock);
+	REFERENCES_LOCKED;
 	struct search s = {.module = (uint64_t)(uintptr_t)module, .address = g.address};
 	handle_each(&references, compare, &s);
 	if (!s.found)
 		s.found = make(m, &g);
 	*handle = s.found ? s.found->object.id : 0;
-	return give(s.found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return s.found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult pg_cuModuleGetTexRef(CUtexref *out, CUmodule module, const char *name)
@@ -207,9 +187,8 @@ static void forget(void *object, void *argument)
 
 void reference_module_gone(uint64_t module)
 {
-	pthread_mutex_lock(&lock);
+	REFERENCES_LOCKED;
 	handle_each(&references, forget, &module);
-	pthread_mutex_unlock(&lock);
 }
 
 /* --- binding of texture references --- */
@@ -229,11 +208,12 @@ CUresult pg_cuTexRefSetArray(CUtexref handle, CUarray array, unsigned int flags)
 	struct reference *r;
 	if (flags & ~(unsigned)CU_TRSA_OVERRIDE_FORMAT)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
-	return give(array ? set_resource(r, &resource) : unbind(r));
+	return array ? set_resource(r, &resource) : unbind(r);
 }
 
 /*
@@ -246,7 +226,8 @@ CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr a
 	size_t before = address % TEXTURE_ALIGNMENT;
 	if (before != 0 && !offset)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	CUDA_RESOURCE_DESC resource = {
@@ -255,7 +236,7 @@ CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr a
 	result = address ? set_resource(r, &resource) : unbind(r);
 	if (result == CUDA_SUCCESS && offset)
 		*offset = before;
-	return give(result);
+	return result;
 }
 
 CUresult pg_cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR *d, CUdeviceptr address, size_t pitch)
@@ -263,7 +244,8 @@ CUresult pg_cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR
 	struct reference *r;
 	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	CUDA_RESOURCE_DESC resource = {
@@ -271,7 +253,7 @@ CUresult pg_cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR
 		.res.pitch2D = {.devPtr = address, .format = d->Format, .numChannels = d->NumChannels, .width = d->Width,
 			.height = d->Height, .pitchInBytes = pitch},
 	};
-	return give(set_resource(r, &resource));
+	return set_resource(r, &resource);
 }
 
 CUresult pg_cuTexRefGetArray(CUarray *out, CUtexref handle)
@@ -279,13 +261,14 @@ CUresult pg_cuTexRefGetArray(CUarray *out, CUtexref handle)
 	struct reference *r;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	bool is = r->isSet && r->resource.resType == CU_RESOURCE_TYPE_ARRAY;
 	if (is)
 		*out = r->resource.res.array.hArray;
-	return give(is ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return is ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuTexRefGetAddress_v2(CUdeviceptr *out, CUtexref handle)
@@ -293,188 +276,33 @@ CUresult pg_cuTexRefGetAddress_v2(CUdeviceptr *out, CUtexref handle)
 	struct reference *r;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	bool linear = r->isSet && r->resource.resType == CU_RESOURCE_TYPE_LINEAR;
 	bool pitched = r->isSet && r->resource.resType == CU_RESOURCE_TYPE_PITCH2D;
 	if (linear || pitched)
 		*out = linear ? r->resource.res.linear.devPtr : r->resource.res.pitch2D.devPtr;
-	return give(linear || pitched ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return linear || pitched ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- sampling --- */
-
-CUresult pg_cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels)
-{
-	struct reference *r;
-	if (array_format_bytes(format) == 0 || (channels != 1 && channels != 2 && channels != 4))
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	r->format = format;
-	r->channels = channels;
-	return give(changed(r));
-}
 
 CUresult pg_cuTexRefGetFormat(CUarray_format *format, int *channels, CUtexref handle)
 {
 	struct reference *r;
 	if (!format && !channels)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, false, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (format)
 		*format = r->format;
 	if (channels)
 		*channels = r->channels;
-	return give(CUDA_SUCCESS);
-}
-
-CUresult pg_cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mode mode)
-{
-	struct reference *r;
-	if (dimension < 0 || dimension > 2 || (unsigned)mode > CU_TR_ADDRESS_MODE_BORDER)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	r->texture.addressMode[dimension] = mode;
-	return give(changed(r));
-}
-
-CUresult pg_cuTexRefGetAddressMode(CUaddress_mode *mode, CUtexref handle, int dimension)
-{
-	struct reference *r;
-	if (!mode || dimension < 0 || dimension > 2)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	*mode = r->texture.addressMode[dimension];
-	return give(CUDA_SUCCESS);
-}
-
-CUresult pg_cuTexRefSetFilterMode(CUtexref handle, CUfilter_mode mode)
-{
-	struct reference *r;
-	if ((unsigned)mode > CU_TR_FILTER_MODE_LINEAR)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	r->texture.filterMode = mode;
-	return give(changed(r));
-}
-
-CUresult pg_cuTexRefGetFilterMode(CUfilter_mode *mode, CUtexref handle)
-{
-	struct reference *r;
-	if (!mode)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	*mode = r->texture.filterMode;
-	return give(CUDA_SUCCESS);
-}
-
-CUresult pg_cuTexRefSetFlags(CUtexref handle, unsigned int flags)
-{
-	struct reference *r;
-	if (flags & ~FLAGS)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	r->texture.flags = flags;
-	return give(changed(r));
-}
-
-CUresult pg_cuTexRefGetFlags(unsigned int *flags, CUtexref handle)
-{
-	struct reference *r;
-	if (!flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	*flags = r->texture.flags;
-	return give(CUDA_SUCCESS);
-}
-
-CUresult pg_cuTexRefSetBorderColor(CUtexref handle, float *color)
-{
-	struct reference *r;
-	if (!color)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	memcpy(r->texture.borderColor, color, sizeof r->texture.borderColor);
-	return give(changed(r));
-}
-
-CUresult pg_cuTexRefGetBorderColor(float *color, CUtexref handle)
-{
-	struct reference *r;
-	if (!color)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	memcpy(color, r->texture.borderColor, sizeof r->texture.borderColor);
-	return give(CUDA_SUCCESS);
-}
-
-CUresult pg_cuTexRefSetMaxAnisotropy(CUtexref handle, unsigned int most)
-{
-	struct reference *r;
-	if (most > 16)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	r->texture.maxAnisotropy = most;
-	return give(changed(r));
-}
-
-CUresult pg_cuTexRefGetMaxAnisotropy(int *most, CUtexref handle)
-{
-	struct reference *r;
-	if (!most)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	if (result != CUDA_SUCCESS)
-		return result;
-	*most = (int)r->texture.maxAnisotropy;
-	return give(CUDA_SUCCESS);
-}
-
-/* References bind arrays and linear memory, which have one level. */
-static CUresult set_mipmap(CUtexref handle, bool valid)
-{
-	struct reference *r;
-	if (!valid)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
-	return result == CUDA_SUCCESS ? give(context_error(r->wireContext)) : result;
-}
-
-CUresult pg_cuTexRefSetMipmapFilterMode(CUtexref handle, CUfilter_mode mode) { return set_mipmap(handle, (unsigned)mode <= CU_TR_FILTER_MODE_LINEAR); }
-
-CUresult pg_cuTexRefSetMipmapLevelBias(CUtexref handle, float bias)
-{
-	(void)bias;
-	return set_mipmap(handle, true);
-}
-
-CUresult pg_cuTexRefSetMipmapLevelClamp(CUtexref handle, float least, float most)
-{
-	(void)least, (void)most;
-	return set_mipmap(handle, true);
+	return CUDA_SUCCESS;
 }
 
 /* Every function of a module uses all of the module's references. */
@@ -487,8 +315,8 @@ CUresult pg_cuParamSetTexRef(CUfunction function, int unit, CUtexref handle)
 		return result;
 	if (unit != CU_PARAM_TR_DEFAULT)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = take(handle, false, &r);
-	return result == CUDA_SUCCESS ? give(CUDA_SUCCESS) : result;
+	REFERENCES_LOCKED;
+	return reference_of(handle, false, &r);
 }
 
 /* --- surfaces --- */
@@ -500,12 +328,13 @@ CUresult pg_cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned int flag
 	if (flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult result = check_surface(array, &id);
+	REFERENCES_LOCKED;
 	if (result == CUDA_SUCCESS)
-		result = take(handle, true, &r);
+		result = reference_of(handle, true, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
-	return give(set_resource(r, &resource));
+	return set_resource(r, &resource);
 }
 
 CUresult pg_cuSurfRefGetArray(CUarray *out, CUsurfref handle)
@@ -513,10 +342,11 @@ CUresult pg_cuSurfRefGetArray(CUarray *out, CUsurfref handle)
 	struct reference *r;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, true, &r);
+	REFERENCES_LOCKED;
+	CUresult result = reference_of(handle, true, &r);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (r->isSet)
 		*out = r->resource.res.array.hArray;
-	return give(r->isSet ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return r->isSet ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -7,7 +7,7 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/capture.h"
-#include "graph/exec.h"
+#include "graph/version.h"
 #include "object/marker.h"
 #include "object/stream_timeline.h"
 #include "work/pool.h"
@@ -119,36 +119,6 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 	return r;
 }
 
-CUresult pg_cuStreamGetFlags(CUstream stream, unsigned int *flags)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, flags, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*flags = s ? s->flags : CU_STREAM_DEFAULT;
-	return r;
-}
-
-CUresult pg_cuStreamGetPriority(CUstream stream, int *priority)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, priority, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*priority = s ? s->priority : STREAM_PRIORITY_LEAST;
-	return r;
-}
-
-CUresult pg_cuStreamGetCtx(CUstream stream, CUcontext *context)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, context, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*context = HANDLE_OF(CUcontext, c);
-	return r;
-}
-
 /* There are no green contexts. */
 CUresult pg_cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
 {
@@ -158,23 +128,13 @@ CUresult pg_cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *g
 	return r;
 }
 
-CUresult pg_cuStreamGetDevice(CUstream stream, CUdevice *device)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, device, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*device = c->device;
-	return r;
-}
-
 /* Unique in the process: a stream's own number; for default streams one derived from the context's. */
 CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
 {
 	struct stream *s;
 	struct context *c;
 	struct stream_ref ref;
-	CUresult r = stream_look_up(stream, id, &s, &c);
+	CUresult r = id ? stream_look_up(stream, &s, &c) : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		r = stream_ref_of(stream, &ref);
 	if (r == CUDA_SUCCESS)

@@ -21,7 +21,7 @@ struct found {
 static CUresult find(CUstream handle, struct found *f)
 {
 	struct stream_ref ref;
-	CUresult r = stream_look_up(handle, f, &f->stream, &f->context);
+	CUresult r = stream_look_up(handle, &f->stream, &f->context);
 	if (r == CUDA_SUCCESS)
 		r = stream_ref_of(handle, &ref);
 	if (r != CUDA_SUCCESS)

@@ -1,9 +1,6 @@
 /*
  * Executable graphs. The host receives the whole graph in one message, at its creation and, after changes, with the
  * next launch; a launch is one small message, however large the graph.
- *
- * A copy from or to memory that the host cannot access is sent as two nodes, one of which is an internal host callback:
- * so the program's memory is read and written in order, at each launch.
  */
 #include "graph/exec.h"
 
@@ -15,93 +12,15 @@
 #include "core/zz_impl.h"
 #include "core/zz_wire.h"
 #include "graph/capture.h"
+#include "graph/encode.h"
 #include "graph/memory.h"
 #include "graph/node.h"
 #include "graph/user_object.h"
-#include "image/library.h"
+#include "graph/version.h"
 #include "object/context.h"
 #include "object/event.h"
-#include "object/stream_timeline.h"
-#include "work/callback.h"
-#include "work/copy.h"
-#include "work/fill.h"
 
 struct table graph_execs = HANDLE_TABLE(HANDLE_GRAPH_EXEC, struct graph_exec, 60000);
-
-/*
- * A callback, which may be one end of a copy that the guest does itself. It lives in a table, since a callback may
- * become due after its destruction.
- */
-struct host_copy_node {
-	struct object object;
-	struct box box;
-	uint64_t staging, bytes; /* in the arena; bytes 0: none */
-	enum { HOST_COPY_GATHER, HOST_COPY_SCATTER, HOST_COPY_MOVE, HOST_COPY_NONE } what;
-	uint64_t callback; /* 0: none, or dropped with the version */
-	struct host_copy_node *next;
-};
-
-/* Guest resources of one version of an executable graph; they stay until the version's last launch has completed. */
-struct exec_version {
-	struct host_copy_node *hostCopies;
-	struct object_ref *objectRefs; /* user objects removed from the graph that launches may still use */
-	bool ends;                  /* the ends of launches are recorded */
-	uint64_t context;           /* handle */
-	uint64_t end, serial;       /* the event that launches record behind them, by handle, and its latest serial; 0: none */
-	bool over;                  /* its context was destroyed */
-	struct exec_version *next;  /* in the list of versions that are no longer launched */
-};
-
-static struct exec_version *left;
-static _Atomic bool anyLeft;
-static struct table hostCopies = HANDLE_TABLE(HANDLE_HOST_COPY, struct host_copy_node, 1000000);
-
-/* --- guest resources --- */
-
-static pthread_mutex_t hostCopyLock = PTHREAD_MUTEX_INITIALIZER; /* held while one runs, which may outlast a failed context */
-
-static void CUDA_CB run_host_copy(void *data)
-{
-	pthread_mutex_lock(&hostCopyLock);
-	const struct host_copy_node *e = handle_find(&hostCopies, (uint64_t)(uintptr_t)data);
-	if (!e)
-		; /* its context has failed, or was destroyed */
-	else if (e->what == HOST_COPY_GATHER)
-		box_gather(&e->box, arena_at(e->staging));
-	else if (e->what == HOST_COPY_SCATTER)
-		box_scatter(&e->box, arena_at(e->staging));
-	else if (e->what == HOST_COPY_MOVE)
-		box_move(&e->box);
-	pthread_mutex_unlock(&hostCopyLock);
-}
-
-static void version_free(struct exec_version *s)
-{
-	pthread_mutex_lock(&hostCopyLock);
-	while (s->hostCopies) {
-		struct host_copy_node *e = s->hostCopies;
-		s->hostCopies = e->next;
-		callback_drop(e->callback);
-		if (e->bytes)
-			arena_give(e->staging, e->bytes);
-		handle_retire(e);
-		handle_free(&hostCopies, e);
-	}
-	pthread_mutex_unlock(&hostCopyLock);
-	struct event *end = handle_find(&events, s->end);
-	if (end)
-		event_destroy(end);
-	object_refs_drop(&s->objectRefs);
-	free(s);
-}
-
-static bool has_ended(const struct exec_version *s)
-{
-	const struct event *end = handle_find(&events, s->end);
-	if (s->over || !s->end || (end && event_reached(event_word_of(end), s->serial)))
-		return true;
-	return process_check_alive() != CUDA_SUCCESS; /* an event is destroyed before its context has ended */
-}
 
 static void mark_over(void *object, void *context)
 {
@@ -113,385 +32,74 @@ static void mark_over(void *object, void *context)
 		e->version->over = true;
 }
 
-void versions_context_ended(uint64_t context)
+void execs_context_ended(uint64_t context)
 {
 	graphs_lock();
-	for (struct exec_version *s = left; s; s = s->next)
-		s->over = s->over || s->context == context;
+	versions_context_ended(context);
 	handle_each(&graph_execs, mark_over, &context);
 	graph_memory_context_ended(context);
 	graphs_leave();
 }
 
-void versions_sweep(void)
-{
-	for (struct exec_version **at = &left; *at;) {
-		struct exec_version *s = *at;
-		if (!has_ended(s)) {
-			at = &s->next;
-			continue;
-		}
-		*at = s->next;
-		version_free(s);
-	}
-	anyLeft = left != NULL;
-}
+/* --- uploading --- */
 
-void versions_synchronised(void)
-{
-	if (UNLIKELY(atomic_load_explicit(&anyLeft, memory_order_acquire))) {
-		GRAPHS_LOCKED; /* the unlock sweeps */
-	}
-}
-
-static void version_retire(struct exec_version *s)
-{
-	if (!s)
-		return;
-	s->next = left;
-	left = s;
-	versions_sweep();
-}
-
-/* --- encoding for the host --- */
-
-struct writer {
-	struct graph_exec *exec;
-	struct exec_version *version;
-	uint8_t *bytes;
-	size_t used, room;
-	uint32_t *after; /* predecessors of the node being encoded */
-	uint32_t afterCount, afterRoom;
-	uint32_t nodes, recordCount;
-	uint64_t edges;
-	uint64_t records[GRAPH_RECORDS_MOST];
-	struct graph_node *bad;
-};
-
-#define NO_NODE UINT32_MAX
-
-static CUresult make_room(struct writer *w, size_t bytes)
-{
-	if (w->room - w->used >= bytes)
-		return CUDA_SUCCESS;
-	size_t more = 2 * w->room + bytes + 4096;
-	uint8_t *larger = realloc(w->bytes, more);
-	if (!larger)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	w->bytes = larger;
-	w->room = more;
-	return CUDA_SUCCESS;
-}
-
-static void put(struct writer *w, const void *from, size_t bytes)
-{
-	if (bytes)
-		memcpy(w->bytes + w->used, from, bytes);
-	w->used += bytes;
-}
-
-static void put_zeros(struct writer *w, size_t bytes)
-{
-	memset(w->bytes + w->used, 0, bytes);
-	w->used += bytes;
-}
-
-#define PAD8(n) (-(size_t)(n) & 7)
-
-/* Encodes a node that depends on those of w->after, and makes it the only one there. */
-static CUresult put_node(struct writer *w, uint16_t op, const void *fixed, uint32_t fixedBytes, const void *tail, uint32_t tailBytes)
-{
-	size_t places = w->afterCount * sizeof *w->after, payload = (size_t)fixedBytes + tailBytes;
-	struct {
-		uint16_t op, zero;
-		uint32_t after, payload, reserved;
-	} head = {.op = op, .after = w->afterCount, .payload = (uint32_t)payload};
-	CUresult r = make_room(w, sizeof head + places + PAD8(places) + payload + PAD8(payload));
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (w->nodes >= GRAPH_NODES_MOST)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	put(w, &head, sizeof head);
-	put(w, w->after, places);
-	put_zeros(w, PAD8(places));
-	put(w, fixed, fixedBytes);
-	put(w, tail, tailBytes);
-	put_zeros(w, PAD8(payload));
-	if (w->afterRoom == 0) {
-		w->after = malloc(16 * sizeof *w->after);
-		if (!w->after)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		w->afterRoom = 16;
-	}
-	w->after[0] = w->nodes++;
-	w->afterCount = 1;
-	return CUDA_SUCCESS;
-}
-
-static CUresult put_nothing(struct writer *w) { return put_node(w, OP_NOP, NULL, 0, NULL, 0); }
-
-static CUresult put_callback(struct writer *w, uint64_t id)
-{
-	struct host_callback_args args = {.callback = id};
-	return put_node(w, OP_HOST_CALLBACK, &args, sizeof args, NULL, 0);
-}
-
-static CUresult put_host(struct writer *w, CUhostFn function, void *data, const struct box *box, struct host_copy_node **added)
-{
-	struct host_copy_node *e = handle_new(&hostCopies);
-	if (!e)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	memset((uint8_t *)e + sizeof e->object, 0, sizeof *e - sizeof e->object);
-	if (box)
-		e->box = *box;
-	CUresult r = callback_keep(function ? function : run_host_copy, function ? data : (void *)(uintptr_t)e->object.id, &e->callback);
-	if (r != CUDA_SUCCESS) {
-		handle_free(&hostCopies, e);
-		return r;
-	}
-	e->what = HOST_COPY_NONE; /* until its caller sets it */
-	handle_publish(e);
-	e->next = w->version->hostCopies;
-	w->version->hostCopies = e;
-	*added = e;
-	return put_callback(w, e->callback);
-}
-
-static CUresult put_box(struct writer *w, const struct box *box, uint64_t staging)
-{
-	struct copy_args args = box_staged(box, staging);
-	return put_node(w, OP_COPY, &args, sizeof args, NULL, 0);
-}
-
-static CUresult put_copy(struct writer *w, const struct graph_node *n)
-{
-	struct box box;
-	struct host_copy_node *e;
-	CUresult r = box_of(&n->copy, &box);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (box.width == 0 || box.height == 0 || box.depth == 0)
-		return put_nothing(w);
-	bool up = box.src.where == AT_HOST, down = box.dst.where == AT_HOST;
-	if (up && down) {
-		r = put_host(w, NULL, NULL, &box, &e);
-		if (r == CUDA_SUCCESS)
-			e->what = HOST_COPY_MOVE;
-		return r;
-	}
-	if (!up && !down)
-		return put_box(w, &box, 0);
-	uint64_t bytes = box.width * box.height * box.depth, staging;
-	r = arena_take(bytes, &staging);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (down && (r = put_box(w, &box, staging)) != CUDA_SUCCESS) {
-		arena_give(staging, bytes);
-		return r;
-	}
-	r = put_host(w, NULL, NULL, &box, &e);
-	if (r != CUDA_SUCCESS) {
-		arena_give(staging, bytes);
-		return r;
-	}
-	e->what = up ? HOST_COPY_GATHER : HOST_COPY_SCATTER;
-	e->staging = staging;
-	e->bytes = bytes;
-	return up ? put_box(w, &box, staging) : CUDA_SUCCESS;
-}
-
-static CUresult put_kernel(struct writer *w, const struct graph_node *n)
-{
-	struct function *f;
-	struct launch_args args = n->kernel.shape;
-	CUresult r = function_take(n->kernel.function, n->context, &f);
-	if (r != CUDA_SUCCESS)
-		return r;
-	args.function = f->wire;
-	r = f->facts.paramBytes == n->kernel.bytes ? launch_check(f, &args) : CUDA_ERROR_INVALID_VALUE;
-	function_release(f);
-	return r == CUDA_SUCCESS ? put_node(w, OP_LAUNCH, &args, sizeof args, n->kernel.block, n->kernel.bytes) : r;
-}
-
-/* The record of a destroyed event has no effect, as with NVIDIA's driver (580, on an H200). */
-static CUresult put_event(struct writer *w, const struct graph_node *n)
-{
-	struct event *e = handle_find(&events, (uint64_t)(uintptr_t)n->event);
-	if (!e)
-		return n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? put_nothing(w) : CUDA_ERROR_INVALID_HANDLE;
-	if (n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-		struct stream_wait_event_args args = {.event = e->object.id};
-		return put_node(w, OP_STREAM_WAIT_EVENT, &args, sizeof args, NULL, 0);
-	}
-	if (w->recordCount == GRAPH_RECORDS_MOST)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	w->records[w->recordCount++] = e->object.id;
-	struct event_record_args args = {.event = e->object.id};
-	return put_node(w, OP_EVENT_RECORD, &args, sizeof args, NULL, 0);
-}
-
-static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry);
-
-/* Encodes a child graph between two empty nodes, which stand for its beginning and its end. */
-static CUresult put_child(struct writer *w, const struct graph_node *n)
-{
-	CUresult r = put_nothing(w);
-	return r == CUDA_SUCCESS && n->child ? put_graph(w, n->child, w->nodes - 1) : r;
-}
-
-static CUresult put_work(struct writer *w, const struct graph_node *n)
-{
-	struct fill_args fill;
-	struct host_copy_node *e;
-	CUresult r;
-	if (n->context != 0 && n->context != w->exec->context)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (n->disabled)
-		return put_nothing(w);
-	switch ((unsigned)n->type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return put_kernel(w, n);
-	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		return put_copy(w, n);
-	case CU_GRAPH_NODE_TYPE_MEMSET:
-		r = fill_of(&n->fill, &fill);
-		return r == CUDA_SUCCESS ? put_node(w, OP_FILL, &fill, sizeof fill, NULL, 0) : r;
-	case CU_GRAPH_NODE_TYPE_HOST:
-		return put_host(w, n->host.fn, n->host.userData, NULL, &e);
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return put_child(w, n);
-	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-		return put_event(w, n);
-	default:
-		return put_nothing(w);
-	}
-}
-
-static CUresult put_after(struct writer *w, uint32_t position)
-{
-	if (w->afterCount == w->afterRoom) {
-		uint32_t more = w->afterRoom ? 2 * w->afterRoom : 16;
-		uint32_t *larger = realloc(w->after, more * sizeof *larger);
-		if (!larger)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		w->after = larger;
-		w->afterRoom = more;
-	}
-	w->after[w->afterCount++] = position;
-	return CUDA_SUCCESS;
-}
-
-/*
- * Encodes the nodes of a graph after the node at index entry. Afterwards w->after holds the nodes that stand for its
- * end.
- */
-static CUresult put_graph(struct writer *w, struct graph *g, uint32_t entry)
-{
-	struct graph_node **order;
-	CUresult r = graph_order(g, &order, &w->bad);
-	if (r != CUDA_SUCCESS)
-		return r;
-	for (uint32_t i = 0; i < g->count; i++)
-		order[i]->mark = 0;
-	for (uint32_t i = 0; r == CUDA_SUCCESS && i < g->count; i++) {
-		struct graph_node *n = order[i];
-		w->afterCount = 0;
-		for (uint32_t k = 0; r == CUDA_SUCCESS && k < n->count; k++) {
-			n->before[k]->mark = 1; /* it has a successor */
-			r = put_after(w, n->before[k]->position);
-		}
-		if (r == CUDA_SUCCESS && n->count == 0 && entry != NO_NODE)
-			r = put_after(w, entry);
-		if (r == CUDA_SUCCESS)
-			r = put_work(w, n);
-		if (r != CUDA_SUCCESS && !w->bad)
-			w->bad = n;
-		n->position = w->nodes - 1;
-	}
-	if (entry != NO_NODE && g->count > 0) {
-		w->afterCount = 0;
-		for (uint32_t i = 0; r == CUDA_SUCCESS && i < g->count; i++)
-			if (order[i]->mark == 0)
-				r = put_after(w, order[i]->position);
-		if (r == CUDA_SUCCESS)
-			r = put_nothing(w);
-	}
-	free(order);
-	return r;
-}
-
-static CUresult send(const struct graph_exec *e, const struct writer *w)
+static CUresult send(const struct graph_exec *e, const struct graph_encoding *code)
 {
 	struct staging s;
-	CUresult r = arena_borrow(w->used, &s);
+	CUresult r = arena_borrow(code->used, &s);
 	if (r != CUDA_SUCCESS)
 		return r;
-	memcpy(arena_at(s.offset), w->bytes, w->used);
-	struct graph_create_args args = {.graph = e->object.id, .arenaOffset = s.offset, .length = w->used};
+	memcpy(arena_at(s.offset), code->bytes, code->used);
+	struct graph_create_args args = {.graph = e->object.id, .arenaOffset = s.offset, .length = code->used};
 	struct packet p = {.op = OP_GRAPH_CREATE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	r = ring_call(&p, NULL, 0);
 	arena_return(&s);
 	return r;
 }
 
-static CUresult write_all(struct writer *w)
+/* Makes an uploaded version the one of the host. Takes records. */
+static void replace(struct graph_exec *e, struct exec_version *version, uint64_t *records, uint32_t recordCount)
 {
-	uint32_t head[] = {1, 0};
-	CUresult r = make_room(w, sizeof head);
-	if (r != CUDA_SUCCESS)
-		return r;
-	w->used = sizeof head;
-	r = put_graph(w, w->exec->graph, NO_NODE);
-	head[1] = w->nodes;
-	memcpy(w->bytes, head, sizeof head);
-	return r;
+	free(e->records);
+	e->records = records;
+	e->recordCount = recordCount;
+	version_retire(e->version);
+	e->version = version;
+	e->stale = false;
 }
 
 /* Sends the current graph to the host. bad, if not NULL, is set to the node that caused the error, if one did. */
 static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 {
-	struct exec_version *version = calloc(1, sizeof *version);
-	struct writer *w = calloc(1, sizeof *w);
+	struct graph_encoding code;
 	uint64_t *records = NULL;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (version && w) {
-		*w = (struct writer){.exec = e, .version = version};
-		version->context = e->context;
-		r = write_all(w);
-		version->ends = version->hostCopies || object_refs_any(e->graph);
-		if (r == CUDA_SUCCESS && w->recordCount && !(records = malloc(w->recordCount * sizeof *records)))
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		if (r == CUDA_SUCCESS)
-			r = send(e, w);
-	}
+	struct exec_version *version = version_new(e->context);
+	if (!version)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = graph_encode(e->graph, e->context, version, &code);
+	version->ends = version->hostCopies || object_refs_any(e->graph);
+	size_t recordBytes = code.recordCount * sizeof *records;
+	if (r == CUDA_SUCCESS && recordBytes && !(records = malloc(recordBytes)))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS)
+		r = send(e, &code);
 	if (r == CUDA_SUCCESS) {
-		if (w->recordCount)
-			memcpy(records, w->records, w->recordCount * sizeof *records);
-		free(e->records);
-		e->records = records;
-		e->recordCount = w->recordCount;
-		version_retire(e->version);
-		e->version = version;
-		e->stale = false;
+		if (recordBytes)
+			memcpy(records, code.records, recordBytes);
+		replace(e, version, records, code.recordCount);
 	} else {
 		free(records);
-		if (version)
-			version_free(version);
+		version_free(version);
 	}
-	if (w) {
-		if (bad)
-			*bad = w->bad;
-		free(w->bytes);
-		free(w->after);
-	}
-	free(w);
+	if (bad)
+		*bad = code.bad;
+	free(code.bytes);
 	return r;
 }
 
 /* --- creation and destruction --- */
 
-static struct graph_exec *exec_of(CUgraphExec handle) { return handle_find(&graph_execs, (uint64_t)(uintptr_t)handle); }
+struct graph_exec *exec_of(CUgraphExec handle) { return handle_find(&graph_execs, (uint64_t)(uintptr_t)handle); }
 
 /* Sets *context to the context of all nodes that need one, or 0; false if they are of several contexts. */
 static bool one_context(const struct graph *g, uint64_t *context)
@@ -632,36 +240,6 @@ CUresult pg_cuGraphExecDestroy(CUgraphExec handle)
 
 /* --- launching --- */
 
-/*
- * Creates the event for the ends of launches, if these are recorded: before the first launch, whose end would otherwise
- * remain unknown.
- */
-static CUresult prepare_end(struct graph_exec *e)
-{
-	struct exec_version *s = e->version;
-	struct event *end = handle_find(&events, s->end);
-	if (!s->ends || end)
-		return CUDA_SUCCESS;
-	struct context *c = handle_find(&contexts, e->context);
-	CUresult r = c ? event_create(c, CU_EVENT_DISABLE_TIMING, &end) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	if (r == CUDA_SUCCESS)
-		s->end = end->object.id;
-	return r;
-}
-
-/* Records an event after a launch of a graph with guest resources; the resources are unused once it completes. */
-static CUresult mark_end(struct graph_exec *e, const struct stream_ref *ref)
-{
-	struct exec_version *s = e->version;
-	struct event *end = handle_find(&events, s->end);
-	if (!s->ends)
-		return CUDA_SUCCESS;
-	CUresult r = end ? event_record(end, ref) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	if (r == CUDA_SUCCESS)
-		s->serial = atomic_load_explicit(&end->recorded, memory_order_relaxed);
-	return r;
-}
-
 /* Reports whether an event was destroyed that the host's version of the graph still records. */
 static bool records_gone(const struct graph_exec *e)
 {
@@ -709,14 +287,14 @@ CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles)
 	if (e->stale || records_gone(e))
 		r = upload(e, NULL);
 	if (r == CUDA_SUCCESS)
-		r = prepare_end(e);
+		r = version_prepare_end(e->version);
 	if (r == CUDA_SUCCESS && e->graph->allocates)
 		r = graph_memory_check(e->graph, &ref, e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 	if (r == CUDA_SUCCESS)
 		r = post_launch(e, &ref, settles);
 	if (r == CUDA_SUCCESS && e->graph->allocates)
 		graph_memory_launched(e->graph, &ref);
-	return r == CUDA_SUCCESS ? mark_end(e, &ref) : r;
+	return r == CUDA_SUCCESS ? version_mark_end(e->version, &ref) : r;
 }
 
 CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)
@@ -730,26 +308,6 @@ CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)
 	if (!e)
 		return CUDA_ERROR_INVALID_VALUE;
 	return e->stale ? upload(e, NULL) : CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e = exec_of(handle);
-	if (!e || !flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	*flags = e->flags;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphExecGetId(CUgraphExec handle, unsigned int *id)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e = exec_of(handle);
-	if (!e || !id)
-		return CUDA_ERROR_INVALID_VALUE;
-	*id = e->id;
-	return CUDA_SUCCESS;
 }
 
 /* --- updates --- */
@@ -786,23 +344,19 @@ static CUresult find(CUgraphExec handle, CUgraphNode node, struct graph_exec **e
 	return *n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult find_typed(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, const void *p, struct graph_exec **e,
-	struct graph_node **n)
+CUresult exec_node(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_exec **e, struct graph_node **n)
 {
 	CUresult r = find(handle, node, e, n);
-	return r == CUDA_SUCCESS && (!p || (*n)->type != type) ? CUDA_ERROR_INVALID_VALUE : r;
+	return r == CUDA_SUCCESS && (*n)->type != type ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-/* Marks the graph as changed: the next launch sends the new version. */
-static CUresult changed(struct graph_exec *e, const struct graph_node *n, CUresult r)
+CUresult exec_changed(struct graph_exec *e, const struct graph_node *n, CUresult r)
 {
 	if (r == CUDA_SUCCESS && n->context != 0 && n->context != e->context)
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	e->stale = e->stale || r == CUDA_SUCCESS;
 	return r;
 }
-
-static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child);
 
 CUresult pg_cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgraphNodeParams *p)
 {
@@ -813,8 +367,8 @@ CUresult pg_cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgra
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH && n->type == p->type)
-		return changed(e, n, take_child(e, n, graph_of(p->graph.graph)));
-	return changed(e, n, node_set(n, p));
+		return exec_changed(e, n, exec_take_child(e, n, graph_of(p->graph.graph)));
+	return exec_changed(e, n, node_set(n, p));
 }
 
 CUresult pg_cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -822,8 +376,8 @@ CUresult pg_cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode no
 	GRAPHS_LOCKED;
 	struct graph_exec *e;
 	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_KERNEL, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_kernel(n, p)) : r;
+	CUresult r = p ? exec_node(handle, node, CU_GRAPH_NODE_TYPE_KERNEL, &e, &n) : CUDA_ERROR_INVALID_VALUE;
+	return r == CUDA_SUCCESS ? exec_changed(e, n, node_set_kernel(n, p)) : r;
 }
 
 CUresult pg_cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
@@ -836,52 +390,6 @@ CUresult pg_cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
 		.kernelParams = p->kernelParams, .extra = p->extra,
 	};
 	return pg_cuGraphExecKernelNodeSetParams_v2(handle, node, &wide);
-}
-
-CUresult pg_cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_MEMCPY, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_copy(n, p, context)) : r;
-}
-
-CUresult pg_cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_MEMSET, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_fill(n, p, context)) : r;
-}
-
-CUresult pg_cuGraphExecHostNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_HOST, p, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_host(n, p)) : r;
-}
-
-static CUresult exec_set_event(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, CUevent event)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	CUresult r = find_typed(handle, node, type, &e, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, node_set_event(n, event)) : r;
-}
-
-CUresult pg_cuGraphExecEventRecordNodeSetEvent(CUgraphExec e, CUgraphNode n, CUevent event)
-{
-	return exec_set_event(e, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
-}
-
-CUresult pg_cuGraphExecEventWaitNodeSetEvent(CUgraphExec e, CUgraphNode n, CUevent event)
-{
-	return exec_set_event(e, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
 /* Kernels, copies and fills can be disabled. */
@@ -982,7 +490,7 @@ static CUresult adopt_keeps(struct graph_exec *e, struct graph *mine, const stru
 	if (r != CUDA_SUCCESS) {
 		object_refs_drop(&mine->objectRefs);
 		mine->objectRefs = before;
-	} else if (has_ended(e->version))
+	} else if (version_has_ended(e->version))
 		object_refs_drop(&before);
 	else
 		object_refs_move(&e->version->objectRefs, &before);
@@ -1004,7 +512,7 @@ static CUresult adopt(struct graph_exec *e, struct graph *mine, const struct gra
  * Copies the parameters of a child graph's nodes from another graph of the same shape; the program keeps its node
  * handles.
  */
-static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
+CUresult exec_take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
 {
 	struct difference d;
 	if (!child || !n->child)
@@ -1043,12 +551,3 @@ CUresult pg_cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphNode *ba
 	return r;
 }
 
-CUresult pg_cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgraph child)
-{
-	GRAPHS_LOCKED;
-	struct graph_exec *e;
-	struct graph_node *n;
-	struct graph *g = graph_of(child);
-	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_GRAPH, g, &e, &n);
-	return r == CUDA_SUCCESS ? changed(e, n, take_child(e, n, g)) : r;
-}

@@ -4,9 +4,6 @@
 
 #include "graph/graph.h"
 
-/* Limits of one graph on the host. */
-enum { GRAPH_NODES_MOST = 1 << 16, GRAPH_RECORDS_MOST = 256 };
-
 struct exec_version;
 
 struct graph_exec {
@@ -23,20 +20,27 @@ struct graph_exec {
 
 extern struct table graph_execs;
 
-/* Releases resources of a context that the host has destroyed together with all launches. */
-void versions_context_ended(uint64_t context);
-/*
- * Called after a synchronisation or after a context was destroyed: releases resources that only completed work used,
- * including user objects, which programs wait for.
- */
-void versions_synchronised(void);
+/* Releases the resources of a context that the host has destroyed together with all launches. */
+void execs_context_ended(uint64_t context);
 
 /* Launches an executable graph; *settles: it records an event that other processes share, which must find it complete. */
 CUresult graph_launch(CUgraphExec handle, CUstream stream, bool *settles);
 
 /* The functions below require the graphs' lock. */
 
-/* Releases the resources of destroyed executable graphs after the completion of their launches. */
-void versions_sweep(void);
+/* Returns the executable graph of a handle, or NULL. */
+struct graph_exec *exec_of(CUgraphExec handle);
+/*
+ * Finds an executable graph, and its copy of a node of a type: CUDA_ERROR_INVALID_VALUE if one does not exist or the
+ * type is another.
+ */
+CUresult exec_node(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_exec **e, struct graph_node **n);
+/*
+ * Returns the result r of a change of a node; after a success the next launch sends the new version. A node of another
+ * context is CUDA_ERROR_INVALID_CONTEXT.
+ */
+CUresult exec_changed(struct graph_exec *e, const struct graph_node *n, CUresult r);
+/* Gives a node with a child graph the parameters of another graph, which must have the same nodes and edges. */
+CUresult exec_take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child);
 
 #endif

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "core/zz_impl.h"
-#include "graph/exec.h"
 #include "graph/node.h"
 #include "graph/user_object.h"
+#include "graph/version.h"
 
 struct table graphs = HANDLE_TABLE(HANDLE_GRAPH, struct graph, 200000);
 struct table graph_nodes = HANDLE_TABLE(HANDLE_GRAPH_NODE, struct graph_node, 1000000);
@@ -551,52 +551,3 @@ CUresult pg_cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, s
 	return pg_cuGraphNodeGetDependentNodes_v2(node, nodes, NULL, count);
 }
 
-CUresult pg_cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n = node_of(node);
-	if (!n || !type)
-		return CUDA_ERROR_INVALID_VALUE;
-	*type = n->type;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphNodeGetContainingGraph(CUgraphNode node, CUgraph *graph)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n = node_of(node);
-	if (!n || !graph)
-		return CUDA_ERROR_INVALID_VALUE;
-	*graph = HANDLE_OF(CUgraph, n->graph);
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphNodeGetLocalId(CUgraphNode node, unsigned int *id)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n = node_of(node);
-	if (!n || !id)
-		return CUDA_ERROR_INVALID_VALUE;
-	*id = n->local;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphNodeGetToolsId(CUgraphNode node, unsigned long long *id)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n = node_of(node);
-	if (!n || !id)
-		return CUDA_ERROR_INVALID_VALUE;
-	*id = (unsigned long long)n->graph->id << 32 | n->local;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuGraphGetId(CUgraph graph, unsigned int *id)
-{
-	GRAPHS_LOCKED;
-	struct graph *g = graph_of(graph);
-	if (!g || !id)
-		return CUDA_ERROR_INVALID_VALUE;
-	*id = g->id;
-	return CUDA_SUCCESS;
-}

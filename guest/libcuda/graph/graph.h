@@ -66,6 +66,8 @@ struct graph {
 	struct object_ref *objectRefs; /* references to user objects */
 };
 
+enum { GRAPH_NODES_MOST = 1 << 16 }; /* of one graph on the host */
+
 extern struct table graphs, graph_nodes;
 
 /* GRAPHS_LOCKED holds the lock until the end of the scope. */

@@ -385,17 +385,17 @@ CUresult pg_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraph
 
 /* --- queries and changes --- */
 
-static CUresult node_of_type(CUgraphNode node, CUgraphNodeType type, const void *other, struct graph_node **n)
+CUresult node_of_type(CUgraphNode node, CUgraphNodeType type, struct graph_node **n)
 {
 	*n = node_of(node);
-	return *n && (*n)->type == type && other ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return *n && (*n)->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 {
 	GRAPHS_LOCKED;
 	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, p, &n);
+	CUresult r = p ? node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, &n) : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		get_kernel(n, p);
 	return r;
@@ -418,7 +418,7 @@ CUresult pg_cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NO
 {
 	GRAPHS_LOCKED;
 	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, p, &n);
+	CUresult r = p ? node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, &n) : CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? node_set_kernel(n, p) : r;
 }
 
@@ -430,114 +430,7 @@ CUresult pg_cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_
 	return pg_cuGraphKernelNodeSetParams_v2(node, &wide);
 }
 
-CUresult pg_cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEMCPY, p, &n);
-	if (r == CUDA_SUCCESS)
-		*p = n->copy;
-	return r;
-}
-
 static CUcontext same_context(const struct graph_node *n) { return (CUcontext)(uintptr_t)n->context; }
-
-CUresult pg_cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEMCPY, p, &n);
-	return r == CUDA_SUCCESS ? node_set_copy(n, p, same_context(n)) : r;
-}
-
-CUresult pg_cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEMSET, p, &n);
-	if (r == CUDA_SUCCESS)
-		*p = n->fill;
-	return r;
-}
-
-CUresult pg_cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEMSET, p, &n);
-	return r == CUDA_SUCCESS ? node_set_fill(n, p, same_context(n)) : r;
-}
-
-CUresult pg_cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_HOST, p, &n);
-	if (r == CUDA_SUCCESS)
-		*p = n->host;
-	return r;
-}
-
-CUresult pg_cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_HOST, p, &n);
-	return r == CUDA_SUCCESS ? node_set_host(n, p) : r;
-}
-
-CUresult pg_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_GRAPH, graph, &n);
-	if (r == CUDA_SUCCESS)
-		*graph = HANDLE_OF(CUgraph, n->child);
-	return r;
-}
-
-CUresult pg_cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *p)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC, p, &n);
-	if (r == CUDA_SUCCESS)
-		graph_memory_describe(n->memory.of, p);
-	return r;
-}
-
-CUresult pg_cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEM_FREE, address, &n);
-	if (r == CUDA_SUCCESS)
-		*address = graph_memory_address(n->memory.of);
-	return r;
-}
-
-static CUresult get_event(CUgraphNode node, CUgraphNodeType type, CUevent *event)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, type, event, &n);
-	if (r == CUDA_SUCCESS)
-		*event = n->event;
-	return r;
-}
-
-static CUresult set_event(CUgraphNode node, CUgraphNodeType type, CUevent event)
-{
-	GRAPHS_LOCKED;
-	struct graph_node *n;
-	CUresult r = node_of_type(node, type, &n, &n);
-	return r == CUDA_SUCCESS ? node_set_event(n, event) : r;
-}
-
-CUresult pg_cuGraphEventRecordNodeGetEvent(CUgraphNode n, CUevent *e) { return get_event(n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e); }
-CUresult pg_cuGraphEventRecordNodeSetEvent(CUgraphNode n, CUevent e) { return set_event(n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e); }
-CUresult pg_cuGraphEventWaitNodeGetEvent(CUgraphNode n, CUevent *e) { return get_event(n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e); }
-CUresult pg_cuGraphEventWaitNodeSetEvent(CUgraphNode n, CUevent e) { return set_event(n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e); }
 
 CUresult pg_cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p)
 {
@@ -597,7 +490,7 @@ CUresult pg_cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID w
 {
 	GRAPHS_LOCKED;
 	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, value, &n);
+	CUresult r = value ? node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, &n) : CUDA_ERROR_INVALID_VALUE;
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct kernel_work *k = &n->kernel;
@@ -626,7 +519,7 @@ CUresult pg_cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID w
 {
 	GRAPHS_LOCKED;
 	struct graph_node *n;
-	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, value, &n);
+	CUresult r = value ? node_of_type(node, CU_GRAPH_NODE_TYPE_KERNEL, &n) : CUDA_ERROR_INVALID_VALUE;
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct kernel_work *k = &n->kernel;
@@ -655,9 +548,9 @@ CUresult pg_cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 {
 	GRAPHS_LOCKED;
 	struct graph_node *n, *m;
-	CUresult r = node_of_type(to, CU_GRAPH_NODE_TYPE_KERNEL, &n, &n);
+	CUresult r = node_of_type(to, CU_GRAPH_NODE_TYPE_KERNEL, &n);
 	if (r == CUDA_SUCCESS)
-		r = node_of_type(from, CU_GRAPH_NODE_TYPE_KERNEL, &m, &m);
+		r = node_of_type(from, CU_GRAPH_NODE_TYPE_KERNEL, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct kernel_work *k = &n->kernel;

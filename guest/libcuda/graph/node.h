@@ -8,6 +8,8 @@
 #include "graph/graph.h"
 #include "work/launch.h"
 
+/* Finds a node by handle: CUDA_ERROR_INVALID_VALUE if there is none, or if it has another type. */
+CUresult node_of_type(CUgraphNode node, CUgraphNodeType type, struct graph_node **n);
 /* Copies the parameters of from, a node of the same type, to n. */
 CUresult node_take(struct graph_node *n, const struct graph_node *from);
 /* Frees a node's parameters. */

@@ -8,6 +8,9 @@
 /* Returns the handle on top of the calling thread's context stack, 0 if the stack is empty. */
 static inline uint64_t context_top(void) { return thread.depth ? thread.stack[thread.depth - 1] : 0; }
 
+/* The version of the API that all contexts have. */
+#define CONTEXT_API_VERSION 3020
+
 /* Initialiser of a packet with an operation on a context. */
 #define CONTEXT_PACKET(context_, op_) {.op = (op_), .context = (context_)->wire}
 

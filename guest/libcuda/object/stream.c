@@ -149,10 +149,8 @@ bool stream_take_default(struct stream **s)
 	return true;
 }
 
-CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c)
+CUresult stream_look_up(CUstream handle, struct stream **s, struct context **c)
 {
-	if (!out)
-		return CUDA_ERROR_INVALID_VALUE;
 	*s = NULL;
 	if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
 		return context_current(c);

@@ -26,11 +26,8 @@ enum { STREAM_PRIORITY_LEAST = 0, STREAM_PRIORITY_GREATEST = -5 };
  * graph/capture.h.
  */
 CUresult stream_ref_of(CUstream handle, struct stream_ref *ref);
-/*
- * Looks up a stream and its context; *s is NULL for the legacy stream of the current context. out, a result pointer of
- * the caller, must not be NULL.
- */
-CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c);
+/* Looks up a stream and its context; *s is NULL for a default stream, whose context is the current one. */
+CUresult stream_look_up(CUstream handle, struct stream **s, struct context **c);
 /*
  * Reports whether threads that wait for a stream sleep instead of spinning, by the stream's setting, else the
  * context's.

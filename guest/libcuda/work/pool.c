@@ -10,6 +10,7 @@
 #include "object/context.h"
 #include "object/stream_timeline.h"
 #include "work/memory.h"
+#include "work/pool_exports.h"
 #include "work/pool_share.h"
 
 /* A piece of a chunk. Neighbours in a chunk are linked by address, and free blocks of similar size in a bin. */
@@ -21,6 +22,7 @@ struct block {
 	bool free;
 	struct stream_position since; /* free blocks: the position after which the memory is free */
 	struct graph_piece *graph; /* of graph memory: its owner, or NULL */
+	uint32_t exported; /* number of its entry in the pool's exports, or 0 */
 };
 
 struct chunk {
@@ -140,8 +142,18 @@ static void take(struct block *b, uint64_t bytes)
 		p->usedHigh = p->used;
 }
 
+/* Other processes can import the allocation no more. */
+static void unshare(struct block *b)
+{
+	if (LIKELY(!b->exported))
+		return;
+	exports_remove(b->chunk->pool->exports, b->exported);
+	b->exported = 0;
+}
+
 static void let_go(struct block *b)
 {
+	unshare(b);
 	b->chunk->used -= b->bytes;
 	b->chunk->pool->used -= b->bytes;
 	settle(b);
@@ -259,6 +271,7 @@ static void drop_chunk(struct chunk **at)
 			leave(b);
 		else
 			range_remove(b->at, RANGE_POOL, &gone);
+		unshare(b);
 		drop_block(b);
 	}
 	p->reserved -= c->bytes;
@@ -393,6 +406,7 @@ static void finish(struct pool *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
+	exports_free(p->exports);
 	handle_free(&pools, p);
 }
 
@@ -539,11 +553,42 @@ CUresult pool_locate(uint64_t address, struct pool_location *ref)
 	pthread_mutex_lock(&timelineLock);
 	bool ours = range_find(address, &range) && range.kind == RANGE_POOL;
 	const struct block *b = ours ? (const struct block *)(uintptr_t)range.owner : NULL;
-	bool shared = b && b->chunk->pool->name;
-	if (shared)
-		*ref = (struct pool_location){b->chunk->pool->name, b->chunk->context, b->chunk->at, b->at - b->chunk->at, range.size};
+	bool named = b && b->chunk->pool->name;
+	if (named)
+		*ref = (struct pool_location){.context = b->chunk->context, .chunk = b->chunk->at, .shared = b->exported != 0};
 	pthread_mutex_unlock(&timelineLock);
-	return shared ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return named ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult share(struct block *b, uint64_t bytes, const struct mem_lend_result *chunk, struct pool_export *e)
+{
+	struct pool *p = b->chunk->pool;
+	if (b->exported) {
+		*e = exports_entry(p->exports, b->exported);
+		return CUDA_SUCCESS;
+	}
+	if (!chunk)
+		return CUDA_ERROR_INVALID_VALUE; /* freed and allocated again meanwhile */
+	*e = (struct pool_export){
+		.pool = p->name, .tag = chunk->tag, .chunkOffset = chunk->offset, .chunkBytes = chunk->bytes, .segment = chunk->segment,
+		.offset = b->at - b->chunk->at, .bytes = bytes,
+	};
+	if (!exports_add(p->exports, e))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	b->exported = e->number;
+	return CUDA_SUCCESS;
+}
+
+CUresult pool_share(uint64_t address, const struct pool_location *ref, const struct mem_lend_result *chunk, struct pool_export *e)
+{
+	struct range range;
+	pthread_mutex_lock(&timelineLock);
+	bool ours = range_find(address, &range) && range.kind == RANGE_POOL;
+	struct block *b = ours ? (struct block *)(uintptr_t)range.owner : NULL;
+	bool same = b && b->chunk->pool->name && b->chunk->at == ref->chunk && b->chunk->context == ref->context;
+	CUresult r = same ? share(b, range.size, chunk, e) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&timelineLock);
+	return r;
 }
 
 uint64_t pool_of(uint64_t address)

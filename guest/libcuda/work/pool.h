@@ -5,11 +5,14 @@
 #ifndef PEGASUS_WORK_POOL_H
 #define PEGASUS_WORK_POOL_H
 
+#include "core/zz_wire.h"
 #include "object/stream.h"
 
 struct block;
 struct chunk;
 struct graph_piece;
+struct pool_export;
+struct pool_exports;
 
 enum { POOL_BINS = 48 };
 
@@ -20,6 +23,7 @@ struct pool {
 	bool imported;    /* belongs to another process: allocates nothing */
 	CUmemAllocationHandleType handleTypes;
 	uint64_t name;    /* its name among processes that share it, or 0 */
+	struct pool_exports *exports; /* allocations that processes share; NULL if name is 0 */
 	bool ends;        /* was destroyed: freed when none of its memory is in use */
 	uint32_t growing; /* threads that allocate memory from the host, or wait for one that does */
 	uint64_t coming;  /* bytes that they allocate */
@@ -62,14 +66,20 @@ struct graph_piece *pool_graph_piece(uint64_t address);
  * context.
  */
 void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct stream_position *since);
-/* Location of pool memory for sharing with other processes. pool_locate takes the lock itself. */
+/* Location of an allocation of an exported pool. pool_locate and pool_share take the lock themselves. */
 struct pool_location {
-	uint64_t name;          /* the pool's */
-	uint64_t context;       /* handle */
-	uint64_t chunk;         /* address of the chunk, which is one allocation of the host */
-	uint64_t offset, bytes; /* within the chunk */
+	uint64_t context; /* handle */
+	uint64_t chunk;   /* address of the chunk, which is one allocation of the host */
+	bool shared;      /* pool_share has entered the allocation into the pool's table */
 };
+/* Finds the allocation that contains an address: CUDA_ERROR_INVALID_VALUE if there is none of an exported pool. */
 CUresult pool_locate(uint64_t address, struct pool_location *ref);
+/*
+ * Returns the entry of a located allocation in its pool's table; the entry lasts until the allocation is freed. chunk is
+ * the loan of its chunk by the host, NULL if the allocation was shared already. CUDA_ERROR_INVALID_VALUE if it was freed
+ * meanwhile.
+ */
+CUresult pool_share(uint64_t address, const struct pool_location *ref, const struct mem_lend_result *chunk, struct pool_export *e);
 /* Returns the handle of the pool of an allocation; 0 for memory of graphs and for other memory. */
 uint64_t pool_of(uint64_t address);
 /* Makes all pools release unused memory, because an allocation failed. Returns true if any was released. */

@@ -12,23 +12,7 @@
 #include "object/context.h"
 #include "object/stream_timeline.h"
 #include "work/ipc.h"
-#include "work/vmm.h"
-
-#define POOL_MAGIC UINT64_C(0x314c4f5053474550)       /* "PEGSPOL1" */
-#define ALLOCATION_MAGIC UINT64_C(0x3152545053474550) /* "PEGSPTR1" */
-
-/* The payload behind a pool's descriptor. */
-struct pool_ticket {
-	uint64_t magic, name;
-};
-
-/* The exported form of an allocation. */
-struct allocation_ticket {
-	uint64_t magic, pool; /* name of the pool */
-	struct mem_lend_result chunk;
-	uint64_t offset, bytes; /* within the chunk */
-};
-_Static_assert(sizeof(struct allocation_ticket) == sizeof(CUmemPoolPtrExportData), "a ticket fits");
+#include "work/pool_exports.h"
 
 /* A chunk of another process, mapped in a context. */
 struct import {
@@ -47,33 +31,36 @@ static struct pool *find(CUmemoryPool handle) { return handle_find(&pools, (uint
 
 /* --- exporting --- */
 
-/* Gives the pool a name that is unique among the pools of all processes. */
+/* Gives the pool a name that is unique among the pools of all processes, and a table of exported allocations. */
 static CUresult name_pool(struct pool *p)
 {
 	uint64_t fresh;
-	if (!p->name && getrandom(&fresh, sizeof fresh, 0) == (ssize_t)sizeof fresh)
+	if (!p->name && getrandom(&fresh, sizeof fresh, 0) == (ssize_t)sizeof fresh && (p->exports = exports_new(fresh | 1)))
 		p->name = fresh | 1;
 	return p->name ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 CUresult pg_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool handle, CUmemAllocationHandleType type, unsigned long long flags)
 {
-	struct pool_ticket t = {.magic = POOL_MAGIC};
+	int file = -1;
 	if (!out || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&timelineLock);
 	struct pool *p = find(handle);
 	bool shared = p && !p->imported && p->handleTypes == type && type != CU_MEM_HANDLE_TYPE_NONE;
 	CUresult r = shared ? name_pool(p) : CUDA_ERROR_INVALID_VALUE;
-	if (r == CUDA_SUCCESS)
-		t.name = p->name;
+	if (r == CUDA_SUCCESS && (file = exports_file(p->exports)) < 0)
+		r = CUDA_ERROR_OPERATING_SYSTEM;
 	pthread_mutex_unlock(&timelineLock);
-	return r == CUDA_SUCCESS ? sealed_file(&t, sizeof t, out) : r;
+	if (r == CUDA_SUCCESS)
+		*(int *)out = file;
+	return r;
 }
 
 CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr address)
 {
-	struct allocation_ticket t = {.magic = ALLOCATION_MAGIC};
+	struct pool_export e;
+	struct mem_lend_result loan;
 	struct pool_location ref;
 	struct context *c;
 	if (!out)
@@ -81,15 +68,13 @@ CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr addr
 	CUresult r = pool_locate(address, &ref);
 	if (r == CUDA_SUCCESS)
 		r = context_of((CUcontext)(uintptr_t)ref.context, &c);
+	if (r == CUDA_SUCCESS && !ref.shared)
+		r = ipc_lend(ref.chunk, &loan);
 	if (r == CUDA_SUCCESS)
-		r = ipc_lend(ref.chunk, &t.chunk);
-	if (r != CUDA_SUCCESS)
-		return r;
-	t.pool = ref.name;
-	t.offset = ref.offset;
-	t.bytes = ref.bytes;
-	memcpy(out, &t, sizeof t);
-	return CUDA_SUCCESS;
+		r = pool_share(address, &ref, ref.shared ? NULL : &loan, &e);
+	if (r == CUDA_SUCCESS)
+		memcpy(out, &e, sizeof e);
+	return r;
 }
 
 /* --- importing --- */
@@ -103,21 +88,24 @@ static bool elsewhere(CUmemAllocationHandleType type)
 CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUmemAllocationHandleType type, unsigned long long flags)
 {
 	struct context *c;
-	struct pool_ticket t;
+	uint64_t name;
 	if (!out || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return elsewhere(type) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-	if (pread((int)(intptr_t)handle, &t, sizeof t, 0) != (ssize_t)sizeof t || t.magic != POOL_MAGIC)
+	struct pool_exports *exports = exports_open((int)(intptr_t)handle, &name);
+	if (!exports)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&timelineLock);
 	struct pool *p = pool_new(context_current(&c) == CUDA_SUCCESS ? c->device : 0, 0);
 	if (p) {
 		p->imported = true;
 		p->handleTypes = type;
-		p->name = t.name;
+		p->name = name;
+		p->exports = exports;
 		*out = HANDLE_OF(CUmemoryPool, p);
-	}
+	} else
+		exports_free(exports);
 	pthread_mutex_unlock(&timelineLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -206,10 +194,11 @@ static bool import_again(const struct range *range)
 		there.owner == range->owner && range_set_flags(range->base, RANGE_IMPORTED, there.flags + 1);
 }
 
-static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool, const struct allocation_ticket *t)
+static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool, const struct pool_export *t)
 {
 	struct import *i;
-	CUresult r = map_chunk(c, pool, &t->chunk, &i);
+	const struct mem_lend_result chunk = {.tag = t->tag, .offset = t->chunkOffset, .bytes = t->chunkBytes, .segment = t->segment};
+	CUresult r = map_chunk(c, pool, &chunk, &i);
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct range range = {.base = i->address + t->offset, .size = t->bytes, .kind = RANGE_IMPORTED, .context = c->object.id, .owner = pool};
@@ -228,7 +217,7 @@ static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool,
 CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPoolPtrExportData *data)
 {
 	struct context *c;
-	struct allocation_ticket t;
+	struct pool_export t;
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -237,8 +226,8 @@ CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemP
 	memcpy(&t, data, sizeof t);
 	pthread_mutex_lock(&timelineLock);
 	const struct pool *p = find(handle);
-	bool good = p && p->imported && t.magic == ALLOCATION_MAGIC && t.pool == p->name && !t.chunk.reserved && t.bytes != 0 &&
-		t.offset < t.chunk.bytes && t.bytes <= t.chunk.bytes - t.offset;
+	bool good = p && p->imported && t.pool == p->name && exports_contains(p->exports, &t) && t.bytes != 0 &&
+		t.offset < t.chunkBytes && t.bytes <= t.chunkBytes - t.offset;
 	pthread_mutex_unlock(&timelineLock);
 	if (!good)
 		return CUDA_ERROR_INVALID_VALUE;
