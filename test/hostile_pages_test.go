@@ -186,12 +186,13 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 	defer c.Close()
 	var pages, old [][]byte
 	for _, name := range names {
-		f, err := openPage(c.WorkerPID(), name)
-		if err != nil {
-			if running(c.WorkerPID()) {
-				h.t.Error(err)
-			}
-			return // ended meanwhile
+		var f *os.File
+		eventually(h.t, soon, "the worker has "+name+" open, or has ended", func() bool {
+			f, _ = openPage(c.WorkerPID(), name)
+			return f != nil || !running(c.WorkerPID())
+		})
+		if f == nil {
+			return // it closed its files as it ended
 		}
 		page := overwrite.Map(h.t, f)
 		f.Close()
