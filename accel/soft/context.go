@@ -233,7 +233,7 @@ func (s allocKind) fixed() bool   { return s == variable || s == internal }
 // take allocates memory that the context frees with drop.
 func (c *Context) take(size uint64, of allocKind) (uint64, cuda.Result) {
 	d := c.dev
-	if size > d.config.Memory {
+	if size > d.size {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	for {
@@ -262,32 +262,6 @@ func (c *Context) keep(addr, n uint64) cuda.Result {
 	return cuda.Success
 }
 
-// tryTake accounts for an allocation of so many bytes, then makes it.
-func (d *Device) tryTake(size uint64, of allocKind) (uint64, cuda.Result) {
-	n := memory.RoundUp(size)
-	if q := d.config.Quota; q != nil && !q(int64(n)) {
-		return 0, cuda.ErrorOutOfMemory
-	}
-	if d.worker.Reserve(n) {
-		addr, err := d.space.Alloc(size, of.visible())
-		if err == nil {
-			if d.residence == nil {
-				return addr, cuda.Success
-			}
-			if err = d.residence.Add(addr, n, of.fixed(), d.aborted.Load); err == nil {
-				return addr, cuda.Success
-			}
-			d.space.Free(addr)
-		}
-		d.log.Error("allocate device memory", "bytes", n, "error", err)
-		d.worker.Unreserve(n)
-	}
-	if q := d.config.Quota; q != nil {
-		q(-int64(n))
-	}
-	return 0, cuda.ErrorOutOfMemory
-}
-
 // awaitFree blocks until one of the pending frees completes. It returns false if there is none, or if that could depend
 // on the guest, which in turn may be waiting for the caller.
 func (c *Context) awaitFree() bool {
@@ -299,21 +273,6 @@ func (c *Context) awaitFree() bool {
 		d.freed.Wait()
 	}
 	return c.freeing < before
-}
-
-// giveBack clears and frees memory, and accounts for it.
-func (d *Device) giveBack(addr, n uint64) {
-	if d.residence != nil {
-		d.residence.Remove(addr)
-	}
-	if _, err := d.space.Free(addr); err != nil {
-		d.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still allocated
-		return
-	}
-	d.worker.Unreserve(n)
-	if q := d.config.Quota; q != nil {
-		q(-int64(n))
-	}
 }
 
 // Free releases an allocation of Alloc once all work submitted earlier has ended, then calls done (which may be nil).

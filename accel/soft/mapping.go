@@ -15,7 +15,7 @@ import (
 
 // mappedMemory is memory without an address. It is never evicted: residence tracks memory by address.
 type mappedMemory struct {
-	d    *Device
+	in   *deviceMemory
 	p    *memory.Physical
 	once sync.Once
 }
@@ -26,52 +26,109 @@ var placeless atomic.Uint64
 const firstPlaceless = 1 << 62
 
 // MapGranule returns the unit of mappings.
-func (d *Device) MapGranule() uint64 { return memory.MapGranule }
+func (m *deviceMemory) MapGranule() uint64 { return memory.MapGranule }
 
 // CreateMemory makes memory without an address.
-func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
+func (m *deviceMemory) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	if n == 0 || n%memory.MapGranule != 0 {
 		return nil, cuda.ErrorInvalidValue
 	}
-	if n > d.config.Memory {
+	if n > m.size {
 		return nil, cuda.ErrorOutOfMemory
 	}
-	if q := d.config.Quota; q != nil && !q(int64(n)) {
+	if !m.withinQuota(n) {
 		return nil, cuda.ErrorOutOfMemory
 	}
-	if !d.worker.Reserve(n) {
-		d.unquota(n)
+	if !m.worker.Reserve(n) {
+		m.unquota(n)
 		return nil, cuda.ErrorOutOfMemory
 	}
-	if !d.worker.Pin(n) {
-		d.worker.Unreserve(n)
-		d.unquota(n)
+	if !m.worker.Pin(n) {
+		m.worker.Unreserve(n)
+		m.unquota(n)
 		return nil, cuda.ErrorOutOfMemory
 	}
 	key := firstPlaceless + placeless.Add(n) - n
-	if d.residence != nil {
-		if err := d.residence.Add(key, n, true, nil); err != nil {
-			d.worker.Unpin(n)
-			d.worker.Unreserve(n)
-			d.unquota(n)
+	if m.residence != nil {
+		if err := m.residence.Add(key, n, true, nil); err != nil {
+			m.worker.Unpin(n)
+			m.worker.Unreserve(n)
+			m.unquota(n)
 			return nil, cuda.ErrorOutOfMemory
 		}
 	}
 	gone := func() {
-		if d.residence != nil {
-			d.residence.Remove(key)
+		if m.residence != nil {
+			m.residence.Remove(key)
 		}
-		d.worker.Unpin(n)
-		d.worker.Unreserve(n)
-		d.unquota(n)
+		m.worker.Unpin(n)
+		m.worker.Unreserve(n)
+		m.unquota(n)
 	}
-	p, err := d.space.NewPhysical(n, gone)
+	p, err := m.space.NewPhysical(n, gone)
 	if err != nil {
-		d.log.Error("create device memory", "bytes", n, "error", err)
+		m.log.Error("create device memory", "bytes", n, "error", err)
 		gone()
 		return nil, cuda.ErrorOutOfMemory
 	}
-	return &mappedMemory{d: d, p: p}, cuda.Success
+	return &mappedMemory{in: m, p: p}, cuda.Success
+}
+
+// ImportMemory wraps a part of a file as such memory.
+func (m *deviceMemory) ImportMemory(file *os.File, offset, n uint64, gone func()) (accel.Memory, cuda.Result) {
+	p, err := m.space.Import(int(file.Fd()), offset, n, gone)
+	if err != nil {
+		m.log.Error("import device memory", "bytes", n, "error", err)
+		return nil, cuda.ErrorOutOfMemory
+	}
+	return &mappedMemory{in: m, p: p}, cuda.Success
+}
+
+// Release drops the owner's reference. The memory is freed when it is mapped nowhere.
+func (m *mappedMemory) Release() { m.once.Do(func() { m.in.space.Release(m.p) }) }
+
+// ReserveRange reserves an address range.
+func (m *deviceMemory) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
+	at, err := m.space.Reserve(n, alignment, wish)
+	return at, m.rangeResult("reserve addresses", err)
+}
+
+// FreeRange releases a reserved range.
+func (m *deviceMemory) FreeRange(at uint64) cuda.Result {
+	return m.rangeResult("free addresses", m.space.Unreserve(at))
+}
+
+// Map maps a part of such memory at an address.
+func (m *deviceMemory) Map(at, n, offset uint64, of accel.Memory) cuda.Result {
+	mem, ok := of.(*mappedMemory)
+	if !ok || mem.in != m {
+		return cuda.ErrorInvalidValue
+	}
+	return m.rangeResult("map device memory", m.space.Map(at, n, offset, mem.p))
+}
+
+// Unmap removes whole mappings.
+func (m *deviceMemory) Unmap(at, n uint64) cuda.Result {
+	return m.rangeResult("unmap device memory", m.space.Unmap(at, n))
+}
+
+// SetAccess sets the access of work to whole mappings.
+func (m *deviceMemory) SetAccess(at, n uint64, a accel.Access) cuda.Result {
+	return m.rangeResult("protect device memory", m.space.Protect(at, n, a))
+}
+
+// rangeResult returns the result for the guest of an error, and logs a host error.
+func (m *deviceMemory) rangeResult(what string, err error) cuda.Result {
+	switch {
+	case err == nil:
+		return cuda.Success
+	case errors.Is(err, memory.ErrRange):
+		return cuda.ErrorInvalidValue
+	case errors.Is(err, unix.ENOMEM):
+		return cuda.ErrorOutOfMemory
+	}
+	m.log.Error(what, "error", err)
+	return cuda.ErrorUnknown
 }
 
 // AwaitFree blocks until one of the pending frees of any context completes.
@@ -91,67 +148,4 @@ func (d *Device) freeing() (n int) {
 		n += c.freeing
 	}
 	return n
-}
-
-func (d *Device) unquota(n uint64) {
-	if q := d.config.Quota; q != nil {
-		q(-int64(n))
-	}
-}
-
-// ImportMemory wraps a part of a file as such memory.
-func (d *Device) ImportMemory(file *os.File, offset, n uint64, gone func()) (accel.Memory, cuda.Result) {
-	p, err := d.space.Import(int(file.Fd()), offset, n, gone)
-	if err != nil {
-		d.log.Error("import device memory", "bytes", n, "error", err)
-		return nil, cuda.ErrorOutOfMemory
-	}
-	return &mappedMemory{d: d, p: p}, cuda.Success
-}
-
-// Release drops the owner's reference. The memory is freed when it is mapped nowhere.
-func (m *mappedMemory) Release() { m.once.Do(func() { m.d.space.Release(m.p) }) }
-
-// ReserveRange reserves an address range.
-func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
-	at, err := d.space.Reserve(n, alignment, wish)
-	return at, d.rangeResult("reserve addresses", err)
-}
-
-// FreeRange releases a reserved range.
-func (d *Device) FreeRange(at uint64) cuda.Result {
-	return d.rangeResult("free addresses", d.space.Unreserve(at))
-}
-
-// Map maps a part of such memory at an address.
-func (d *Device) Map(at, n, offset uint64, m accel.Memory) cuda.Result {
-	mem, ok := m.(*mappedMemory)
-	if !ok || mem.d != d {
-		return cuda.ErrorInvalidValue
-	}
-	return d.rangeResult("map device memory", d.space.Map(at, n, offset, mem.p))
-}
-
-// Unmap removes whole mappings.
-func (d *Device) Unmap(at, n uint64) cuda.Result {
-	return d.rangeResult("unmap device memory", d.space.Unmap(at, n))
-}
-
-// SetAccess sets the access of work to whole mappings.
-func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
-	return d.rangeResult("protect device memory", d.space.Protect(at, n, a))
-}
-
-// rangeResult returns the result for the guest of an error, and logs a host error.
-func (d *Device) rangeResult(what string, err error) cuda.Result {
-	switch {
-	case err == nil:
-		return cuda.Success
-	case errors.Is(err, memory.ErrRange):
-		return cuda.ErrorInvalidValue
-	case errors.Is(err, unix.ENOMEM):
-		return cuda.ErrorOutOfMemory
-	}
-	d.log.Error(what, "error", err)
-	return cuda.ErrorUnknown
 }

@@ -47,11 +47,5 @@ func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	return cuda.Success
 }
 
-func (d *Device) detachShared(addr uint64) {
-	if err := d.space.Detach(addr); err != nil {
-		d.log.Error("detach shared device memory", "address", addr, "error", err)
-	}
-}
-
 // ReserveSegments sets the bytes of device memory that the worker's domain has of its own.
 func (d *Device) ReserveSegments(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }

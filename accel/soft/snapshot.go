@@ -16,7 +16,7 @@ const (
 
 // Snapshot describes the device to the guest.
 func (d *Device) Snapshot() cuda.Device {
-	s := Describe(d.config.Name, d.config.Cores, d.config.Memory, d.config.ArenaBase != 0)
+	s := Describe(d.config.Name, d.config.Cores, d.size, d.config.ArenaBase != 0)
 	if d.residence != nil { // see Lend
 		s.Attributes[cuda.AttributeIPCEventSupported] = 0
 	}

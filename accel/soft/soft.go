@@ -18,7 +18,6 @@ package soft
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -30,7 +29,6 @@ import (
 	"pegasus/accel/ptx"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
-	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
 )
 
@@ -89,14 +87,9 @@ type Config struct {
 // Device is an open software accelerator.
 type Device struct {
 	config Config
-	shared *engine.Memory
-	worker *engine.Worker
-	space  *memory.Space
-	ledger *engine.Ledger // nil, as residence is, without eviction
-	// residence tracks which of the memory is on the device.
-	residence *residence.Set
-	clock     func() int64
-	log       *slog.Logger
+	deviceMemory
+	clock func() int64
+	log   *slog.Logger
 
 	executors [engine.NumTokens]*executor
 	running   sync.WaitGroup // executors
@@ -115,8 +108,7 @@ type Device struct {
 	queued    atomic.Int64 // nodes that have not ended, and waits for them
 	closing   atomic.Bool
 	aborted   atomic.Bool
-	private   []interface{ Close() error } // pages that are not shared
-	close     func() error                 // once
+	close     func() error // once
 }
 
 var (
@@ -135,12 +127,13 @@ func Open(c Config) (*Device, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Device{config: c, shared: c.Shared, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	d := &Device{config: c, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu
 	d.told.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
-	if err := d.attach(); err != nil {
-		return nil, err
+	d.deviceMemory.aborted = d.aborted.Load
+	if err := d.deviceMemory.open(&d.config); err != nil {
+		return nil, errors.Join(err, d.deviceMemory.close())
 	}
 	d.watchdog.init(d)
 	for k := range d.executors {
@@ -148,68 +141,6 @@ func Open(c Config) (*Device, error) {
 		d.executors[k].start()
 	}
 	return d, nil
-}
-
-// attach maps the pages and reserves the addresses.
-func (d *Device) attach() (err error) {
-	c := &d.config
-	if err := d.makePages(); err != nil {
-		return errors.Join(err, d.detach())
-	}
-	if c.Memory == 0 {
-		c.Memory = d.shared.Size()
-	}
-	if d.worker, err = d.shared.Register(c.Engines, c.Clock); err != nil {
-		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
-	}
-	if d.space, err = memory.New(c.DeviceBase, c.DeviceBytes, c.Reserved); err != nil {
-		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
-	}
-	if c.ArenaBase != 0 {
-		d.space.SetHost(c.ArenaBase, c.Arena)
-	}
-	d.SetShare(c.Share)
-	if err := d.startSwapping(); err != nil {
-		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
-	}
-	c.Memory = min(c.Memory, d.shared.Capacity())
-	return nil
-}
-
-// makePages creates the pages that are not shared.
-func (d *Device) makePages() (err error) {
-	c := &d.config
-	if d.shared == nil {
-		if c.Memory == 0 {
-			return errors.New("open software accelerator: neither Config.Shared nor Config.Memory is set")
-		}
-		if d.shared, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
-			return err
-		}
-		d.private = append(d.private, d.shared)
-	}
-	if c.Engines == nil {
-		if c.Engines, err = engine.CreateEngines(); err != nil {
-			return err
-		}
-		d.private = append(d.private, c.Engines)
-	}
-	return nil
-}
-
-func (d *Device) detach() error {
-	var errs []error
-	d.stopSwapping()
-	if d.space != nil {
-		errs = append(errs, d.space.Close())
-	}
-	if d.worker != nil {
-		d.worker.Close()
-	}
-	for _, page := range d.private {
-		errs = append(errs, page.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Close cancels all work, waits until no work runs any more, and frees everything. No other call may be in progress.
@@ -230,7 +161,7 @@ func (d *Device) shut() error {
 	d.mu.Unlock()
 	d.running.Wait()
 	d.watchdog.stop()
-	return d.detach()
+	return d.deviceMemory.close()
 }
 
 // Abort ends running work as if its context were destroyed, and all later work likewise.

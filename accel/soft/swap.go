@@ -11,29 +11,33 @@ import (
 
 // SetShare changes the domain's share of the device memory. Any goroutine may call it.
 func (d *Device) SetShare(s accel.Share) {
-	d.worker.SetShare(engine.DomainNumber(d.config.Domain), s.Guarantee, s.Priority)
+	d.setShare(d.config.Domain, s)
+}
+
+func (m *deviceMemory) setShare(domain string, s accel.Share) {
+	m.worker.SetShare(engine.DomainNumber(domain), s.Guarantee, s.Priority)
 }
 
 // startSwapping enables eviction, if the accelerator may have more allocations than fit.
-func (d *Device) startSwapping() error {
-	if d.shared.Swap() == 0 {
+func (m *deviceMemory) startSwapping(swapped residence.Moved) error {
+	if m.shared.Swap() == 0 {
 		return nil
 	}
-	if err := d.space.Mirror(); err != nil {
+	if err := m.space.Mirror(); err != nil {
 		return err
 	}
 	var err error
-	if d.ledger, err = engine.NewLedger(d.worker); err != nil {
+	if m.ledger, err = engine.NewLedger(m.worker); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
-	d.residence = residence.New(d.space, d.ledger, d.config.Swapped)
+	m.residence = residence.New(m.space, m.ledger, swapped)
 	return nil
 }
 
-func (d *Device) stopSwapping() {
-	if d.residence != nil {
-		d.residence.Close()
-		d.ledger.Close()
+func (m *deviceMemory) stopSwapping() {
+	if m.residence != nil {
+		m.residence.Close()
+		m.ledger.Close()
 	}
 }
 
@@ -75,15 +79,15 @@ func (e *executor) mayEnter(n *node) bool {
 }
 
 // home returns the current memory of an allocation. The caller has entered.
-func (d *Device) home(mem []byte) []byte {
-	if d.residence == nil {
+func (m *deviceMemory) home(mem []byte) []byte {
+	if m.residence == nil {
 		return mem
 	}
-	addr, ok := d.space.AddressOf(mem)
-	if !ok || !d.residence.Absent(addr) {
+	addr, ok := m.space.AddressOf(mem)
+	if !ok || !m.residence.Absent(addr) {
 		return mem
 	}
-	return d.space.Evicted(addr, uint64(len(mem)))
+	return m.space.Evicted(addr, uint64(len(mem)))
 }
 
 // Evicted returns the bytes of the process's memory that are not on the device.
