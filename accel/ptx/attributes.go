@@ -39,16 +39,16 @@ func (p *parser) attributes(f *Func) error {
 }
 
 // dimensions parses a directive with up to three numbers; missing ones are 1.
-func (p *parser) dimensions() ([3]uint32, error) {
-	p.advance()
+func (t *tokens) dimensions() ([3]uint32, error) {
+	t.advance()
 	d := [3]uint32{1, 1, 1}
 	for i := range d {
-		n, err := p.number(1 << 20)
+		n, err := t.number(1 << 20)
 		if err != nil {
 			return d, err
 		}
 		d[i] = uint32(n)
-		if !p.accept(",") {
+		if !t.accept(",") {
 			break
 		}
 	}
@@ -57,41 +57,41 @@ func (p *parser) dimensions() ([3]uint32, error) {
 
 // attribute parses ".attribute(.managed, .unified(n, n))", if it is there. The program chooses the place of managed
 // memory; the device treats it as its own.
-func (p *parser) attribute() error {
-	if !p.accept(".attribute") {
+func (t *tokens) attribute() error {
+	if !t.accept(".attribute") {
 		return nil
 	}
-	if err := p.expect("("); err != nil {
+	if err := t.expect("("); err != nil {
 		return err
 	}
-	for !p.accept(")") {
+	for !t.accept(")") {
 		switch {
-		case p.accept(".managed"):
-		case p.accept(".unified"):
-			if err := p.uuid(); err != nil {
+		case t.accept(".managed"):
+		case t.accept(".unified"):
+			if err := t.uuid(); err != nil {
 				return err
 			}
 		default:
-			return p.fail("unknown attribute %s", p.tok.text)
+			return t.fail("unknown attribute %s", t.tok.text)
 		}
-		if !p.accept(",") && !p.tok.is(")") {
-			return p.fail("%q within attributes", p.tok.text)
+		if !t.accept(",") && !t.tok.is(")") {
+			return t.fail("%q within attributes", t.tok.text)
 		}
 	}
 	return nil
 }
 
 // uuid reads "(n, n)".
-func (p *parser) uuid() error {
+func (t *tokens) uuid() error {
 	for _, before := range []string{"(", ","} {
-		if err := p.expect(before); err != nil {
+		if err := t.expect(before); err != nil {
 			return err
 		}
-		if _, err := p.expression(); err != nil {
+		if _, err := t.expression(); err != nil {
 			return err
 		}
 	}
-	return p.expect(")")
+	return t.expect(")")
 }
 
 // alias parses ".alias name, function;": a function that is declared before gets the body of one that is defined

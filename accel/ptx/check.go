@@ -5,17 +5,20 @@ import (
 	"fmt"
 )
 
-// check matches the operands of an instruction to the letters of a form and returns the letters of those present.
-func (p *parser) check(in *Inst, f *form) (string, error) {
+// checker checks the operands of instructions of a function against the letters of a form.
+type checker struct{ fn *Func }
+
+// operands matches the operands of an instruction to the letters of a form and returns the letters of those present.
+func (c checker) operands(in *Inst, f *form) (string, error) {
 	k := len(in.Args) - f.least
 	if k < 0 || k >= len(f.letters) {
 		return "", fmt.Errorf("has %d operands", len(in.Args))
 	}
 	letters := f.letters[k]
 	for i := range in.Args {
-		err := p.checkOperand(in, &in.Args[i], letters[i])
+		err := c.operand(in, &in.Args[i], letters[i])
 		if letters[i]|0x20 == 'y' {
-			err = p.fragment(in, i, letters[i] == 'Y')
+			err = c.fragment(in, i, letters[i] == 'Y')
 		}
 		if err != nil {
 			return "", fmt.Errorf("operand %d %w", i+1, err)
@@ -33,119 +36,119 @@ var (
 	errTexture   = errors.New("is not a texture or surface, or lacks coordinates")
 )
 
-func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
+func (c checker) operand(in *Inst, o *Operand, letter byte) error {
 	n := in.Type.Size()
 	if o.Sel.N > 0 && letter != 'D' && letter != 'd' {
 		return errValue
 	}
 	switch letter {
 	case 'D', 'd':
-		return p.video(in, o, letter == 'D')
+		return c.video(in, o, letter == 'D')
 	case 'A':
-		return p.written(o, n)
+		return c.written(o, n)
 	case 'E':
-		return p.paired(o, n)
+		return c.paired(o, n)
 	case 'G':
-		return p.paired(o, 4)
+		return c.paired(o, 4)
 	case 'B':
-		return p.written(o, in.Type2.Size())
+		return c.written(o, in.Type2.Size())
 	case 'C':
-		return p.written(o, 4)
+		return c.written(o, 4)
 	case 'W':
-		return p.written(o, 2*n)
+		return c.written(o, 2*n)
 	case 'a':
-		return p.typed(o, in.Type)
+		return c.typed(o, in.Type)
 	case 'b':
-		return p.typed(o, in.Type2)
+		return c.typed(o, in.Type2)
 	case 'c':
-		return p.read(o, 4)
+		return c.read(o, 4)
 	case 'w':
-		return p.read(o, 2*n)
+		return c.read(o, 2*n)
 	case 'P', 'Q':
-		if o.Kind == Sink || p.register(o) == Pred && !o.Not && (letter == 'Q' || o.Pair == None) {
+		if o.Kind == Sink || c.register(o) == Pred && !o.Not && (letter == 'Q' || o.Pair == None) {
 			return nil
 		}
 		return errPredicate
 	case 'p':
-		if o.Kind == Integer || p.register(o) == Pred && o.Pair == None {
+		if o.Kind == Integer || c.register(o) == Pred && o.Pair == None {
 			return nil
 		}
 		return errPredicate
 	case 'M':
-		return p.checkAddress(in, o, in.Mods.Space())
+		return c.address(in, o, in.Mods.Space())
 	case 'm':
-		return p.checkAddress(in, o, Shared)
+		return c.address(in, o, Shared)
 	case 'h':
-		if p.read(o, 8) != nil {
+		if c.read(o, 8) != nil {
 			return errPolicy
 		}
 	case 'k':
-		return p.read(o, 2)
+		return c.read(o, 2)
 	case 's':
-		return p.read(o, 8)
+		return c.read(o, 8)
 	case 'n':
-		return p.copySize(in, o)
+		return checkSize(in, o)
 	case 'i':
-		if p.register(o) != Pred {
-			return p.read(o, 4)
+		if c.register(o) != Pred {
+			return c.read(o, 4)
 		}
 	case 'T':
-		return p.checkTexture(in, o)
+		return c.texture(in, o)
 	case 'o':
-		if o.Kind == Address && (p.opaque(o, handleOf(in.Op)) || in.Mods.OfSampler() && p.opaque(o, SamplerRef)) {
+		if o.Kind == Address && (c.opaque(o, handleOf(in.Op)) || in.Mods.OfSampler() && c.opaque(o, SamplerRef)) {
 			return nil
 		}
 		return errTexture
 	case 'O':
-		if o.Kind == Symbol && o.Var.Opaque != Plain && o.Imm == 0 || p.register(o).Size() == 8 && o.Pair == None {
+		if o.Kind == Symbol && o.Var.Opaque != Plain && o.Imm == 0 || c.register(o).Size() == 8 && o.Pair == None {
 			return nil
 		}
 		return errTexture
 	case 'g':
-		return p.checkGradient(o)
+		return c.gradient(o)
 	case 'R', 'r':
-		return p.wide(in, o, letter == 'R')
+		return c.wide(in, o, letter == 'R')
 	case 'V', 'v':
-		return p.moved(in, o, letter == 'V')
+		return c.moved(in, o, letter == 'V')
 	case 'x':
-		return p.checkAny(in, o)
+		return c.any(in, o)
 	}
 	return nil // labels and callees were checked as they were read
 }
 
 // register returns the type of a register operand, or NoType.
-func (p *parser) register(o *Operand) Type {
+func (c checker) register(o *Operand) Type {
 	if o.Kind != Register {
 		return NoType
 	}
-	return p.fn.Regs[o.Reg]
+	return c.fn.Regs[o.Reg]
 }
 
 // paired accepts r|p, r alone, or the sink in place of r.
-func (p *parser) paired(o *Operand, n int) error {
-	if o.Kind == Sink || p.register(o).Size() == n && n > 0 && !o.Not {
+func (c checker) paired(o *Operand, n int) error {
+	if o.Kind == Sink || c.register(o).Size() == n && n > 0 && !o.Not {
 		return nil
 	}
 	return errRegister
 }
 
-func (p *parser) written(o *Operand, n int) error {
-	if o.Kind == Sink || n > 0 && p.register(o).Size() == n && o.Pair == None && !o.Not {
+func (c checker) written(o *Operand, n int) error {
+	if o.Kind == Sink || n > 0 && c.register(o).Size() == n && o.Pair == None && !o.Not {
 		return nil
 	}
 	return errRegister
 }
 
 // typed accepts a register of the size of t or an immediate. Floats of 16 bits have no literals other than their bits.
-func (p *parser) typed(o *Operand, t Type) error {
+func (c checker) typed(o *Operand, t Type) error {
 	if t.Half() && (o.Kind == Float32 || o.Kind == Float64) {
 		return errValue
 	}
-	return p.read(o, t.Size())
+	return c.read(o, t.Size())
 }
 
 // read accepts a register of n bytes or an immediate.
-func (p *parser) read(o *Operand, n int) error {
+func (c checker) read(o *Operand, n int) error {
 	switch o.Kind {
 	case Integer, Float32, Float64:
 		return nil
@@ -154,7 +157,7 @@ func (p *parser) read(o *Operand, n int) error {
 			return nil
 		}
 	case Register:
-		if n > 0 && p.fn.Regs[o.Reg].Size() == n && o.Pair == None && !o.Not {
+		if n > 0 && c.fn.Regs[o.Reg].Size() == n && o.Pair == None && !o.Not {
 			return nil
 		}
 	}
@@ -168,7 +171,7 @@ func specialSize(o *Operand) int {
 	return 4
 }
 
-func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
+func (c checker) address(in *Inst, o *Operand, space Space) error {
 	if o.Kind == Symbol { // "name[n]" is one without brackets around it
 		o.Kind = Address
 	}
@@ -176,7 +179,7 @@ func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
 		return errAddress
 	}
 	if o.Reg != None {
-		if n := p.fn.Regs[o.Reg].Size(); n != 4 && n != 8 {
+		if n := c.fn.Regs[o.Reg].Size(); n != 4 && n != 8 {
 			return errAddress
 		}
 	}
@@ -187,7 +190,7 @@ func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
 }
 
 // wide accepts a register no narrower than the type, or .vN of them.
-func (p *parser) wide(in *Inst, o *Operand, written bool) error {
+func (c checker) wide(in *Inst, o *Operand, written bool) error {
 	t := in.Type
 	if in.Op == opCvt && !written {
 		t = in.Type2
@@ -197,7 +200,7 @@ func (p *parser) wide(in *Inst, o *Operand, written bool) error {
 			return errVector
 		}
 		for i := range o.Elems {
-			if err := p.wideOne(t, &o.Elems[i], written); err != nil {
+			if err := c.wideOne(t, &o.Elems[i], written); err != nil {
 				return err
 			}
 		}
@@ -206,15 +209,15 @@ func (p *parser) wide(in *Inst, o *Operand, written bool) error {
 	if o.Kind == Vector && len(o.Elems) == 1 {
 		*o = o.Elems[0]
 	}
-	return p.wideOne(t, o, written)
+	return c.wideOne(t, o, written)
 }
 
 var opCvt = OpOf("cvt")
 
-func (p *parser) wideOne(t Type, o *Operand, written bool) error {
+func (c checker) wideOne(t Type, o *Operand, written bool) error {
 	switch o.Kind {
 	case Register:
-		if n := p.fn.Regs[o.Reg].Size(); n >= t.Size() && o.Pair == None && !o.Not && (!t.Float() || n == t.Size() || p.fn.Regs[o.Reg] <= B64) {
+		if n := c.fn.Regs[o.Reg].Size(); n >= t.Size() && o.Pair == None && !o.Not && (!t.Float() || n == t.Size() || c.fn.Regs[o.Reg] <= B64) {
 			return nil
 		}
 	case Sink:
@@ -234,10 +237,10 @@ func (p *parser) wideOne(t Type, o *Operand, written bool) error {
 }
 
 // moved accepts the operands of mov and cvta: registers, immediates, addresses, vectors.
-func (p *parser) moved(in *Inst, o *Operand, written bool) error {
+func (c checker) moved(in *Inst, o *Operand, written bool) error {
 	n := in.Type.Size()
 	if in.Type == Pred {
-		if p.register(o) == Pred || o.Kind == Integer && !written {
+		if c.register(o) == Pred || o.Kind == Integer && !written {
 			return nil
 		}
 		return errPredicate
@@ -252,7 +255,7 @@ func (p *parser) moved(in *Inst, o *Operand, written bool) error {
 		}
 		for i := range o.Elems {
 			e := &o.Elems[i]
-			if err := p.read(e, n/len(o.Elems)); err != nil && (e.Kind != Sink || !written) || written && e.Kind != Register && e.Kind != Sink {
+			if err := c.read(e, n/len(o.Elems)); err != nil && (e.Kind != Sink || !written) || written && e.Kind != Register && e.Kind != Sink {
 				return errVector
 			}
 		}
@@ -272,19 +275,19 @@ func (p *parser) moved(in *Inst, o *Operand, written bool) error {
 		}
 	default:
 		if written {
-			return p.written(o, n)
+			return c.written(o, n)
 		}
-		return p.read(o, n)
+		return c.read(o, n)
 	}
 	return errValue
 }
 
 var opMov = OpOf("mov")
 
-// checkAny checks the vector result of tex and the address of isspacep.
-func (p *parser) checkAny(in *Inst, o *Operand) error {
+// any checks the vector result of tex and the address of isspacep.
+func (c checker) any(in *Inst, o *Operand) error {
 	if in.Type == NoType {
-		if n := p.register(o).Size(); n == 4 || n == 8 {
+		if n := c.register(o).Size(); n == 4 || n == 8 {
 			return nil
 		}
 		return errAddress
@@ -293,9 +296,37 @@ func (p *parser) checkAny(in *Inst, o *Operand) error {
 		return errVector
 	}
 	for i := range o.Elems {
-		if err := p.written(&o.Elems[i], 4); err != nil {
+		if err := c.written(&o.Elems[i], 4); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// passed reports whether an operand of a call can stand for a parameter.
+func (c checker) passed(o *Operand, param *Param, returned bool) bool {
+	switch o.Kind {
+	case Symbol:
+		return o.Imm == 0 && (o.Var.Space == ParamSpace && !o.Var.Kernel || o.Var.Space == Local)
+	case Register:
+		t := c.fn.Regs[o.Reg]
+		if param.v != nil && param.v.Pred || t == Pred {
+			return o.Pair == None && !o.Not && t == Pred && param.v != nil && param.v.Pred
+		}
+		return o.Pair == None && !o.Not && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
+	case Vector:
+		one := Param{Size: param.Type.Size(), Type: param.Type}
+		for i := range o.Elems {
+			e := &o.Elems[i]
+			if e.Kind == Symbol || e.Kind == Vector || !c.passed(e, &one, returned) {
+				return false
+			}
+		}
+		return param.Size == len(o.Elems)*one.Size
+	case Sink:
+		return returned
+	case Integer, Float32, Float64:
+		return !returned && param.Size == param.Type.Size()
+	}
+	return false
 }

@@ -47,24 +47,40 @@ func (c *constantValue) zero() bool {
 
 // expression parses a constant expression as in C, except that ~ gives an unsigned integer, and % takes unsigned ones
 // and gives a signed one.
-func (p *parser) expression() (Operand, error) {
-	c, err := p.conditional(0)
+func (t *tokens) expression() (Operand, error) {
+	c, err := t.conditional(0)
 	return Operand{Kind: c.Kind, Reg: None, Pair: None, Imm: c.Imm}, err
 }
 
 // term parses a constant that is added to an address.
-func (p *parser) term() (uint64, error) {
-	c, err := p.binary(precedence("*"), 0)
+func (t *tokens) term() (uint64, error) {
+	c, err := t.binary(precedence("*"), 0)
 	if err == nil && c.isFloat() {
-		err = p.fail("offset is not an integer")
+		err = t.fail("offset is not an integer")
 	}
 	return c.Imm, err
 }
 
+// plus parses any number of "+n" and "-n".
+func (t *tokens) plus() (sum uint64, err error) {
+	for t.tok.is("+") || t.tok.is("-") {
+		minus := t.advance().text == "-"
+		n, err := t.term()
+		if err != nil {
+			return 0, err
+		}
+		if minus {
+			n = -n
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // size parses a constant that is an integer no larger than limit.
-func (p *parser) size(limit int64) (int64, error) {
-	line := p.tok.line
-	c, err := p.conditional(0)
+func (t *tokens) size(limit int64) (int64, error) {
+	line := t.tok.line
+	c, err := t.conditional(0)
 	if err != nil {
 		return 0, err
 	}
@@ -75,30 +91,30 @@ func (p *parser) size(limit int64) (int64, error) {
 }
 
 // constantNext reports whether a constant begins at the current token.
-func (p *parser) constantNext() bool {
+func (t *tokens) constantNext() bool {
 	switch {
-	case p.tok.kind == number || p.tok.is("WARP_SZ") || p.tok.is("(") || p.tok.is("~"):
+	case t.tok.kind == number || t.tok.is("WARP_SZ") || t.tok.is("(") || t.tok.is("~"):
 		return true
-	case p.tok.is("-") || p.tok.is("+") || p.tok.is("!"):
-		return !p.lex.registerNext()
+	case t.tok.is("-") || t.tok.is("+") || t.tok.is("!"):
+		return !t.lex.registerNext()
 	}
 	return false
 }
 
 // conditional parses "a ? b : c" and operators of higher precedence.
-func (p *parser) conditional(depth int) (constantValue, error) {
-	c, err := p.binary(1, depth)
-	if err != nil || !p.accept("?") {
+func (t *tokens) conditional(depth int) (constantValue, error) {
+	c, err := t.binary(1, depth)
+	if err != nil || !t.accept("?") {
 		return c, err
 	}
-	then, err := p.conditional(depth + 1)
+	then, err := t.conditional(depth + 1)
 	if err != nil {
 		return c, err
 	}
-	if err := p.expect(":"); err != nil {
+	if err := t.expect(":"); err != nil {
 		return c, err
 	}
-	otherwise, err := p.conditional(depth + 1)
+	otherwise, err := t.conditional(depth + 1)
 	if err != nil {
 		return c, err
 	}
@@ -139,64 +155,64 @@ func precedence(operator string) int {
 }
 
 // operator returns the operator at the current token, of one character or two.
-func (p *parser) operator() string {
-	if p.tok.kind == word && p.tok.text[0] == '%' { // the lexer takes it for the beginning of a name
-		p.lex.pos -= len(p.tok.text) - 1
-		p.tok.text = "%"
+func (t *tokens) operator() string {
+	if t.tok.kind == word && t.tok.text[0] == '%' { // the lexer takes it for the beginning of a name
+		t.lex.pos -= len(t.tok.text) - 1
+		t.tok.text = "%"
 		return "%"
 	}
-	if p.tok.kind != punct {
+	if t.tok.kind != punct {
 		return ""
 	}
-	if next := p.lex.at(p.lex.pos); next == p.tok.text[0] || next == '=' {
-		if two := p.tok.text + string(next); precedence(two) != 0 {
+	if next := t.lex.at(t.lex.pos); next == t.tok.text[0] || next == '=' {
+		if two := t.tok.text + string(next); precedence(two) != 0 {
 			return two
 		}
 	}
-	return p.tok.text
+	return t.tok.text
 }
 
 // binary parses operators of precedence level and higher.
-func (p *parser) binary(level, depth int) (constantValue, error) {
-	a, err := p.unary(depth)
+func (t *tokens) binary(level, depth int) (constantValue, error) {
+	a, err := t.unary(depth)
 	for err == nil {
-		op := p.operator()
+		op := t.operator()
 		if precedence(op) < max(level, 1) {
 			break
 		}
 		for range op {
-			p.next()
+			t.next()
 		}
 		var b constantValue
-		if b, err = p.binary(precedence(op)+1, depth+1); err == nil {
-			a, err = p.apply(op, a, b)
+		if b, err = t.binary(precedence(op)+1, depth+1); err == nil {
+			a, err = t.apply(op, a, b)
 		}
 	}
 	return a, err
 }
 
 // unary parses signs, negations, casts and parentheses.
-func (p *parser) unary(depth int) (c constantValue, err error) {
+func (t *tokens) unary(depth int) (c constantValue, err error) {
 	if depth > maxDepth {
-		return c, p.fail("expression is nested too deeply")
+		return c, t.fail("expression is nested too deeply")
 	}
-	op := p.tok.text
+	op := t.tok.text
 	switch {
-	case p.tok.kind == number || p.tok.is("WARP_SZ"):
-		return p.literal()
-	case p.accept("("):
-		if p.tok.is(".s64") || p.tok.is(".u64") {
-			return p.cast(depth)
+	case t.tok.kind == number || t.tok.is("WARP_SZ"):
+		return t.literal()
+	case t.accept("("):
+		if t.tok.is(".s64") || t.tok.is(".u64") {
+			return t.cast(depth)
 		}
-		if c, err = p.conditional(depth + 1); err != nil {
+		if c, err = t.conditional(depth + 1); err != nil {
 			return c, err
 		}
-		return c, p.expect(")")
-	case !p.tok.is("-") && !p.tok.is("+") && !p.tok.is("!") && !p.tok.is("~"):
-		return c, p.fail("%q where a number is expected", op)
+		return c, t.expect(")")
+	case !t.tok.is("-") && !t.tok.is("+") && !t.tok.is("!") && !t.tok.is("~"):
+		return c, t.fail("%q where a number is expected", op)
 	}
-	p.advance()
-	if c, err = p.unary(depth + 1); err != nil {
+	t.advance()
+	if c, err = t.unary(depth + 1); err != nil {
 		return c, err
 	}
 	switch {
@@ -209,7 +225,7 @@ func (p *parser) unary(depth int) (c constantValue, err error) {
 	case op == "!":
 		return truth(c.zero()), nil
 	case op == "~" && c.isFloat():
-		return c, p.fail("'~' of a float")
+		return c, t.fail("'~' of a float")
 	case op == "~":
 		c.Imm, c.unsigned = ^c.Imm, true
 	}
@@ -217,34 +233,34 @@ func (p *parser) unary(depth int) (c constantValue, err error) {
 }
 
 // cast parses ".s64) a" or ".u64) a".
-func (p *parser) cast(depth int) (c constantValue, err error) {
-	unsigned := p.advance().text == ".u64"
-	if err = p.expect(")"); err != nil {
+func (t *tokens) cast(depth int) (c constantValue, err error) {
+	unsigned := t.advance().text == ".u64"
+	if err = t.expect(")"); err != nil {
 		return c, err
 	}
-	if c, err = p.unary(depth + 1); err == nil && c.isFloat() {
-		err = p.fail("cast of a float")
+	if c, err = t.unary(depth + 1); err == nil && c.isFloat() {
+		err = t.fail("cast of a float")
 	}
 	c.unsigned = unsigned
 	return c, err
 }
 
 // literal parses a number without its sign.
-func (p *parser) literal() (c constantValue, err error) {
-	if p.accept("WARP_SZ") {
+func (t *tokens) literal() (c constantValue, err error) {
+	if t.accept("WARP_SZ") {
 		return signedConstant(32), nil
 	}
-	text := p.tok.text
+	text := t.tok.text
 	c, ok := immediate(text)
 	if !ok {
-		return c, p.fail("malformed number %q", text)
+		return c, t.fail("malformed number %q", text)
 	}
-	p.next()
+	t.next()
 	return c, nil
 }
 
 // apply calculates with integers if both are, otherwise with floats.
-func (p *parser) apply(op string, a, b constantValue) (constantValue, error) {
+func (t *tokens) apply(op string, a, b constantValue) (constantValue, error) {
 	switch op {
 	case "&&":
 		return truth(!a.zero() && !b.zero()), nil
@@ -252,10 +268,10 @@ func (p *parser) apply(op string, a, b constantValue) (constantValue, error) {
 		return truth(!a.zero() || !b.zero()), nil
 	}
 	if a.isFloat() || b.isFloat() {
-		return p.applyFloat(op, a.float(), b.float())
+		return t.applyFloat(op, a.float(), b.float())
 	}
 	if (op == "/" || op == "%") && b.Imm == 0 {
-		return a, p.fail("division by zero in a constant expression")
+		return a, t.fail("division by zero in a constant expression")
 	}
 	switch op {
 	case "<<":
@@ -322,7 +338,7 @@ func compare(op string, less, equal bool) (result, ok bool) {
 	return false, false
 }
 
-func (p *parser) applyFloat(op string, a, b float64) (constantValue, error) {
+func (t *tokens) applyFloat(op string, a, b float64) (constantValue, error) {
 	if a == a && b == b {
 		if order, ok := compare(op, a < b, a == b); ok {
 			return truth(order), nil
@@ -340,7 +356,7 @@ func (p *parser) applyFloat(op string, a, b float64) (constantValue, error) {
 	case "/":
 		a /= b
 	default:
-		return constantValue{}, p.fail("%q of floats in a constant expression", op)
+		return constantValue{}, t.fail("%q of floats in a constant expression", op)
 	}
 	return constantValue{Kind: Float64, Imm: math.Float64bits(a)}, nil
 }

@@ -171,7 +171,7 @@ func (p *parser) statement() error {
 		return p.noise() // @@DWARF
 	case p.tok.is("@"):
 		return p.instruction()
-	case p.tok.kind == word && p.lexColon():
+	case p.tok.kind == word && p.colonFollows():
 		name := p.advance().text
 		p.advance()
 		if _, taken := p.scope.labels[name]; taken {
@@ -191,9 +191,6 @@ func (p *parser) statement() error {
 	}
 	return p.instruction()
 }
-
-// lexColon reports whether a colon follows the current word.
-func (p *parser) lexColon() bool { return p.lex.after() == ':' }
 
 // local reads a directive within a body.
 func (p *parser) local() error {

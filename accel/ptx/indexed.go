@@ -38,7 +38,7 @@ func (s *scope) targets(label string) []string {
 func (p *parser) indexed(in *Inst) error {
 	line := p.tok.line
 	index, err := p.operand(0)
-	if err == nil && p.read(&index, 4) != nil {
+	if err == nil && (checker{p.fn}).read(&index, 4) != nil {
 		err = p.fail("brx.idx: the index is not a register of 32 bits")
 	}
 	if err == nil {

@@ -226,7 +226,7 @@ var (
 )
 
 // fragment checks operand i: a vector of registers, or one alone.
-func (p *parser) fragment(in *Inst, i int, written bool) error {
+func (c checker) fragment(in *Inst, i int, written bool) error {
 	f := in.Fragment(i)
 	list := in.Args[i : i+1]
 	if list[0].Kind == Vector {
@@ -237,9 +237,9 @@ func (p *parser) fragment(in *Inst, i int, written bool) error {
 	}
 	size := f.RegType().Size()
 	for k := range list {
-		err := p.read(&list[k], size)
+		err := c.read(&list[k], size)
 		if written {
-			err = p.written(&list[k], size)
+			err = c.written(&list[k], size)
 		}
 		if err != nil {
 			return err
@@ -248,8 +248,8 @@ func (p *parser) fragment(in *Inst, i int, written bool) error {
 	return nil
 }
 
-// copySize checks the constant that gives the bytes that cp.async copies, or the alignment of alloca.
-func (p *parser) copySize(in *Inst, o *Operand) error {
+// checkSize checks the constant that gives the bytes that cp.async copies, or the alignment of alloca.
+func checkSize(in *Inst, o *Operand) error {
 	if in.Op == opAlloca {
 		if o.Kind == Integer && o.Imm > 0 && o.Imm&(o.Imm-1) == 0 && o.Imm <= maxAlign {
 			return nil

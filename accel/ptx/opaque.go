@@ -88,11 +88,11 @@ func (p *parser) samplerField(s *Sampler) error {
 }
 
 // opaque reports whether an operand names a texture, sampler or surface: a variable of that type, or a handle.
-func (p *parser) opaque(o *Operand, what Opaque) bool {
+func (c checker) opaque(o *Operand, what Opaque) bool {
 	if o.Var != nil {
 		return o.Var.Opaque == what && o.Imm == 0
 	}
-	return o.Reg != None && o.Pair == None && o.Imm == 0 && p.fn.Regs[o.Reg].Size() == 8
+	return o.Reg != None && o.Pair == None && o.Imm == 0 && c.fn.Regs[o.Reg].Size() == 8
 }
 
 // handleOf returns the kind of object that the instructions of an opcode work on.
@@ -150,10 +150,10 @@ func (s Geometry) Coordinates() int {
 	return s.Dims
 }
 
-// checkTexture accepts "[texture, {coordinates}]". There may be more coordinates than needed, as the text pads them to
+// texture accepts "[texture, {coordinates}]". There may be more coordinates than needed, as the text pads them to
 // two or four.
-func (p *parser) checkTexture(in *Inst, o *Operand) error {
-	if o.Kind != Texture || !p.opaque(o, handleOf(in.Op)) {
+func (c checker) texture(in *Inst, o *Operand) error {
+	if o.Kind != Texture || !c.opaque(o, handleOf(in.Op)) {
 		return errTexture
 	}
 	need, coordinates := in.Mods.Geometry().Coordinates(), o.Elems
@@ -167,23 +167,23 @@ func (p *parser) checkTexture(in *Inst, o *Operand) error {
 		return errTexture
 	}
 	for i := range need {
-		if err := p.read(&coordinates[i], 4); err != nil {
+		if err := c.read(&coordinates[i], 4); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkGradient accepts a derivative: a vector, or for one dimension a single value.
-func (p *parser) checkGradient(o *Operand) error {
+// gradient accepts a derivative: a vector, or for one dimension a single value.
+func (c checker) gradient(o *Operand) error {
 	if o.Kind != Vector {
-		return p.read(o, 4)
+		return c.read(o, 4)
 	}
 	for i := range o.Elems {
 		if o.Elems[i].Kind == Sink {
 			continue
 		}
-		if err := p.read(&o.Elems[i], 4); err != nil {
+		if err := c.read(&o.Elems[i], 4); err != nil {
 			return err
 		}
 	}

@@ -165,41 +165,14 @@ func (p *parser) callee(in *Inst) error {
 	if o.Returns != len(o.Func.Returns) || len(o.Elems)-o.Returns != len(o.Func.Params) {
 		return p.fail("call of %s with the wrong number of operands", name)
 	}
+	check := checker{p.fn}
 	for i := range o.Elems {
-		if returned := i < o.Returns; returned && !p.passed(&o.Elems[i], &o.Func.Returns[i], true) || !returned && !p.passed(&o.Elems[i], &o.Func.Params[i-o.Returns], false) {
+		if returned := i < o.Returns; returned && !check.passed(&o.Elems[i], &o.Func.Returns[i], true) || !returned && !check.passed(&o.Elems[i], &o.Func.Params[i-o.Returns], false) {
 			return p.fail("operand %d of the call of %s doesn't fit", i+1, name)
 		}
 	}
 	in.Args = p.keep(o)
 	return nil
-}
-
-// passed reports whether an operand of a call can stand for a parameter.
-func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
-	switch o.Kind {
-	case Symbol:
-		return o.Imm == 0 && (o.Var.Space == ParamSpace && !o.Var.Kernel || o.Var.Space == Local)
-	case Register:
-		t := p.fn.Regs[o.Reg]
-		if param.v != nil && param.v.Pred || t == Pred {
-			return o.Pair == None && !o.Not && t == Pred && param.v != nil && param.v.Pred
-		}
-		return o.Pair == None && !o.Not && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
-	case Vector:
-		one := Param{Size: param.Type.Size(), Type: param.Type}
-		for i := range o.Elems {
-			e := &o.Elems[i]
-			if e.Kind == Symbol || e.Kind == Vector || !p.passed(e, &one, returned) {
-				return false
-			}
-		}
-		return param.Size == len(o.Elems)*one.Size
-	case Sink:
-		return returned
-	case Integer, Float32, Float64:
-		return !returned && param.Size == param.Type.Size()
-	}
-	return false
 }
 
 // list parses operands between brackets.
@@ -364,22 +337,6 @@ func (p *parser) find(name string) *Var {
 	return v
 }
 
-// plus parses any number of "+n" and "-n".
-func (p *parser) plus() (sum uint64, err error) {
-	for p.tok.is("+") || p.tok.is("-") {
-		minus := p.advance().text == "-"
-		n, err := p.term()
-		if err != nil {
-			return 0, err
-		}
-		if minus {
-			n = -n
-		}
-		sum += n
-	}
-	return sum, nil
-}
-
 // address parses "[base+n]", or "[texture, {coordinates}]".
 func (p *parser) address(depth int) (o Operand, err error) {
 	o.Kind, o.Reg, o.Pair = Address, None, None
@@ -433,7 +390,7 @@ func (p *parser) coordinates(depth int) ([]Operand, error) {
 	sampler := c
 	sampled := p.accept(",")
 	if sampled {
-		if !p.opaque(&c, SamplerRef) || c.Imm != 0 {
+		if !(checker{p.fn}).opaque(&c, SamplerRef) || c.Imm != 0 {
 			return nil, p.fail("this can't be a sampler")
 		}
 		sampler.Kind = Address
@@ -454,11 +411,12 @@ func (p *parser) coordinates(depth int) ([]Operand, error) {
 // match finds the form that fits and checks the operands against it.
 func (p *parser) match(in *Inst, op *opcode, text string) error {
 	var why error
+	check := checker{p.fn}
 	for _, f := range op.forms {
 		if p.flush && f.allowed.Has(FTZ) && (in.Type == F32 || in.Type2 == F32) {
 			in.Mods.Add(FTZ)
 		}
-		form, err := p.check(in, f)
+		form, err := check.operands(in, f)
 		if err == nil {
 			in.Form = form
 			return nil

@@ -21,9 +21,8 @@ func clip(err error) error {
 
 // parser is a recursive-descent parser with one token of look-ahead.
 type parser struct {
+	tokens
 	when  When
-	lex   lexer
-	tok   token
 	mod   *Module // of the current object
 	join  *join
 	all   []*Func // of the current object, declarations too
@@ -51,54 +50,6 @@ type parser struct {
 	opcodes    map[string]*opcode // read so far, by their text
 	// registersOfModule are declared outside functions in the current object.
 	registersOfModule []registerDecl
-}
-
-func (p *parser) advance() token {
-	t := p.tok
-	p.next()
-	return t
-}
-
-// next is never inlined, so that accept is, and compares with a constant.
-//
-//go:noinline
-func (p *parser) next() { p.tok = p.lex.next() }
-
-func (p *parser) fail(format string, args ...any) error {
-	return &Error{p.tok.line, fmt.Sprintf(format, args...), ErrInvalidPTX}
-}
-
-func (p *parser) accept(s string) bool {
-	if !p.tok.is(s) {
-		return false
-	}
-	p.next()
-	return true
-}
-
-func (p *parser) expect(s string) error {
-	if !p.accept(s) {
-		return p.fail("%q where %q is expected", p.tok.text, s)
-	}
-	return nil
-}
-
-// name parses a plain identifier.
-func (p *parser) name() (string, error) {
-	if p.tok.kind != word || p.tok.text[0] == '.' {
-		return "", p.fail("%q where a name is expected", p.tok.text)
-	}
-	return p.advance().text, nil
-}
-
-// number parses an unsigned integer no larger than limit.
-func (p *parser) number(limit int64) (int64, error) {
-	v, ok := integer(p.tok.text)
-	if p.tok.kind != number || !ok || v > uint64(limit) {
-		return 0, p.fail("%q where a number up to %d is expected", p.tok.text, limit)
-	}
-	p.advance()
-	return int64(v), nil
 }
 
 func (p *parser) module() error {
@@ -151,20 +102,6 @@ func (p *parser) directive() error {
 		return p.alias()
 	}
 	return p.declaration()
-}
-
-// split cuts the current word, if it is one, after its first directive, so that
-// the rest is read next.
-func (p *parser) split() {
-	if p.tok.kind != word {
-		return // a string's text differs from the source
-	}
-	i := strings.IndexByte(p.tok.text[1:], '.')
-	if i < 0 {
-		return
-	}
-	p.lex.pos -= len(p.tok.text) - 1 - i
-	p.tok.text = p.tok.text[:1+i]
 }
 
 // declaration parses a function or variables, with their linkage.

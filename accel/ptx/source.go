@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // source maps the lines of a function's text to source lines, as .loc directives give them, in the order of the text.
@@ -22,15 +21,6 @@ func (p *parser) locate(at int, numbers []int) {
 	if p.fn != nil && len(numbers) >= 2 && numbers[1] > 0 {
 		p.fn.source.places = append(p.fn.source.places, place{int32(at), int32(numbers[0]), int32(numbers[1])})
 	}
-}
-
-// passNumbers parses up to three numbers and returns them.
-func (p *parser) passNumbers() (all []int) {
-	for i := 0; i < 3 && p.tok.kind == number; i++ {
-		n, _ := strconv.ParseInt(p.advance().text, 0, 32)
-		all = append(all, int(n))
-	}
-	return all
 }
 
 // Source returns the file and line that the text's .loc directives give for a line of the kernel's code, or of a

@@ -47,14 +47,14 @@ func (p *parser) variables(linkage Linkage) error {
 }
 
 // bank parses the number of a bank after ".const", which old text specifies. All banks are one here.
-func (p *parser) bank(word string) error {
-	if !strings.HasSuffix(word, ".const") || !p.accept("[") {
+func (t *tokens) bank(word string) error {
+	if !strings.HasSuffix(word, ".const") || !t.accept("[") {
 		return nil
 	}
-	if _, err := p.number(10); err != nil {
+	if _, err := t.number(10); err != nil {
 		return err
 	}
-	return p.expect("]")
+	return t.expect("]")
 }
 
 // declareMany reads "n>" and declares variables name0 up to name(n-1).

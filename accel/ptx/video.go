@@ -55,7 +55,7 @@ func (o Op) simd() int {
 }
 
 // video checks an operand of a video instruction.
-func (p *parser) video(in *Inst, o *Operand, written bool) error {
+func (c checker) video(in *Inst, o *Operand, written bool) error {
 	plain := *o
 	plain.Not = false
 	n := in.Op.simd()
@@ -73,12 +73,12 @@ func (p *parser) video(in *Inst, o *Operand, written bool) error {
 		return errors.New("wants a selector, or an operation with the last operand")
 	}
 	if written {
-		return p.written(&plain, 4)
+		return c.written(&plain, 4)
 	}
 	if o.Not && in.Op != opVmad {
 		return errValue
 	}
-	return p.read(&plain, 4)
+	return c.read(&plain, 4)
 }
 
 // merges reports whether an instruction with four operands uses the last.
