@@ -1,7 +1,7 @@
 package ptx
 
 // attributes parses the attributes between parameters and body.
-func (p *parser) attributes(f *Func) error {
+func (p *declarationParser) attributes(f *Func) error {
 	for p.tok.kind == word {
 		var err error
 		switch p.tok.text {

@@ -15,7 +15,7 @@ func (in *Inst) Transfers() bool {
 }
 
 // called parses the name of the function of a call, with the arguments after it.
-func (p *parser) called(o *Operand) (name string, err error) {
+func (p *instructionParser) called(o *Operand) (name string, err error) {
 	if name, err = p.name(); err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func (p *parser) shape() (*Func, error) {
 	defer func(n int) { p.scope, p.fn.inRegisters = outer, p.fn.inRegisters[:n] }(len(p.fn.inRegisters))
 	var err error
 	if p.tok.is("(") {
-		if f.Returns, err = p.params(f, true); err != nil {
+		if f.Returns, err = p.declarations.params(f, true); err != nil {
 			return nil, err
 		}
 	}
@@ -95,11 +95,11 @@ func (p *parser) shape() (*Func, error) {
 		return nil, err
 	}
 	if p.tok.is("(") {
-		if f.Params, err = p.params(f, false); err != nil {
+		if f.Params, err = p.declarations.params(f, false); err != nil {
 			return nil, err
 		}
 	}
-	return f, p.attributes(f)
+	return f, p.declarations.attributes(f)
 }
 
 // targetList parses the functions of a .calltargets.
@@ -128,23 +128,6 @@ func (s *scope) prototype(label string) *Func {
 		if f := s.prototypes[label]; f != nil {
 			return f
 		}
-	}
-	return nil
-}
-
-// tableOf returns the first function of a variable that lists functions, or nil: all of
-// them have its prototype.
-func (p *parser) tableOf(name string) *Func {
-	if v := p.find(name); v != nil && len(v.Refs) > 0 {
-		return v.Refs[0].Func
-	}
-	return nil
-}
-
-// pointed reports whether the address of a function may be taken.
-func (p *parser) pointed(f *Func) error {
-	if f.Entry {
-		return p.fail("the address of kernel %s is taken, which is not supported", f.Name)
 	}
 	return nil
 }

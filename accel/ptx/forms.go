@@ -324,9 +324,12 @@ type opcode struct {
 // maxOpcodes bounds the cached opcodes; programs have some hundred.
 const maxOpcodes = 1 << 12
 
+// opcodeTable has the opcodes that were parsed, by their text.
+type opcodeTable map[string]*opcode
+
 // opcode parses an opcode, or returns the result of an earlier parse.
-func (p *parser) opcode(text string) (*opcode, error) {
-	if o := p.opcodes[text]; o != nil {
+func (t opcodeTable) opcode(text string) (*opcode, error) {
+	if o := t[text]; o != nil {
 		return o, nil
 	}
 	o := &opcode{inst: Inst{Guard: None}, template: -1}
@@ -338,8 +341,8 @@ func (p *parser) opcode(text string) (*opcode, error) {
 			o.forms = append(o.forms, f)
 		}
 	}
-	if len(p.opcodes) < maxOpcodes {
-		p.opcodes[text] = o
+	if len(t) < maxOpcodes {
+		t[text] = o
 	}
 	return o, nil
 }

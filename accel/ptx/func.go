@@ -20,7 +20,7 @@ func (p *parser) function(linkage Linkage) error {
 		return err
 	}
 	if !f.Entry && p.tok.is("(") {
-		if f.Returns, err = p.params(f, true); err != nil {
+		if f.Returns, err = p.declarations.params(f, true); err != nil {
 			return err
 		}
 	}
@@ -29,11 +29,11 @@ func (p *parser) function(linkage Linkage) error {
 	}
 	f.Name = strings.Clone(f.Name)
 	if p.tok.is("(") {
-		if f.Params, err = p.params(f, false); err != nil {
+		if f.Params, err = p.declarations.params(f, false); err != nil {
 			return err
 		}
 	}
-	if err = p.attributes(f); err != nil {
+	if err = p.declarations.attributes(f); err != nil {
 		return err
 	}
 	if !p.tok.is("{") {
@@ -45,7 +45,7 @@ func (p *parser) function(linkage Linkage) error {
 		p.mod.Funcs[f.Name] = f // it may call itself
 	}
 	if f.Entry {
-		if err = p.inheritRegisters(); err != nil {
+		if err = p.declarations.inheritRegisters(); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (p *parser) function(linkage Linkage) error {
 }
 
 // params reads a parenthesised list of parameters and lays them out.
-func (p *parser) params(f *Func, returned bool) ([]Param, error) {
+func (p *declarationParser) params(f *Func, returned bool) ([]Param, error) {
 	list := p.parameters[:0]
 	p.advance()
 	offset := 0
@@ -123,7 +123,7 @@ func (p *parser) body() error {
 	if err := p.expect("{"); err != nil {
 		return err
 	}
-	p.loadRegisterParams()
+	p.loadRegisterParams(p.tok.line)
 	if err := p.block(); err != nil {
 		return err
 	}
@@ -170,14 +170,14 @@ func (p *parser) statement() error {
 	case p.tok.is("@") && p.lex.at(p.lex.pos) == '@':
 		return p.noise() // @@DWARF
 	case p.tok.is("@"):
-		return p.instruction()
+		return p.instructions.instruction()
 	case p.tok.kind == word && p.colonFollows():
 		name := p.advance().text
 		p.advance()
 		if _, taken := p.scope.labels[name]; taken {
 			return p.fail("label %s is defined twice", name)
 		}
-		if p.label++; p.label > maxLabels {
+		if p.labels++; p.labels > maxLabels {
 			return p.fail("more than %d labels", maxLabels)
 		}
 		p.scope.setLabel(name, p.pack.count)
@@ -189,7 +189,7 @@ func (p *parser) statement() error {
 		}
 		return nil
 	}
-	return p.instruction()
+	return p.instructions.instruction()
 }
 
 // local reads a directive within a body.
@@ -205,15 +205,15 @@ func (p *parser) local() error {
 	}
 	switch p.tok.text {
 	case ".reg":
-		return p.registers()
+		return p.declarations.registers()
 	case ".loc", ".file", ".pragma":
 		return p.noise()
 	case ".extern":
 		p.advance()
-		return p.variables(ExternLinkage)
+		return p.declarations.variables(ExternLinkage)
 	}
 	if _, ok := spaceOf[p.tok.text]; ok {
-		return p.variables(StaticLinkage)
+		return p.declarations.variables(StaticLinkage)
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }

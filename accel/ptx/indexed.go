@@ -10,7 +10,7 @@ func (p *parser) branchTargets(label string) error {
 			return err
 		}
 		list = append(list, name)
-		if p.label++; p.label > maxLabels {
+		if p.labels++; p.labels > maxLabels {
 			return p.fail("more than %d labels", maxLabels)
 		}
 		if !p.accept(",") {
@@ -35,7 +35,7 @@ func (s *scope) targets(label string) []string {
 
 // indexed parses the operands of brx.idx and replaces it by comparisons with branches; the last branch needs none, as
 // an index beyond the list is not allowed.
-func (p *parser) indexed(in *Inst) error {
+func (p *instructionParser) indexed(in *Inst) error {
 	line := p.tok.line
 	index, err := p.operand(0)
 	if err == nil && (checker{p.fn}).read(&index, 4) != nil {
@@ -73,14 +73,14 @@ func (p *parser) indexed(in *Inst) error {
 }
 
 // isIndex is "setp.eq.u32 hit, index, i", in threads for which the guard of brx.idx holds.
-func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) *Inst {
+func (b *builder) isIndex(brx *Inst, index *Operand, i int, hit int32) *Inst {
 	in := &Inst{Line: brx.Line, Guard: None, Op: opSetp, Type: U32, Form: "Qaa"}
 	in.Mods.Add(EQ)
-	in.Args = p.keep(Operand{Kind: Register, Reg: hit, Pair: None}, *index, Operand{Kind: Integer, Reg: None, Pair: None, Imm: uint64(i)})
+	in.Args = b.keep(Operand{Kind: Register, Reg: hit, Pair: None}, *index, Operand{Kind: Integer, Reg: None, Pair: None, Imm: uint64(i)})
 	if brx.Guard != None {
 		in.Mods.Add(And)
 		in.Form = "Qaap"
-		in.Args = p.keep(in.Args[0], in.Args[1], in.Args[2], Operand{Kind: Register, Reg: brx.Guard, Pair: None, Not: brx.Not})
+		in.Args = b.keep(in.Args[0], in.Args[1], in.Args[2], Operand{Kind: Register, Reg: brx.Guard, Pair: None, Not: brx.Not})
 	}
 	return in
 }
@@ -88,7 +88,7 @@ func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) *Inst {
 var opSetp = OpOf("setp")
 
 // jump appends a branch to a label.
-func (p *parser) jump(in *Inst, label string, line int) {
-	in.Op, in.Form, in.Args = opBra, "L", p.destination(label, line)
-	p.emit(in)
+func (b *builder) jump(in *Inst, label string, line int) {
+	in.Op, in.Form, in.Args = opBra, "L", b.destination(label, line)
+	b.emit(in)
 }

@@ -69,7 +69,7 @@ func parseObjects(objects []Object, when When) (*parser, error) {
 	if len(objects) == 0 || len(objects) > MaxObjects {
 		return nil, &Error{0, fmt.Sprintf("%d objects cannot be linked", len(objects)), ErrInvalidPTX}
 	}
-	p := &parser{when: when, opcodes: map[string]*opcode{}, pack: packer{code: code{templates: &templates{number: map[template]int{}}}}, join: &join{mod: newModule(), vars: map[string]*Var{}, several: len(objects) > 1}}
+	p := newParser(when, len(objects) > 1)
 	for i := range objects {
 		if err := p.object(&objects[i]); err != nil {
 			return nil, err
@@ -86,10 +86,8 @@ func (p *parser) object(o *Object) error {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		text = text[:i]
 	}
-	p.lex, p.mod, p.all, p.flush = lexer{src: string(text), line: 1}, newModule(), nil, false
-	p.registersOfModule, p.versioned, p.files = nil, false, map[int]string{}
 	p.join.begin(o.Name)
-	p.advance()
+	p.begin(string(text))
 	err := p.module()
 	if p.lex.err != nil {
 		err = p.lex.err

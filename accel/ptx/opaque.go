@@ -48,7 +48,7 @@ func addressMode(to *uint32, value string) bool {
 
 // opaqueValues parses "= { field = value, … }", if it is there: only samplers may have it, as the program sets those of
 // textures and surfaces.
-func (p *parser) opaqueValues(v *Var) error {
+func (p *declarationParser) opaqueValues(v *Var) error {
 	if p.tok.is("[") {
 		return p.fail("arrays of %s are not supported", v.Opaque)
 	}
@@ -72,7 +72,7 @@ func (p *parser) opaqueValues(v *Var) error {
 	return nil
 }
 
-func (p *parser) samplerField(s *Sampler) error {
+func (p *declarationParser) samplerField(s *Sampler) error {
 	name, err := p.name()
 	if err != nil {
 		return err

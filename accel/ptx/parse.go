@@ -19,37 +19,37 @@ func clip(err error) error {
 	return err
 }
 
-// parser is a recursive-descent parser with one token of look-ahead.
+// parser is a recursive-descent parser. It parses the directives of modules and the statements of functions; its parts
+// parse declarations and instructions, and share its reader.
 type parser struct {
-	tokens
-	when  When
-	mod   *Module // of the current object
-	join  *join
+	reader
+	declarations declarationParser
+	instructions instructionParser
+
 	all   []*Func // of the current object, declarations too
-	fn    *Func
-	scope *scope
-	depth int
-	insts int
-	regs  int   // declared in all functions
-	vars  int   // likewise, parameters included
-	label int   // labels of all functions
-	init  int64 // bytes of initialisers
-	refs  int   // addresses in initialisers
-	funcs int
-	// flush is set if the target is so old that f32 is always flushed.
-	flush bool
+	funcs int     // in all objects
+	depth int     // of braces
 	// versioned is set if the current object has begun with .version: other text is not PTX.
 	versioned bool
-	// slab has the operands of the current instruction, stack those of lists that
-	// are being read.
-	stack      []Operand
-	slab       []Operand
-	parameters []Param // of the current list of parameters
-	pack       packer
-	files      map[int]string     // of the current object, by number
-	opcodes    map[string]*opcode // read so far, by their text
-	// registersOfModule are declared outside functions in the current object.
-	registersOfModule []registerDecl
+	files     map[int]string // of the current object, by number
+}
+
+func newParser(when When, several bool) *parser {
+	p := &parser{}
+	p.pack.templates = &templates{number: map[template]int{}}
+	p.join = &join{mod: newModule(), vars: map[string]*Var{}, several: several}
+	p.declarations.reader, p.declarations.initialisers.reader = &p.reader, &p.reader
+	p.instructions.reader, p.instructions.when, p.instructions.opcodes = &p.reader, when, opcodeTable{}
+	return p
+}
+
+// begin makes the parser ready for an object with the given text.
+func (p *parser) begin(text string) {
+	p.lex = lexer{src: text, line: 1}
+	p.mod, p.registersOfModule = newModule(), nil
+	p.all, p.versioned, p.files = nil, false, map[int]string{}
+	p.instructions.flush = false
+	p.advance()
 }
 
 func (p *parser) module() error {
@@ -118,9 +118,9 @@ func (p *parser) declaration() error {
 	case ".entry", ".func":
 		return p.function(linkage)
 	case ".global", ".const", ".shared", ".local", ".tex":
-		return p.variables(linkage)
+		return p.declarations.variables(linkage)
 	case ".reg":
-		return p.registers()
+		return p.declarations.registers()
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }
@@ -160,7 +160,7 @@ func (p *parser) target() error {
 		return &Error{line, "target " + t + " is not known", ErrNoBinaryForGPU}
 	}
 	p.mod.Target = strings.Clone(t)
-	p.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
+	p.instructions.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
 	for err == nil && p.accept(",") {
 		var option string
 		if option, err = p.name(); option == "texmode_unified" || option == "texmode_independent" || option == "debug" || option == "map_f64_to_f32" {

@@ -3,7 +3,6 @@ package ptx
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // registerDecl is one of the names of a ".reg".
@@ -16,7 +15,7 @@ type registerDecl struct {
 }
 
 // registers parses ".reg .type %r<n>, %x, …;".
-func (p *parser) registers() error {
+func (p *declarationParser) registers() error {
 	p.advance()
 	d := registerDecl{lanes: 1}
 	if err := p.registerType(&d); err != nil {
@@ -52,7 +51,7 @@ func (p *parser) registers() error {
 }
 
 // registerType parses ".type" or ".v2 .type". A register of 128 bits is a vector of two halves.
-func (p *parser) registerType(d *registerDecl) error {
+func (p *declarationParser) registerType(d *registerDecl) error {
 	for {
 		if p.tok.kind != word || p.tok.text[0] != '.' {
 			return p.fail("%q where a type is expected", p.tok.text)
@@ -76,7 +75,7 @@ func (p *parser) registerType(d *registerDecl) error {
 }
 
 // declareRegisters declares registers in the current scope.
-func (p *parser) declareRegisters(d *registerDecl) error {
+func (p *declarationParser) declareRegisters(d *registerDecl) error {
 	first, total := int32(len(p.fn.Regs)), d.count*d.lanes
 	if p.regs += max(int(total), 1); p.regs > maxRegisters {
 		return p.fail("more than %d registers", maxRegisters)
@@ -102,21 +101,11 @@ func (p *parser) declareRegisters(d *registerDecl) error {
 
 // inheritRegisters declares registers of a kernel for those that the module declares. Functions get none: they would
 // share their caller's.
-func (p *parser) inheritRegisters() error {
+func (p *declarationParser) inheritRegisters() error {
 	for i := range p.registersOfModule {
 		if err := p.declareRegisters(&p.registersOfModule[i]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// undeclared returns the error for an undeclared name.
-func (p *parser) undeclared(name string) error {
-	for _, d := range p.registersOfModule {
-		if number, ok := strings.CutPrefix(name, d.name); ok && (number == "" || d.counted) {
-			return p.fail("%s is declared for the module, and not supported in functions that are called", name)
-		}
-	}
-	return p.fail("%s is not declared", name)
 }

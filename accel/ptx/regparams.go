@@ -10,7 +10,7 @@ type registerParam struct {
 }
 
 // registerParam declares the register of a parameter.
-func (p *parser) registerParam(v *Var, returned bool) error {
+func (p *declarationParser) registerParam(v *Var, returned bool) error {
 	n := int32(v.Size) / int32(v.Type.Size())
 	_, single := p.scope.regs[v.Name]
 	_, vector := p.scope.vectors[v.Name]
@@ -37,19 +37,19 @@ func (p *parser) registerParam(v *Var, returned bool) error {
 	return nil
 }
 
-func (p *parser) loadRegisterParams() {
-	for _, r := range p.fn.inRegisters {
+func (b *builder) loadRegisterParams(line int) {
+	for _, r := range b.fn.inRegisters {
 		if !r.returned {
-			p.moveRegisterParam(r, &Inst{Line: int32(p.tok.line), Guard: None}, opLd, "RM")
+			b.moveRegisterParam(r, &Inst{Line: int32(line), Guard: None}, opLd, "RM")
 		}
 	}
 }
 
 // storeRegisterReturns stores the results for the threads that return.
-func (p *parser) storeRegisterReturns(ret *Inst) {
-	for _, r := range p.fn.inRegisters {
+func (b *builder) storeRegisterReturns(ret *Inst) {
+	for _, r := range b.fn.inRegisters {
 		if r.returned {
-			p.moveRegisterParam(r, ret, opSt, "Mr")
+			b.moveRegisterParam(r, ret, opSt, "Mr")
 		}
 	}
 }
@@ -57,28 +57,28 @@ func (p *parser) storeRegisterReturns(ret *Inst) {
 var opSt = OpOf("st")
 
 // moveRegisterParam appends loads or stores with the guard of another instruction.
-func (p *parser) moveRegisterParam(r registerParam, like *Inst, op Op, form string) {
+func (b *builder) moveRegisterParam(r registerParam, like *Inst, op Op, form string) {
 	for i := range r.regs.count {
-		p.insts++
+		b.insts++
 		in := Inst{Line: like.Line, Guard: like.Guard, Not: like.Not, Op: op, Type: r.v.Type, Form: form}
 		in.Mods.Add(ModParam)
 		reg := Operand{Kind: Register, Reg: r.regs.first + i, Pair: None}
 		mem := Operand{Kind: Address, Reg: None, Pair: None, Var: r.v, Imm: uint64(i) * uint64(r.v.Type.Size())}
 		if op == opLd {
-			in.Args = p.keep(reg, mem)
+			in.Args = b.keep(reg, mem)
 		} else {
-			in.Args = p.keep(mem, reg)
+			in.Args = b.keep(mem, reg)
 		}
 		if r.v.Pred {
-			p.insts++
-			p.regs++
-			p.fn.Regs = append(p.fn.Regs, U32)
-			for _, in := range movePredicate(in, int32(len(p.fn.Regs)-1)) {
-				p.emit(&in)
+			b.insts++
+			b.regs++
+			b.fn.Regs = append(b.fn.Regs, U32)
+			for _, in := range movePredicate(in, int32(len(b.fn.Regs)-1)) {
+				b.emit(&in)
 			}
 			continue
 		}
-		p.emit(&in)
+		b.emit(&in)
 	}
 }
 

@@ -82,21 +82,3 @@ func (s *scope) variable(name string) *Var {
 	}
 	return nil
 }
-
-// leave closes the innermost scope and resolves its branches.
-func (p *parser) leave() error {
-	s := p.scope
-	p.scope = s.outer
-	for _, f := range s.pending {
-		at, ok := s.labels[f.label]
-		switch {
-		case ok:
-			p.pack.targets[f.target] = int32(at)
-		case s.outer != nil:
-			s.outer.pending = append(s.outer.pending, f)
-		default:
-			return &Error{f.line, "no label " + f.label, ErrInvalidPTX}
-		}
-	}
-	return nil
-}

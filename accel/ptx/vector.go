@@ -23,14 +23,14 @@ func (s *scope) vector(name string) (regRange, bool) {
 }
 
 // whole reads the name of a vector: of a register, or %tid and the like.
-func (p *parser) whole(name string) (o Operand, ok bool) {
+func (b *builder) whole(name string) (o Operand, ok bool) {
 	o.Kind, o.Reg, o.Pair = Vector, None, None
-	if r, ok := p.scope.vector(name); ok {
+	if r, ok := b.scope.vector(name); ok {
 		var elems [4]Operand
 		for i := range r.count {
 			elems[i] = Operand{Kind: Register, Reg: r.first + i, Pair: None}
 		}
-		o.Elems = p.keep(elems[:r.count]...)
+		o.Elems = b.keep(elems[:r.count]...)
 		return o, true
 	}
 	if _, ok := specials[name+".x"]; !ok {
@@ -43,14 +43,14 @@ func (p *parser) whole(name string) (o Operand, ok bool) {
 			elems[i].Imm = uint64(s)
 		}
 	}
-	o.Elems = p.keep(elems[:]...)
+	o.Elems = b.keep(elems[:]...)
 	return o, true
 }
 
 // part parses a name that is not declared as a whole: a vector, an element of one (%v.x), or a register with a selector
 // (%r.b0).
-func (p *parser) part(name string) (o Operand, ok bool) {
-	if o, ok := p.whole(name); ok {
+func (b *builder) part(name string) (o Operand, ok bool) {
+	if o, ok := b.whole(name); ok {
 		return o, true
 	}
 	dot := strings.LastIndexByte(name, '.')
@@ -58,9 +58,9 @@ func (p *parser) part(name string) (o Operand, ok bool) {
 		return o, false
 	}
 	base, part := name[:dot], name[dot+1:]
-	v, ok := p.whole(base)
+	v, ok := b.whole(base)
 	if !ok {
-		return p.selected(base, part)
+		return b.selected(base, part)
 	}
 	i := max(strings.Index("xyzw", part), strings.Index("rgba", part))
 	if len(part) != 1 || i < 0 || i >= len(v.Elems) {

@@ -14,9 +14,9 @@ type Selector struct {
 func (s Selector) Part(i int) int { return int(s.parts >> (4 * i) & 15) }
 
 // selected parses a register with a selector.
-func (p *parser) selected(base, part string) (o Operand, ok bool) {
+func (b *builder) selected(base, part string) (o Operand, ok bool) {
 	o.Pair = None
-	if o.Reg, ok = p.scope.register(base); ok {
+	if o.Reg, ok = b.scope.register(base); ok {
 		o.Sel, ok = selector(part)
 	}
 	return o, ok
