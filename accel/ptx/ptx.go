@@ -95,49 +95,56 @@ type Param struct {
 	v                   *Var
 }
 
-// Func is an entry or a device function.
+// Func is an entry or a device function. Link completes it; nothing changes it afterwards.
 type Func struct {
 	Name    string
 	Entry   bool
 	Linkage Linkage
-	Object  string // name of the object that contains the text, for messages; may be empty
-	Line    int
-	source  source
 	// Defined is false for a declaration without a body.
 	Defined bool
+	Module  *Module
+
+	Target string // of the object that contains the text, as "sm_70"; empty if that has none
+	Object string // name of that object, for messages; may be empty
+	Line   int
+	source source
 
 	Params     []Param
 	Returns    []Param
 	ParamBytes int
-	Target     string    // of the object it is in, as "sm_70"; empty if that has none
-	MaxNTid    [3]uint32 // .maxntid, zero if absent
-	ReqNTid    [3]uint32 // .reqntid, zero if absent
+	// inRegisters are the parameters that old text declares with .reg.
+	inRegisters []registerParam
 
-	StaticShared int  // bytes of static shared memory, calls included
-	LocalBytes   int  // bytes of local memory a thread, calls included
-	ConstBytes   int  // bytes of the module's constants
-	Size         int  // instructions, registers and variables, with those of each call; Unbounded if it calls itself, or by address
-	NumRegs      int  // an estimate of the registers a thread would use
-	Heap         bool // allocates or frees memory, calls included
-	Tells        bool // prints or asserts, calls included
+	LaunchBounds
+	Footprint
 
 	// Refusal, if not nil, is the reason why the function can't be executed: the first unknown instruction in it, or
 	// for a kernel in the functions that it may call.
 	Refusal *Error
 
-	Regs []Type // type of each virtual register
-	Vars []*Var // variables of the body, in any space
-	code code
-
-	clustered bool // it specifies the number of blocks of a cluster
+	Regs      []Type // type of each virtual register
+	Vars      []*Var // variables of the body, in any space
+	code      code
 	allocates bool // on its stack, by alloca
+}
 
-	// inRegisters are the parameters that old text declares with .reg.
-	inRegisters []registerParam
+// LaunchBounds are the sizes of blocks and clusters that a kernel declares.
+type LaunchBounds struct {
+	MaxNTid   [3]uint32 // .maxntid, zero if absent
+	ReqNTid   [3]uint32 // .reqntid, zero if absent
+	clustered bool      // it specifies the number of blocks of a cluster
+}
 
-	// Shared lists the static shared variables that the function or one it calls refers to; an engine lays them out.
-	// Dynamic reports whether it refers to an extern array, which follows them.
-	Module *Module
+// Footprint contains the resources that a kernel uses, with all functions that it may call. It is empty for other
+// functions.
+type Footprint struct {
+	StaticShared int  // bytes of static shared memory
+	LocalBytes   int  // bytes of local memory a thread
+	ConstBytes   int  // bytes of the module's constants
+	Size         int  // instructions, registers and variables, with those of each call; Unbounded if it calls itself, or by address
+	NumRegs      int  // an estimate of the registers a thread would use
+	Heap         bool // allocates or frees memory
+	Tells        bool // prints or asserts
 }
 
 // Space is a state space.
