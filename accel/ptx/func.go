@@ -170,7 +170,7 @@ func (p *parser) statement() error {
 	case p.tok.is("@") && p.lex.at(p.lex.pos) == '@':
 		return p.noise() // @@DWARF
 	case p.tok.is("@"):
-		return p.instructions.instruction()
+		return p.instruction()
 	case p.tok.kind == word && p.colonFollows():
 		name := p.advance().text
 		p.advance()
@@ -189,7 +189,7 @@ func (p *parser) statement() error {
 		}
 		return nil
 	}
-	return p.instructions.instruction()
+	return p.instruction()
 }
 
 // local reads a directive within a body.

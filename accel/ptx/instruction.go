@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// instructionParser parses instructions and packs them.
+// instructionParser parses instructions and packs them. It has the reader, not a reference to it: most of the text is
+// instructions, and each access would load the reference.
 type instructionParser struct {
 	operandParser
 	when    When

@@ -4,7 +4,7 @@ import "slices"
 
 // operandParser parses operands.
 type operandParser struct {
-	*reader
+	reader
 	stack []Operand // of the lists that are being read
 }
 

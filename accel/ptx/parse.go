@@ -20,11 +20,10 @@ func clip(err error) error {
 }
 
 // parser is a recursive-descent parser. It parses the directives of modules and the statements of functions; its parts
-// parse declarations and instructions, and share its reader.
+// parse instructions and declarations, with the same reader.
 type parser struct {
-	reader
+	instructionParser
 	declarations declarationParser
-	instructions instructionParser
 
 	all   []*Func // of the current object, declarations too
 	funcs int     // in all objects
@@ -39,7 +38,7 @@ func newParser(when When, several bool) *parser {
 	p.pack.templates = &templates{number: map[template]int{}}
 	p.join = &join{mod: newModule(), vars: map[string]*Var{}, several: several}
 	p.declarations.reader, p.declarations.initialisers.reader = &p.reader, &p.reader
-	p.instructions.reader, p.instructions.when, p.instructions.opcodes = &p.reader, when, opcodeTable{}
+	p.when, p.opcodes = when, opcodeTable{}
 	return p
 }
 
@@ -48,7 +47,7 @@ func (p *parser) begin(text string) {
 	p.lex = lexer{src: text, line: 1}
 	p.mod, p.registersOfModule = newModule(), nil
 	p.all, p.versioned, p.files = nil, false, map[int]string{}
-	p.instructions.flush = false
+	p.flush = false
 	p.advance()
 }
 
@@ -160,7 +159,7 @@ func (p *parser) target() error {
 		return &Error{line, "target " + t + " is not known", ErrNoBinaryForGPU}
 	}
 	p.mod.Target = strings.Clone(t)
-	p.instructions.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
+	p.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
 	for err == nil && p.accept(",") {
 		var option string
 		if option, err = p.name(); option == "texmode_unified" || option == "texmode_independent" || option == "debug" || option == "map_f64_to_f32" {

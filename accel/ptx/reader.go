@@ -2,7 +2,8 @@ package ptx
 
 import "strings"
 
-// reader is the state that the parts of the parser share: the text, the function that is being read, and the symbols.
+// reader is the state that the parts of the parser share: the text, the function that is being read, and the symbols. It
+// lies in the instructionParser; the other parts refer to it.
 type reader struct {
 	tokens
 	builder

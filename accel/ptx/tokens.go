@@ -13,21 +13,24 @@ type tokens struct {
 	tok token
 }
 
+// advance returns the current token and reads the next one.
 func (t *tokens) advance() token {
 	current := t.tok
 	t.next()
 	return current
 }
 
-// next is never inlined, so that accept is, and compares with a constant.
+// next reads the next token. It is never inlined, so that accept is, and compares with a constant.
 //
 //go:noinline
 func (t *tokens) next() { t.tok = t.lex.next() }
 
+// fail returns an error at the current token.
 func (t *tokens) fail(format string, args ...any) error {
 	return &Error{t.tok.line, fmt.Sprintf(format, args...), ErrInvalidPTX}
 }
 
+// accept reports whether the current token is s, and if so reads the next one.
 func (t *tokens) accept(s string) bool {
 	if !t.tok.is(s) {
 		return false
@@ -36,6 +39,7 @@ func (t *tokens) accept(s string) bool {
 	return true
 }
 
+// expect reads the next token if the current one is s, and fails otherwise.
 func (t *tokens) expect(s string) error {
 	if !t.accept(s) {
 		return t.fail("%q where %q is expected", t.tok.text, s)

@@ -15,17 +15,17 @@ import (
 // deviceMemory is the accelerator's memory in this worker: the addresses, the account of the bytes, and the eviction. It
 // is set up when the device is opened; its parts have locks of their own.
 type deviceMemory struct {
-	shared  *engine.Memory
-	worker  *engine.Worker               // which also has the engines
-	private []interface{ Close() error } // pages that are not shared
-	space   *memory.Space
-	ledger  *engine.Ledger // nil, as residence is, without eviction
+	shared *engine.Memory
+	worker *engine.Worker // which also has the engines
+	space  *memory.Space
+	ledger *engine.Ledger // nil, as residence is, without eviction
 	// residence tracks which of the memory is on the device.
 	residence *residence.Set
 
-	size    uint64                 // bytes that may be allocated
-	quota   func(delta int64) bool // Config.Quota
-	aborted func() bool            // ends waits for room on the device
+	size    uint64                       // bytes that may be allocated
+	quota   func(delta int64) bool       // Config.Quota
+	aborted func() bool                  // ends waits for room on the device
+	private []interface{ Close() error } // pages that are not shared
 	log     *slog.Logger
 }
 

@@ -103,8 +103,8 @@ func (d *Device) recycle(n *node) {
 	if cap(params) > keptParams {
 		params = nil
 	}
-	*n = node{dependencies: dependencies{followers: followers}, next: d.spare}
-	n.launch.params = params
+	*n = node{} // in place: a literal with values would be copied
+	n.followers, n.launch.params, n.next = followers, params, d.spare
 	d.spare = n
 }
 

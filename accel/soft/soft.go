@@ -86,18 +86,18 @@ type Config struct {
 
 // Device is an open software accelerator.
 type Device struct {
-	config Config
-	deviceMemory
-	clock func() int64
-	log   *slog.Logger
-
+	config    Config
+	clock     func() int64
+	log       *slog.Logger
 	executors [engine.NumTokens]*executor
-	running   sync.WaitGroup // executors
-	watchdog  watchdog
-	history   history.Table
-	profile   profile
-	checks    checks
-	values    values
+	deviceMemory
+
+	running  sync.WaitGroup // executors
+	watchdog watchdog
+	history  history.Table
+	profile  profile
+	checks   checks
+	values   values
 
 	mu        sync.Mutex // guards the fields below, contexts, streams, events and nodes
 	freed     sync.Cond  // a context has fewer pending frees
