@@ -11,6 +11,8 @@ import (
 // guest is the worker's view of one process: every request is executed at once, in the order of the ring, in memory of
 // the test's own.
 type guest struct {
+	refusals
+
 	host   *host
 	ch     *callbuf.Host
 	arena  uint64 // address in the guest, 0 if not shared
@@ -349,75 +351,6 @@ func (g *guest) SurfaceCreate(cuda.Call, cuda.SurfaceCreateArgs) cuda.Result   {
 func (g *guest) ReferenceBind(cuda.Call, cuda.ReferenceBindArgs) cuda.Result   { return 0 }
 func (g *guest) TextureDestroy(cuda.Call, cuda.TextureDestroyArgs) cuda.Result { return 0 }
 func (g *guest) Goodbye(cuda.Call) cuda.Result                                 { return 0 }
-
-// This host can't share device memory.
-
-func (g *guest) SegmentGet(cuda.Call, cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) SegmentAttach(cuda.Call, cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) SegmentDetach(cuda.Call, cuda.SegmentDetachArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-
-func (g *guest) SegmentControl(cuda.Call, cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-// Nor does it support mappings, or memory waits.
-
-func (g *guest) StreamValue(cuda.Call, cuda.StreamValueArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-
-func (g *guest) RangeReserve(cuda.Call, cuda.RangeReserveArgs) (out cuda.RangeReserveResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) RangeFree(cuda.Call, cuda.RangeFreeArgs) cuda.Result { return cuda.ErrorNotSupported }
-
-func (g *guest) MemoryCreate(cuda.Call, cuda.MemoryCreateArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-
-func (g *guest) MemoryRelease(cuda.Call, cuda.MemoryReleaseArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-func (g *guest) MemoryMap(cuda.Call, cuda.MemoryMapArgs) cuda.Result { return cuda.ErrorNotSupported }
-
-func (g *guest) MemoryUnmap(cuda.Call, cuda.MemoryUnmapArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-
-func (g *guest) MemoryAccess(cuda.Call, cuda.MemoryAccessArgs) cuda.Result {
-	return cuda.ErrorNotSupported
-}
-
-func (g *guest) MemoryExport(cuda.Call, cuda.MemoryExportArgs) (out cuda.MemoryExportResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) MemoryImport(cuda.Call, cuda.MemoryImportArgs) (out cuda.MemoryImportResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) MemLend(cuda.Call, cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) Check(cuda.Call, cuda.CheckArgs) cuda.Result { return cuda.ErrorNotSupported }
-
-func (g *guest) TensorMap(cuda.Call, cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
-
-func (g *guest) MemBorrow(cuda.Call, cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
-	return out, cuda.ErrorNotSupported
-}
 
 // absent returns the path of a socket without a listener, in a directory that exists or not.
 func absent(dir bool) string {
