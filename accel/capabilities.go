@@ -16,6 +16,7 @@ import (
 type Capabilities struct {
 	Control      Controller  // bounds on queued work and on kernels' run times
 	Prediction   Predictor   // the duration of launches
+	Waiting      WaitFinder  // kernels that only wait
 	Mapping      Mapper      // cuMemMap: memory without addresses, mapped at reserved ranges
 	FileSharing  FileSharer  // memory that the processes of a domain share by way of files
 	PeerSharing  PeerSharer  // memory that the processes of a domain pass to each other; excludes FileSharing
@@ -56,6 +57,14 @@ type Predictor interface {
 	// Predict returns for how many nanoseconds a Launch will hold the compute engine; 0 if that is unknown, and for
 	// other work.
 	Predict(w Work) int64
+}
+
+// WaitFinder detects kernels that wait for other work.
+type WaitFinder interface {
+	// Polling reports whether a kernel has computed nothing for the last while but polled memory or a clock. It may depend
+	// on work that comes later, and leaves its cores to other kernels: so the worker need not wait for its end before it
+	// submits more. Any goroutine may call it.
+	Polling() bool
 }
 
 // Mapper manages memory without addresses, and maps it at addresses reserved earlier. It refuses every invalid argument

@@ -6,7 +6,7 @@ import "pegasus/accel"
 // back it.
 func (d *Device) Capabilities() accel.Capabilities {
 	return accel.Capabilities{
-		Control: d, Prediction: d, Mapping: d, FileSharing: d, Coordination: d, Diagnostics: d,
+		Control: d, Prediction: d, Waiting: d, Mapping: d, FileSharing: d, Coordination: d, Diagnostics: d,
 		StreamWords: accel.WordSupport{Bits: 64, Nor: true},
 	}
 }

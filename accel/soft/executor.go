@@ -16,7 +16,7 @@ import (
 type executor struct {
 	dev    *Device
 	token  engine.Token
-	most   int         // how many pieces are executed at a time
+	most   int         // bound on the pieces that are executed at a time
 	work   sync.Cond   // with d.mu: the queue is not empty, or the device is closing
 	waited atomic.Bool // the next node could not join the crew
 
@@ -51,14 +51,14 @@ type member struct {
 
 	// guarded by e.mu
 	began  int64 // when it joined
-	has    int   // cores of its kernel now
 	stands bool  // its kernel's cores have stopped
+	coreShare
 }
 
 func newExecutor(d *Device, k engine.Token) *executor {
 	e := &executor{dev: d, token: k, most: 1}
-	if k == engine.Compute {
-		e.most = d.config.Cores
+	if k == engine.Compute && d.config.Cores > 1 {
+		e.most = max(d.config.Cores, mostKernels)
 	}
 	e.work.L, e.changed.L = &d.mu, &e.mu
 	e.overdue = func() bool { return d.clock() >= e.sliceEnd }
@@ -70,8 +70,11 @@ func (e *executor) newMember() *member {
 	d := e.dev
 	m := &member{e: e}
 	m.stopped = func() bool { return m.cancel.Load() || d.closing.Load() || d.aborted.Load() }
-	if d.config.Turn != nil {
+	if d.config.Turn != nil || e.most > 1 {
 		m.kernelRun.Yield, m.kernelRun.Resume = m.yield, m.resume
+	}
+	if e.most > 1 {
+		m.kernelRun.Cede, m.kernelRun.Left = m.offer, m.coreLeft
 	}
 	m.kernelRun.Cancel, m.kernelRun.Meter = &m.cancel, &m.watched.meter
 	e.members = append(e.members, m)

@@ -36,6 +36,8 @@ type hold struct {
 	since   int64      // start of the use that is yet to be charged
 	settled int64      // until then kernels keep the engine if their memory had to be restored first: for as long as the restore took
 
+	coreQueue
+
 	changed sync.Cond // signals: members stand, leave or are cancelled, or a pause has ended
 	handing bool      // a waiting member releases the engine, or acquires it
 	pauses  uint64    // that have ended
@@ -60,7 +62,7 @@ func (e *executor) lead(m *member, n *node) bool {
 
 // form makes a member the crew that has held the engine since the given time.
 func (e *executor) form(m *member, n *node, since int64) {
-	m.began, m.has, m.stands = since, e.coresOf(n), false
+	m.began, m.has, m.got, m.stands = since, e.coresOf(n), since, false
 	e.crew, e.leader = append(e.crew[:0], m), m
 	e.held, e.got, e.since = true, since, since
 	if e.due.Load() {
@@ -152,6 +154,7 @@ func (e *executor) spread() {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.grant()
 	free := e.free()
 	for _, m := range e.crew {
 		if free <= 0 {
@@ -168,19 +171,15 @@ func (e *executor) free() int {
 	if e.open.Load() != shared || e.due.Load() {
 		return 0
 	}
-	n := e.dev.config.Cores
-	for _, m := range e.crew {
-		n -= m.has
-	}
-	return n
+	return e.dev.config.Cores - e.used()
 }
 
-// joins reports whether a kernel may join the crew now. There has to be a core. Once the leader has left, and another worker
+// joins reports whether a kernel may join the crew now. There has to be a core, and fewer kernels than the bound. Once the leader has left, and another worker
 // waits for the engine or for room on the device, none joins any more: so a crew that others wait for ends. mu is held.
 func (e *executor) joins(n *node) bool {
 	d := e.dev
 	turn := d.config.Turn
-	if n.launch.cooperative || e.free() <= 0 || turn != nil && !turn.Held(n.class) {
+	if n.launch.cooperative || e.free() <= 0 || len(e.crew) >= e.most || turn != nil && !turn.Held(n.class) {
 		return false
 	}
 	return e.leader != nil || !d.worker.Awaited(e.token) && (d.residence == nil || !d.residence.Wanted())
@@ -206,7 +205,8 @@ func (e *executor) join(m *member, n *node) bool {
 	if m != nil {
 		n.joined = true
 		m.cores = min(e.free(), e.coresOf(n))
-		m.began, m.has, m.stands = e.dev.clock(), m.cores, false
+		now := e.dev.clock()
+		m.began, m.has, m.got, m.stands = now, m.cores, now, false
 		e.crew = append(e.crew, m)
 	}
 	return true
@@ -251,6 +251,7 @@ func (e *executor) leaveOthers(m *member, n *node) {
 	}
 	i := slices.Index(e.crew, m)
 	e.crew = slices.Delete(e.crew, i, i+1)
+	e.grant()
 	if e.leader == m {
 		e.leader = nil
 	}
@@ -288,10 +289,19 @@ func (e *executor) alert() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.changed.Broadcast()
+	e.checkWaits()
+}
+
+// stopAll makes all kernels of the crew stop.
+func (e *executor) stopAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.due.Store(true)
+	e.checkWaits()
 }
 
 // yield reports whether a kernel of the crew is to stop, and charges the time that the crew has used meanwhile. The
-// kernels' cores call it, at any time.
+// kernels' cores call it, at any time; it may block a core until others have had their turns.
 func (m *member) yield() bool {
 	e := m.e
 	if e.due.Load() {
@@ -300,20 +310,24 @@ func (m *member) yield() bool {
 	if !e.mu.TryLock() {
 		return false // another core finds out, or this one does soon
 	}
-	now := e.dev.clock()
-	spends := now-e.since >= spendEvery
+	now, turn := e.dev.clock(), e.dev.config.Turn
+	spends := turn != nil && now-e.since >= spendEvery
 	if spends && e.held {
 		e.pay(now, true)
 		e.dev.worker.Computes(now)
 	}
-	settles := now < e.settled
+	settles, rations := now < e.settled, m.rations(now)
 	e.mu.Unlock()
-	if !settles && !e.dev.config.Turn.Held(accel.Compute) {
-		e.due.Store(true) // the pause at the end of the turn can't be over: this core has not stopped
+	if turn != nil && !settles && !turn.Held(accel.Compute) {
+		e.stopAll() // the pause at the end of the turn can't be over: this core has not stopped
 		return true
 	}
 	if spends { // the condition that kept kernels from joining may be over
 		e.recruit()
+	}
+	if rations {
+		m.ration(now)
+		return e.due.Load()
 	}
 	return false
 }

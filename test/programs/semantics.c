@@ -1273,6 +1273,52 @@ static void overlap(void)
 	}
 }
 
+/* A kernel that waits for the clock, in the form of a compiler without optimization. */
+static const char delay_ptx[] = ".version 3.1\n.target sm_30\n.address_size 64\n"
+	".func (.param.u32 %out)now\n{\n	.reg.u32 %t;\n	.local.align 8 .b8 %frame[8];\n"
+	"	mov.u32 %t, %clock;\n	st.local.u32 [%frame], %t;\n	ld.local.u32 %t, [%frame];\n	st.param.u32 [%out], %t;\n	ret;\n}\n"
+	".visible .entry delay(.param .u64 words, .param .u32 i, .param .u32 ticks)\n{\n"
+	"	.reg .u64 %w, %a;\n	.reg .u32 %i, %n, %v, %t;\n	.reg .pred %p;\n	.local.align 8 .b8 %frame[8];\n"
+	"	ld.param.u64 %w, [words];\n	ld.param.u32 %i, [i];\n	ld.param.u32 %n, [ticks];\n"
+	"	mad.wide.u32 %a, %i, 4, %w;\n	red.global.add.u32 [%w], 1;\n"
+	"	{ .param .u32 r; call (r), now; ld.param.u32 %v, [r]; }\n	st.local.u32 [%frame], %v;\n"
+	"again:\n	{ .param .u32 r; call (r), now; ld.param.u32 %t, [r]; }\n"
+	"	ld.local.u32 %v, [%frame];\n	sub.u32 %t, %t, %v;\n	st.local.u32 [%frame+4], %t;\n"
+	"	ld.local.u32 %t, [%frame+4];\n	setp.lt.u32 %p, %t, %n;\n	@%p bra again;\n"
+	"	ld.volatile.global.u32 %v, [%w];\n	st.global.u32 [%a+4], %v;\n	ret;\n}\n";
+
+/* Ten kernels on ten streams count themselves and wait for two seconds each: all begin before the first one ends. */
+static void beside_delays(void)
+{
+	enum { KERNELS = 10 };
+	CUfunction step, delay;
+	CUmodule m;
+	CUstream s[KERNELS];
+	CUdeviceptr words;
+	unsigned seen[1 + KERNELS];
+	int processors, khz;
+	CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	CHECK(cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0));
+	if (processors < 2)
+		return; /* none overlap */
+	unsigned ticks = 2000 * (unsigned)khz;
+	new_context(&step);
+	CHECK(cuModuleLoadData(&m, delay_ptx));
+	CHECK(cuModuleGetFunction(&delay, m, "delay"));
+	CHECK(cuMemAlloc(&words, sizeof seen));
+	CHECK(cuMemsetD32(words, 0, 1 + KERNELS));
+	for (int i = 0; i < KERNELS; i++)
+		CHECK(cuStreamCreate(&s[i], CU_STREAM_DEFAULT));
+	for (unsigned i = 0; i < KERNELS; i++) {
+		void *args[] = { &words, &i, &ticks };
+		CHECK(cuLaunchKernel(delay, 1, 1, 1, 1, 1, 1, 0, s[i], args, NULL));
+	}
+	CHECK(cuCtxSynchronize());
+	CHECK(cuMemcpyDtoH(seen, words, sizeof seen));
+	for (int i = 1; i <= KERNELS; i++)
+		CLAIM(seen[i] == KERNELS);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -1286,7 +1332,7 @@ static const struct {
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 	{"healthy", healthy, 0},
 	{"refused", refused, 0}, {"many-kernels", many_kernels, 0}, {"left-out", left_out, 0},
-	{"overlap", overlap, 0},
+	{"overlap", overlap, 0},       {"beside-delays", beside_delays, 0},
 };
 
 int main(int argc, char **argv)

@@ -42,8 +42,13 @@ type Launch struct {
 	// Yield reports whether the launch is to stop for now. Its cores call it at least once in a millisecond or so,
 	// concurrently. When all have stopped, one of them calls Resume, which blocks until they are to continue. nil: the
 	// launch is never interrupted.
-	Yield   func() bool
-	Resume  func()
+	Yield  func() bool
+	Resume func()
+	// Cede is called by a core when all the blocks that it has begun only wait, for memory or for a clock. It may block the
+	// core in favour of other work. nil: the core keeps polling.
+	Cede func()
+	// Left is called when a core of several has no blocks left. nil: it need not be.
+	Left    func()
 	Meter   *Meter // of the processor time that the cores take; nil: none
 	Memory  Memory
 	Texture func(handle uint64) *Texture // returns textures and surfaces, also for references; nil: there are none
@@ -397,6 +402,14 @@ func (r *run) cancelled() bool {
 		r.pause.stop(r.launch.Resume)
 	}
 	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
+}
+
+// left removes a core from the launch.
+func (r *run) left() {
+	r.pause.leave()
+	if left := r.launch.Left; left != nil && !r.pause.single {
+		left()
+	}
 }
 
 // look is cancelled for cores that have computed for a while: it also checks whether the launch is to pause, and

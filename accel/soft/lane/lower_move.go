@@ -208,6 +208,9 @@ func (l *lowerer) mov(in *ptx.Inst) {
 		l.unpack(in, d, s)
 	case s.Kind == ptx.Special:
 		l.movSpecial(d, ptx.SpecialReg(s.Imm), t)
+		if l.polling[in] {
+			l.emit(instr{exec: runClockPoll})
+		}
 	default:
 		l.op("mov"+plainBits(t), l.dst(d, t.Size() == 8), l.src(s, t))
 	}

@@ -1,15 +1,19 @@
 package lane
 
+import "time"
+
 // residents are the blocks of a launch that one core has begun. A block runs to its end, unless it runs for long, as if
 // it waited for another block: then it is put aside, and others have their turns. So the blocks of a grid can wait for
 // each other, although there are fewer cores.
 type residents struct {
 	kernel      *Kernel
 	run         *run
-	first, last *worker // those put aside, in the order of their turns
-	waiting     int     // their number
-	idle        *worker // workers with finished blocks
-	bytes       int     // of all
+	first, last *worker   // those put aside, in the order of their turns
+	waiting     int       // their number
+	polls       int       // how many turns in a row ended by polling
+	polled      time.Time // when the first of them ended
+	idle        *worker   // workers with finished blocks
+	bytes       int       // of all
 	watch       *stopwatch
 }
 
@@ -19,10 +23,14 @@ const (
 	maxResidentBytes = 256 << 20
 )
 
+// cedeAfter is for how long the blocks of a core have to poll before the core may be ceded to other work. Blocks that wait for
+// each other, as at the barrier of a grid, mostly end their waits before.
+const cedeAfter = 500 * time.Microsecond
+
 // work runs blocks until none is left.
 func (k *Kernel) work(r *run) {
 	s := residents{kernel: k, run: r, watch: &r.watches[r.begun.Add(1)-1]}
-	defer r.pause.leave()
+	defer r.left()
 	defer s.watch.stop()
 	for w := s.begin(); w != nil; {
 		if r.cancelled() {
@@ -36,6 +44,7 @@ func (k *Kernel) work(r *run) {
 			s.release(w)
 			break
 		}
+		s.count(!over && (w.spun || w.timed))
 		w = s.after(w, over)
 	}
 	s.end()
@@ -54,7 +63,21 @@ func (s *residents) after(w *worker, over bool) *worker {
 			return w
 		}
 	}
+	if s.polls > 0 && s.polls >= s.waiting && s.run.launch.Cede != nil && time.Since(s.polled) >= cedeAfter {
+		s.run.launch.Cede()
+	}
 	return s.resume()
+}
+
+// count records whether a block's turn ended by polling.
+func (s *residents) count(polled bool) {
+	if !polled {
+		s.polls = 0
+		return
+	}
+	if s.polls++; s.polls == 1 {
+		s.polled = time.Now()
+	}
 }
 
 func (s *residents) putAside(w *worker) {

@@ -47,6 +47,51 @@ end:`, func(t *testing.T, out buffer) {
 	}
 }
 
+// Blocks that watch a clock are all begun before the first one ends, and their core may be ceded once they only wait. A loop
+// that stores reads a clock, but does not wait for it.
+func TestBlocksThatWatchAClock(t *testing.T) {
+	const blocks = 12
+	for _, stores := range []bool{false, true} {
+		d := newDevice(t)
+		out := d.buffer(4 * (blocks + 1))
+		store := ""
+		if stores {
+			store = "st.global.u32 [%a8], %r2;"
+		}
+		k := d.kernel(d.load(entry(`mov.u32 %r20, %ctaid.x; mul.wide.u32 %a8, %r20, 4; add.u64 %a8, %o, %a8; ld.param.u32 %r21, [n];
+	mul.wide.u32 %a2, %r21, 4; add.u64 %a2, %o, %a2;
+	mov.u64 %a3, %globaltimer;
+	red.global.add.u32 [%a2], 1;
+wait:	mov.u64 %a4, %clock64; mov.u32 %r2, 7;
+	sub.u64 %a4, %a4, %a3;
+	`+store+`
+	setp.lt.u64 %p1, %a4, 100000000;
+	@%p1 bra wait;
+	ld.global.u32 %r2, [%a2];
+	st.global.u32 [%a8], %r2;`)), "k")
+		l := d.launch(k, x(blocks), x(1), out, blocks)
+		ceded := 0
+		l.Cede = func() { ceded++ }
+		if f := k.Run(l); f != nil {
+			t.Fatal(f)
+		}
+		if stores {
+			if ceded != 0 {
+				t.Errorf("the core of a loop that stores was ceded %d times", ceded)
+			}
+			continue
+		}
+		for i := range blocks {
+			if out.word(i) != blocks {
+				t.Errorf("block %d ended when %d had begun", i, out.word(i))
+			}
+		}
+		if ceded == 0 {
+			t.Error("the core was not ceded")
+		}
+	}
+}
+
 // Each block waits for the one after it, so that the last ends first.
 func TestBlocksWaitForLaterOnes(t *testing.T) {
 	const blocks = 300

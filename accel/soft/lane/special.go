@@ -54,6 +54,10 @@ func runSpecial(g *group, in *instr) {
 	}
 }
 
+// runClockPoll records that a loop waits for the clock. It does not set g.spun, which would release threads that wait at a
+// join for the end of the loop: the loop ends without them.
+func runClockPoll(g *group, _ *instr) { g.w.timed = true }
+
 // own returns a special register that differs between threads.
 func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
 	bit := uint32(1) << (lane % warpLanes)

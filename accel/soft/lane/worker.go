@@ -27,6 +27,7 @@ type worker struct {
 	waiting   bool // some barrier has been used
 	clustered bool // the cluster's barrier has been used
 	spun      bool // a group polled a lock or a flag for all its turn
+	timed     bool // a group watched a clock
 	held      bool // a group let others continue before it stores
 	order     warpOrder
 	bound     map[uint64]binding // textures and surfaces that the launch has used
@@ -135,7 +136,7 @@ func (w *worker) proceed() (over bool, f *Fault) {
 			return false, nil
 		}
 		ran := false
-		w.spun, w.held = false, false
+		w.spun, w.held, w.timed = false, false, false
 		for _, g := range w.order.next() {
 			if g.step() {
 				ran = true
@@ -152,6 +153,9 @@ func (w *worker) proceed() (over bool, f *Fault) {
 		}
 		if w.spun {
 			turn += spinWeight
+		}
+		if w.timed {
+			turn += roundsPerTurn
 		}
 		if w.held { // of such rounds, as many as there may be behind a barrier count as one
 			if held++; held%heldStores != 0 {

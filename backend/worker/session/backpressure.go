@@ -149,3 +149,6 @@ func (q *submitter) capacityForWrites() bool {
 // dependent reports whether work in flight may depend on the guest: on the report of a callback, or on the write of a
 // word, possibly by a call later in the ring.
 func (q *submitter) dependent() bool { return q.callbacks.any() || q.waits.Load() != 0 }
+
+// polling reports whether a kernel in flight only waits, possibly for work later in the ring.
+func (q *submitter) polling() bool { return q.kernels != nil && q.kernels.Polling() }

@@ -236,6 +236,9 @@ func (p *poller) whileWaiting() (unbounded bool, slice time.Duration) {
 	p.host.Publish()
 	p.work.showWaiting(true)
 	if !p.work.dependent() {
+		if p.work.polling() {
+			return true, time.Millisecond
+		}
 		return false, 100 * time.Millisecond
 	}
 	l := &p.lookahead

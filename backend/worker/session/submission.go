@@ -16,6 +16,7 @@ type submitter struct {
 	*core
 	predictor accel.Predictor           // nil if the device predicts nothing
 	queue     interface{ Queued() int } // nil if the device counts nothing
+	kernels   accel.WaitFinder          // nil if the device does not detect kernels that wait
 	load      backpressure
 	waits     atomic.Int32 // streams that wait for a memory word
 	costs     costs
@@ -28,7 +29,7 @@ type submitter struct {
 
 // use sets the device.
 func (q *submitter) use() {
-	q.predictor = q.can.Prediction
+	q.predictor, q.kernels = q.can.Prediction, q.can.Waiting
 	if c := q.can.Control; c != nil {
 		q.queue = c
 	}
