@@ -103,29 +103,29 @@ func (g *group) fill(p place) {
 
 // addresses returns the row of the address operand of a memory instruction, for reach, or the address that all lanes
 // have, with a step of 0.
-func (g *group) addresses(in *instr) (p unsafe.Pointer, step int) {
-	switch a := g.known(in.a); {
-	case in.scale != 0 && (in.a.kind == single || a != nil && a.step == 0):
-		g.everyAddress(in)
+func (g *group) addresses(m *memOperand) (p unsafe.Pointer, step int) {
+	switch a := g.known(m.address); {
+	case m.scale != 0 && (m.address.kind == single || a != nil && a.step == 0):
+		g.everyAddress(m)
 		return g.scratch, 0
 	case a != nil && a.step == 0:
 		return unsafe.Pointer(&a.first), 0
 	}
-	return g.row(in.a)
+	return g.row(m.address)
 }
 
 // everyAddress returns the row of a memory instruction's addresses, for code that handles one lane after the other.
-func (g *group) everyAddress(in *instr) (p unsafe.Pointer, step int) {
-	g.fill(in.a)
-	if in.scale == 0 {
-		return g.row(in.a)
+func (g *group) everyAddress(m *memOperand) (p unsafe.Pointer, step int) {
+	g.fill(m.address)
+	if m.scale == 0 {
+		return g.row(m.address)
 	}
-	mad := pick(in.signed, g.common.madWideU, g.common.madWide)
+	mad := pick(m.signed, g.common.madWideU, g.common.madWide)
 	scalars := 6
-	if in.a.kind == single {
+	if m.address.kind == single {
 		scalars = 7
 	}
-	mad(g.scratch, g.at(in.a, 0), unsafe.Pointer(&in.scale), g.at(in.base, 0), (g.threads+blockLanes-1)&^(blockLanes-1), scalars)
+	mad(g.scratch, g.at(m.address, 0), unsafe.Pointer(&m.scale), g.at(m.base, 0), (g.threads+blockLanes-1)&^(blockLanes-1), scalars)
 	return g.scratch, 8
 }
 
@@ -161,6 +161,7 @@ func runAffine(g *group, in *instr) {
 	g.fill(in.a)
 	g.fill(in.b)
 	g.fill(in.c)
+	g.fill(in.mem.address)
 	op.rows(g, in)
 	d.form = inRow
 }
@@ -399,7 +400,7 @@ func runCompareAffine(g *group, in *instr) {
 	a, okA := g.progression(in.a)
 	b, okB := g.progression(in.b)
 	if okA && okB {
-		if yes, ok := in.aux.(*order).all(a, b, int64(g.threads-1)); ok {
+		if yes, ok := in.order.all(a, b, int64(g.threads-1)); ok {
 			g.outcome = mask{}
 			if yes {
 				g.outcome = mask{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
@@ -432,3 +433,6 @@ func (o *order) all(a, b affine, last int64) (yes, ok bool) {
 	yes = o.decide(a0, b0)
 	return yes, yes == o.decide(a1, b1) // the difference only grows or only shrinks
 }
+
+// comparesIntegers reports whether a row operation is a comparison of integers.
+func comparesIntegers(name string) bool { return orders[name] != nil }

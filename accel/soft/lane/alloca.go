@@ -18,29 +18,23 @@ func allocates(b *ptx.Body) bool {
 	return false
 }
 
-type allocaOp struct {
-	align uint64
-	unit  int // in which it is executed
-	frame int // bytes of that unit's frame
-}
-
 func (l *lowerer) alloca(in *ptx.Inst) {
 	op := &allocaOp{align: leastAlign, unit: l.frames.unit}
 	if len(in.Args) > 2 {
 		op.align = in.Args[2].Imm
 	}
 	l.frames.allocs = append(l.frames.allocs, op)
-	l.emit(instr{exec: runAlloca, d: l.dst(&in.Args[0], in.Type.Size() == 8), a: l.src(&in.Args[1], in.Type), b: l.prog.taken, aux: op})
+	l.emit(irInstr{op: irAlloca, d: l.dst(&in.Args[0], in.Type.Size() == 8), a: l.src(&in.Args[1], in.Type), b: l.prog.taken, detail: op})
 }
 
 func runAlloca(g *group, in *instr) {
-	op := in.aux.(*allocaOp)
+	op := in.detail.(*allocaOp)
 	least := uint64(g.sp + op.frame)
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		end, n := uint64(g.w.depth)-g.valueOf(in.b, l), g.valueOf(in.a, l)
 		if end < least || n > end-least || (end-n)&^(op.align-1) < least {
-			g.fail(in, l, ptx.ErrHardwareStack, 0, "stack overflow: alloca of more than is left of what a thread has")
+			g.fail(in.line, l, ptx.ErrHardwareStack, 0, "stack overflow: alloca of more than is left of what a thread has")
 			return
 		}
 		at := (end - n) &^ (op.align - 1)
@@ -51,7 +45,7 @@ func runAlloca(g *group, in *instr) {
 
 // stacksave lowers stacksave: it returns the position in local memory where the allocated part begins.
 func (l *lowerer) stacksave(in *ptx.Inst) {
-	l.emit(instr{exec: runStacksave, d: l.dst(&in.Args[0], in.Type.Size() == 8), b: l.prog.taken})
+	l.emit(irInstr{op: irStackSave, d: l.dst(&in.Args[0], in.Type.Size() == 8), b: l.prog.taken})
 }
 
 func runStacksave(g *group, in *instr) {
@@ -69,7 +63,7 @@ func (l *lowerer) stackrestore(in *ptx.Inst) {
 	if l.prog.taken.kind == nowhere {
 		return // there is nothing to free
 	}
-	l.emit(instr{exec: runStackrestore, a: l.src(&in.Args[0], in.Type), b: l.prog.taken})
+	l.emit(irInstr{op: irStackRestore, a: l.src(&in.Args[0], in.Type), b: l.prog.taken})
 }
 
 func runStackrestore(g *group, in *instr) {
@@ -80,7 +74,7 @@ func runStackrestore(g *group, in *instr) {
 			g.setValue(in.b, l, depth-to)
 			continue
 		}
-		g.fail(in, l, ptx.ErrLaunchFailed, 0, "stackrestore of what is no earlier state of the stack")
+		g.fail(in.line, l, ptx.ErrLaunchFailed, 0, "stackrestore of what is no earlier state of the stack")
 		return
 	}
 }

@@ -7,15 +7,16 @@ import (
 
 // runAdd is runAtomic for the addition of integers, the usual way to count.
 func runAdd[T uint32 | uint64](g *group, in *instr) {
-	g.spun = g.spun || in.spin
-	ap, step := g.addresses(in)
-	if step == 0 && (!in.private || g.w.cache[in.cache].has(get64(ap, 0, 0)+in.imm)) {
-		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
-			addOne(g, in, (*T)(unsafe.Add(p, in.shift)))
+	m := &in.mem
+	g.spun = g.spun || m.spin
+	ap, step := g.addresses(m)
+	if step == 0 && (!m.private || g.w.cache[m.cache].has(get64(ap, 0, 0)+m.offset)) {
+		if p := g.pointer(m, get64(ap, 0, 0)+m.offset, g.act.lo); p != nil {
+			addOne(g, in, (*T)(unsafe.Add(p, m.shift)))
 		}
 		return
 	}
-	t, ok := g.reach(in, ap, step)
+	t, ok := g.reach(m, ap, step)
 	switch {
 	case !ok:
 		runAtomic(g, in)
@@ -35,7 +36,7 @@ func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
 	for _, l := range g.lanes() {
 		sum += *(*T)(unsafe.Add(bp, bs*int(l)))
 	}
-	v := plus(p, sum, g.w.cache[in.cache].share)
+	v := plus(p, sum, g.w.cache[in.mem.cache].share)
 	if d == nil {
 		return
 	}
@@ -49,7 +50,7 @@ func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
 // addEach adds lane by lane.
 func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 	lo, size := g.act.lo, int(unsafe.Sizeof(T(0)))
-	b, share := g.at(in.b, lo), g.w.cache[in.cache].share
+	b, share := g.at(in.b, lo), g.w.cache[in.mem.cache].share
 	mem, off, scale := t.mem, t.off, t.scale
 	if in.b.kind == single {
 		if in.d.kind == nowhere && !share && t.step == 4 && !t.line {

@@ -8,26 +8,23 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// atomicFunc computes the new value from the old one and the operands.
-type atomicFunc func(old, b, c uint64) uint64
-
 // runAtomic executes atom and red, lane by lane.
 func runAtomic(g *group, in *instr) {
-	a := in.aux2.(*atomicOp)
-	ap, step := g.everyAddress(in)
+	a, m := in.detail.(*atomicOp), &in.mem
+	ap, step := g.everyAddress(m)
 	bp, bs := g.row(in.b)
 	cp, cs := g.row(in.c)
 	dp, _ := g.row(in.d)
 	wide := a.size == 8
-	g.spun = g.spun || in.spin
+	g.spun = g.spun || m.spin
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		p := g.pointer(in, address(ap, step, l)+in.imm, l)
+		p := g.pointer(m, address(ap, step, l)+m.offset, l)
 		if p == nil {
 			return
 		}
 		var b, c, old uint64
-		p = unsafe.Add(p, in.shift)
+		p = unsafe.Add(p, m.shift)
 		if wide {
 			b = get64(bp, bs, l)
 			if cp != nil {
@@ -39,7 +36,7 @@ func runAtomic(g *group, in *instr) {
 				c = uint64(get32(cp, cs, l))
 			}
 		}
-		old = a.update(p, b, c, g.w.cache[in.cache].share)
+		old = update(p, a, b, c, g.w.cache[m.cache].share)
 		switch in.d.kind {
 		case row32:
 			put32(dp, l, uint32(old))
@@ -49,16 +46,9 @@ func runAtomic(g *group, in *instr) {
 	}
 }
 
-type atomicOp struct {
-	f    atomicFunc
-	own  atomicFunc // if another one, that for memory of the block
-	add  bool       // plain addition of integers
-	size int
-}
-
 // update changes memory that was checked and returns the previous value; share means that other blocks may access it at
 // the same time.
-func (a *atomicOp) update(p unsafe.Pointer, b, c uint64, share bool) uint64 {
+func update(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	switch a.size {
 	case 2:
 		return update16(p, a, b, c, share)

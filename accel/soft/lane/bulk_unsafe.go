@@ -13,16 +13,6 @@ const bulkUnit = 16
 // bytesAsOne is the number of bytes that are copied or cleared in the time of a common instruction.
 const bytesAsOne = 512
 
-// bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is executed at once; a thread that waits for it at an mbarrier
-// finds that its bytes have come.
-type bulkCopy struct {
-	from, bar *instr // ways to read and to find the mbarrier, or nil
-	size      place
-	blocks    place     // of the cluster, a bit for each, or nowhere for this one
-	bytes     place     // to copy of each 16, a bit for each, or nowhere for all
-	op        *atomicOp // of the elements, or nil to copy
-}
-
 func (l *lowerer) bulk(in *ptx.Inst) {
 	args := in.Args
 	if len(args) < 2 || in.Mods.Has(ptx.PrefetchMod) {
@@ -36,10 +26,10 @@ func (l *lowerer) bulk(in *ptx.Inst) {
 		from = ptx.ModGlobal
 	}
 	view := l.accessTo(&args[1], from, bulkUnit, false)
-	op := &bulkCopy{from: &view, size: l.src(&args[2], ptx.U32)}
+	op := &bulkCopy{from: &view.mem, size: l.src(&args[2], ptx.U32)}
 	if in.Mods.Has(ptx.CompleteBytes) {
 		bar := l.accessTo(&args[3], ptx.ModShared, 8, true)
-		op.bar = &bar
+		op.bar = &bar.mem
 	}
 	if i := strings.IndexByte(in.Form, 'k'); i >= 0 {
 		*pick(in.Mods.Has(ptx.Multicast), &op.bytes, &op.blocks) = l.src(&args[i], ptx.U16)
@@ -50,7 +40,7 @@ func (l *lowerer) bulk(in *ptx.Inst) {
 		}
 	}
 	c := l.accessTo(&args[0], to, bulkUnit, true)
-	c.exec, c.aux2 = runBulk, op
+	c.op, c.detail = irBulkCopy, op
 	l.emit(c)
 }
 
@@ -64,23 +54,23 @@ func (l *lowerer) reduction(in *ptx.Inst, shared bool) *atomicOp {
 }
 
 func runBulk(g *group, in *instr) {
-	op := in.aux2.(*bulkCopy)
+	op := in.detail.(*bulkCopy)
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		n := uint64(g.scalar(op.size, l))
 		if op.blocks.kind != nowhere {
 			if m := g.scalar(op.blocks, l); m > 1 {
-				g.failBlock(in, l)
+				g.failBlock(in.line, l)
 				return
 			} else if m == 0 {
 				continue
 			}
 		}
 		if n%bulkUnit != 0 {
-			g.fail(in, l, ptx.ErrMisalignedAddress, n, "size of a bulk copy is not a multiple of 16 bytes")
+			g.fail(in.line, l, ptx.ErrMisalignedAddress, n, "size of a bulk copy is not a multiple of 16 bytes")
 			return
 		}
-		from, to := g.stretch(op.from, n, l), g.stretch(in, n, l)
+		from, to := g.stretch(op.from, n, l), g.stretch(&in.mem, n, l)
 		if g.fault != nil {
 			return
 		}
@@ -88,7 +78,7 @@ func runBulk(g *group, in *instr) {
 		switch {
 		case op.op != nil:
 			cost = n / bulkUnit
-			op.op.combine(to, from, g.w.cache[in.cache].share)
+			combineBytes(op.op, to, from, g.w.cache[in.mem.cache].share)
 		case op.bytes.kind != nowhere:
 			cost = n / bulkUnit
 			copyMasked(to, from, g.scalar(op.bytes, l))
@@ -111,49 +101,49 @@ func copyMasked(to, from []byte, m uint32) {
 }
 
 // completed records at an mbarrier that bytes have come. It returns false after a fault.
-func (g *group) completed(bar *instr, lane int, bytes int64) bool {
+func (g *group) completed(bar *memOperand, lane int, bytes int64) bool {
 	m := g.mbarrier(bar, lane)
 	return m != nil && g.arriveAt(bar, m, lane, 0, -bytes, false)
 }
 
 // stretch returns n bytes of memory, all of one allocation, from a thread's address on; n is a multiple of the view's
 // size. It is nil after a fault.
-func (g *group) stretch(view *instr, n uint64, lane int) []byte {
+func (g *group) stretch(view *memOperand, n uint64, lane int) []byte {
 	if n == 0 {
 		return nil
 	}
-	ap, step := g.row(view.a)
-	addr := get64(ap, step, lane) + view.imm
+	ap, step := g.row(view.address)
+	addr := get64(ap, step, lane) + view.offset
 	p := g.pointer(view, addr, lane)
 	if p == nil {
 		return nil
 	}
-	unit := view.aux.(*access).size
+	unit := view.size
 	c := &g.w.cache[view.cache]
 	if !c.has(addr) { // it is beside an allocation, where only one unit was found
 		if n > unit {
-			g.fail(view, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+			g.fail(view.line, lane, ptx.ErrIllegalAddress, addr, "illegal address")
 			return nil
 		}
 	} else if n-unit >= c.size-(addr-c.base) {
-		g.fail(view, lane, ptx.ErrIllegalAddress, c.base+c.size+unit-1, "illegal address")
+		g.fail(view.line, lane, ptx.ErrIllegalAddress, c.base+c.size+unit-1, "illegal address")
 		return nil
 	}
 	return unsafe.Slice((*byte)(p), n)
 }
 
-// combine applies the operation to each element, one after the other. Both slices have the same length.
-func (a *atomicOp) combine(to, from []byte, share bool) {
+// combineBytes applies the operation to each element, one after the other. Both slices have the same length.
+func combineBytes(a *atomicOp, to, from []byte, share bool) {
 	for i := 0; i < len(to); i += a.size {
 		p, b := unsafe.Pointer(&to[i]), loadBytes(unsafe.Pointer(&from[i]), a.size)
-		a.update(p, b, 0, share)
+		update(p, a, b, 0, share)
 	}
 }
 
 // bulkStore lowers st.bulk, which clears memory.
 func (l *lowerer) bulkStore(in *ptx.Inst) {
 	c := l.accessTo(&in.Args[0], spaceMod(in), 8, true)
-	c.exec, c.b = runBulkStore, l.src(&in.Args[1], ptx.U64)
+	c.op, c.b = irBulkStore, l.src(&in.Args[1], ptx.U64)
 	l.emit(c)
 }
 
@@ -161,27 +151,19 @@ func runBulkStore(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		n := g.valueOf(in.b, l)
-		ap, step := g.row(in.a)
-		switch addr := get64(ap, step, l) + in.imm; {
-		case in.aux.(*access).space == ptx.Generic && addr&windowMask != sharedWindow:
-			g.fail(in, l, ptx.ErrInvalidAddressSpace, addr, "st.bulk is of shared memory")
+		ap, step := g.row(in.mem.address)
+		switch addr := get64(ap, step, l) + in.mem.offset; {
+		case in.mem.space == ptx.Generic && addr&windowMask != sharedWindow:
+			g.fail(in.line, l, ptx.ErrInvalidAddressSpace, addr, "st.bulk is of shared memory")
 		case n%8 != 0:
-			g.fail(in, l, ptx.ErrMisalignedAddress, n, "size of st.bulk is not a multiple of 8 bytes")
+			g.fail(in.line, l, ptx.ErrMisalignedAddress, n, "size of st.bulk is not a multiple of 8 bytes")
 		default:
-			clear(g.stretch(in, n, l))
+			clear(g.stretch(&in.mem, n, l))
 		}
 		if g.fault != nil || g.worked(int(n/bytesAsOne)) {
 			return
 		}
 	}
-}
-
-// asyncStore is st.async or red.async.
-type asyncStore struct {
-	bar    *instr
-	values []place
-	size   int
-	op     *atomicOp // or nil to store
 }
 
 func (l *lowerer) asyncStore(in *ptx.Inst) {
@@ -195,20 +177,20 @@ func (l *lowerer) asyncStore(in *ptx.Inst) {
 		}
 	}
 	bar := l.accessTo(&in.Args[2], spaceMod(in), 8, true)
-	op.bar = &bar
+	op.bar = &bar.mem
 	c := l.accessTo(&in.Args[0], spaceMod(in), op.size*len(op.values), true)
-	c.exec, c.aux2 = runAsyncStore, op
+	c.op, c.detail = irAsyncStore, op
 	l.emit(c)
 }
 
 var opRed = ptx.OpOf("red")
 
 func runAsyncStore(g *group, in *instr) {
-	op := in.aux2.(*asyncStore)
-	ap, step := g.row(in.a)
+	op, m := in.detail.(*asyncStore), &in.mem
+	ap, step := g.row(m.address)
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		p := g.pointer(m, get64(ap, step, l)+m.offset, l)
 		if p == nil {
 			return
 		}
@@ -217,7 +199,7 @@ func runAsyncStore(g *group, in *instr) {
 			if op.op == nil {
 				storeBytes(to, v, op.size)
 			} else {
-				op.op.update(to, v, 0, g.w.cache[in.cache].share)
+				update(to, op.op, v, 0, g.w.cache[m.cache].share)
 			}
 		}
 		if !g.completed(op.bar, l, int64(op.size*len(op.values))) {

@@ -15,25 +15,25 @@ func (l *lowerer) call(in *ptx.Inst) {
 	switch c.Func.Name {
 	case "vprintf":
 		d := l.temp(place{}, false)
-		l.emit(instr{exec: runVprintf, d: d, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
-			aux: &printOp{text: text, word: l.view(4), long: l.view(8)}})
+		l.emit(irInstr{op: irPrint, d: d, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
+			detail: &printOp{text: text, word: l.view(4), long: l.view(8)}})
 		l.giveBack(&returns[0], ptx.U32, d)
 	case "__assertfail":
-		l.emit(instr{exec: runAssertfail, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
-			c: l.passed(&params[2], ptx.U32), aux: &assertOp{text: text, function: l.passed(&params[3], ptx.U64)}})
+		l.emit(irInstr{op: irAssertFail, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
+			c: l.passed(&params[2], ptx.U32), detail: &assertOp{text: text, function: l.passed(&params[3], ptx.U64)}})
 	case "malloc":
 		d := l.temp(place{}, true)
-		l.emit(instr{exec: runMalloc, d: d, a: l.passed(&params[0], ptx.U64)})
+		l.emit(irInstr{op: irMalloc, d: d, a: l.passed(&params[0], ptx.U64)})
 		l.giveBack(&returns[0], ptx.U64, d)
 	case "free":
-		l.emit(instr{exec: runFree, a: l.passed(&params[0], ptx.U64)})
+		l.emit(irInstr{op: irFree, a: l.passed(&params[0], ptx.U64)})
 	}
 }
 
 // passed returns a place with the value of a variable.
 func (l *lowerer) passed(o *ptx.Operand, t ptx.Type) place {
 	c, d := l.variable(o, t, false), l.temp(place{}, t.Size() == 8)
-	c.d, c.exec = d, loaderOf(t, t.Size() == 8)
+	c.op, c.d = irLoad, d
 	l.emit(c)
 	return d
 }
@@ -41,26 +41,26 @@ func (l *lowerer) passed(o *ptx.Operand, t ptx.Type) place {
 // giveBack stores a value in a variable.
 func (l *lowerer) giveBack(o *ptx.Operand, t ptx.Type, from place) {
 	c := l.variable(o, t, true)
-	c.b, c.exec = from, pick(t.Size() == 8, runStore[uint32, uint32], runStore[uint64, uint64])
+	c.op, c.b = irStore, from
 	l.emit(c)
 }
 
 // variable returns an access to a variable.
-func (l *lowerer) variable(o *ptx.Operand, t ptx.Type, write bool) instr {
+func (l *lowerer) variable(o *ptx.Operand, t ptx.Type, write bool) irInstr {
 	return l.access(&ptx.Inst{Type: t}, &ptx.Operand{Kind: ptx.Address, Reg: ptx.None, Var: o.Var, Imm: o.Imm}, write)
 }
 
 // view returns a way to read n bytes at a time of generic memory.
-func (l *lowerer) view(n uint64) *instr {
+func (l *lowerer) view(n uint64) *memOperand {
 	l.prog.caches++
-	return &instr{aux: &access{space: ptx.Generic, size: n}, align: n - 1, cache: int32(l.prog.caches - 1), line: l.line}
+	return &memOperand{space: ptx.Generic, size: n, align: n - 1, cache: int32(l.prog.caches - 1), line: l.line}
 }
 
 // maxString bounds each string that a kernel prints, the format included.
 const maxString = 4 << 10
 
 // text reads a string that ends with a zero, or is cut.
-func (g *group) text(view *instr, addr uint64, lane int) (s []byte, ok bool) {
+func (g *group) text(view *memOperand, addr uint64, lane int) (s []byte, ok bool) {
 	for len(s) < maxString {
 		b, ok := g.peek(view, addr+uint64(len(s)), lane)
 		if !ok {
@@ -74,12 +74,10 @@ func (g *group) text(view *instr, addr uint64, lane int) (s []byte, ok bool) {
 	return s, true
 }
 
-type printOp struct{ text, word, long *instr }
-
 // runVprintf executes vprintf(format, arguments) for one thread after the
 // other. It returns how many arguments were printed, or -1 without a format.
 func runVprintf(g *group, in *instr) {
-	op, w := in.aux.(*printOp), g.w
+	op, w := in.detail.(*printOp), g.w
 	ap, as := g.row(in.a)
 	bp, bs := g.row(in.b)
 	d, _ := g.row(in.d)
@@ -118,11 +116,6 @@ func (r *run) print(to io.Writer, text []byte) {
 	to.Write(text)
 }
 
-type assertOp struct {
-	text     *instr
-	function place
-}
-
 // runAssertfail ends the launch with the arguments of __assertfail(message, file, line, function, size of a character)
 // of the first thread, after each thread that has come with it has reported its own.
 func runAssertfail(g *group, in *instr) {
@@ -141,12 +134,12 @@ func runAssertfail(g *group, in *instr) {
 		w.run.print(w.run.launch.Stderr, fmt.Appendf(nil, "%s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.\n",
 			where, w.ctaid[0], w.ctaid[1], w.ctaid[2], g.tid[0][l], g.tid[1][l], g.tid[2][l], expression))
 	}
-	g.fail(in, g.act.lo, ptx.ErrAssert, 0, why)
+	g.fail(in.line, g.act.lo, ptx.ErrAssert, 0, why)
 }
 
 // assertion returns the asserted expression of a thread, and its position: file:line: function.
 func (g *group) assertion(in *instr, lane int) (expression []byte, where string, ok bool) {
-	op := in.aux.(*assertOp)
+	op := in.detail.(*assertOp)
 	var said [3][]byte
 	for i, p := range [...]place{in.a, in.b, op.function} {
 		row, step := g.row(p)

@@ -43,21 +43,21 @@ func (l *lowerer) mapa(in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	d := l.dst(&in.Args[0], wide)
 	l.op(pick(wide, "movU32", "movU64"), d, l.src(&in.Args[1], in.Type))
-	l.emit(instr{exec: runOnlyBlock, a: l.src(&in.Args[2], ptx.U32)})
+	l.emit(irInstr{op: irOnlyBlock, a: l.src(&in.Args[2], ptx.U32)})
 }
 
 // runOnlyBlock fails if a thread names a block that its cluster doesn't have.
 func runOnlyBlock(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		if g.scalar(in.a, int(lane)) != 0 {
-			g.failBlock(in, int(lane))
+			g.failBlock(in.line, int(lane))
 			return
 		}
 	}
 }
 
-func (g *group) failBlock(in *instr, lane int) {
-	g.fail(in, lane, ptx.ErrIllegalAddress, 0, "there is no such block in the cluster, which is of one block")
+func (g *group) failBlock(line int32, lane int) {
+	g.fail(line, lane, ptx.ErrIllegalAddress, 0, "there is no such block in the cluster, which is of one block")
 }
 
 // getctarank lowers getctarank: all addresses are of block 0.

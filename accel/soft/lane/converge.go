@@ -175,13 +175,12 @@ func (g *group) meets(f *fragment, i int, in *instr) bool {
 
 // isWarpBarrier reports whether the instruction is a bar.warp.sync without a guard.
 func isWarpBarrier(in *instr) bool {
-	op, ok := in.aux.(*warpOp)
-	return ok && op.barrier && in.inner == nil
+	return in.op == irWarpBarrier && in.guard < 0
 }
 
 // warpBarrier lowers bar.warp.sync, after which threads see the earlier stores of the others.
 func (l *lowerer) warpBarrier(in *ptx.Inst) {
-	l.emit(instr{exec: runWarpBarrier, aux: &warpOp{barrier: true, member: l.src(&in.Args[0], ptx.U32)}})
+	l.emit(irInstr{op: irWarpBarrier, detail: &warpOp{member: l.src(&in.Args[0], ptx.U32)}})
 }
 
-func runWarpBarrier(g *group, in *instr) { g.awaits(in.aux.(*warpOp).member) }
+func runWarpBarrier(g *group, in *instr) { g.awaits(in.detail.(*warpOp).member) }

@@ -61,7 +61,7 @@ func (g *group) setValue(p place, lane int, v uint64) {
 }
 
 // accessTo returns an access to n bytes in a space, or with RN a generic one.
-func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) instr {
+func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) irInstr {
 	as := ptx.Inst{Args: []ptx.Operand{*o}, Type: partType(min(n, 8))}
 	if n == 16 {
 		as.Mods.Add(ptx.V2)
@@ -70,21 +70,10 @@ func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) ins
 		as.Mods.Add(space)
 	}
 	c := l.access(&as, o, write)
-	if c.a.kind == row32 {
-		c.a = l.widened(c.a)
+	if c.mem.address.kind == row32 {
+		c.mem.address = l.widened(c.mem.address)
 	}
-	c.line = l.line
 	return c
-}
-
-// asyncCopy is cp.async. It is executed at once, so there is nothing left to wait for.
-type asyncCopy struct {
-	size  int
-	from  instr // reads all bytes
-	byte  instr // reads one
-	bytes place // to read, or nowhere for all; the rest becomes zero
-	skip  place // predicate to read none, or nowhere
-	not   bool
 }
 
 func (l *lowerer) cp(in *ptx.Inst) {
@@ -100,8 +89,8 @@ func (l *lowerer) cp(in *ptx.Inst) {
 		return // about groups of copies
 	}
 	op := &asyncCopy{size: int(in.Args[2].Imm)}
-	op.from = l.accessTo(&in.Args[1], ptx.ModGlobal, op.size, false)
-	op.byte = l.accessTo(&in.Args[1], ptx.ModGlobal, 1, false)
+	op.from = l.accessTo(&in.Args[1], ptx.ModGlobal, op.size, false).mem
+	op.byte = l.accessTo(&in.Args[1], ptx.ModGlobal, 1, false).mem
 	if len(in.Args) > 3 && in.Form[3] == 'i' {
 		switch o := &in.Args[3]; {
 		case o.Kind == ptx.Register && l.body.Regs[o.Reg] == ptx.Pred:
@@ -111,18 +100,19 @@ func (l *lowerer) cp(in *ptx.Inst) {
 		}
 	}
 	c := l.accessTo(&in.Args[0], ptx.ModShared, op.size, true)
-	c.exec, c.aux2 = runCopy, op
+	c.op, c.detail = irAsyncCopy, op
 	l.emit(c)
 }
 
 func runCopy(g *group, in *instr) {
-	op := in.aux2.(*asyncCopy)
+	op := in.detail.(*asyncCopy)
 	var skip mask
 	if op.skip.kind != nowhere {
 		skip = g.predicateOf(op.skip, op.not)
 	}
-	ap, astep := g.row(in.a)
-	bp, bstep := g.row(op.from.a)
+	m := &in.mem
+	ap, astep := g.row(m.address)
+	bp, bstep := g.row(op.from.address)
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		n := op.size
@@ -131,8 +121,8 @@ func runCopy(g *group, in *instr) {
 		} else if op.bytes.kind != nowhere {
 			n = int(min(g.scalar(op.bytes, l), uint32(op.size)))
 		}
-		to := g.pointer(in, get64(ap, astep, l)+in.imm, l)
-		if to == nil || !g.copyIn(unsafe.Slice((*byte)(to), op.size), op, get64(bp, bstep, l)+op.from.imm, n, l) {
+		to := g.pointer(m, get64(ap, astep, l)+m.offset, l)
+		if to == nil || !g.copyIn(unsafe.Slice((*byte)(to), op.size), op, get64(bp, bstep, l)+op.from.offset, n, l) {
 			return
 		}
 	}

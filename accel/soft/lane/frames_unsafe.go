@@ -18,7 +18,6 @@ import (
 // Addresses of functions: each image has a span of the window.
 const (
 	codeSpan  = 1 << 20
-	codeStep  = 16
 	maxImages = 1<<28 - 1
 )
 
@@ -52,32 +51,6 @@ func (im *Image) valueOf(r *ptx.Ref) uint64 {
 		return im.functionAddress(r.Func)
 	}
 	return im.address[r.Var] + uint64(r.Add)
-}
-
-// start is the first block of a function, and the bytes of its frame.
-type start struct{ block, frame int }
-
-// callOp is a call that is executed.
-type callOp struct {
-	target   place  // of the address, or nowhere
-	to       start  // without an address
-	base     uint64 // address of the program's first function
-	frame    int    // bytes of the caller's frame: the callee's begins there
-	passing  int    // bytes of arguments and results
-	passed   []move
-	returned []move
-	saved    []saved
-
-	unit, callee int // until frames are laid out
-}
-
-// move copies bytes between the frames of caller and callee.
-type move struct{ caller, callee, size int }
-
-// saved is a place with a value that the frame keeps during a call.
-type saved struct {
-	place place
-	at    int
 }
 
 // frames is the layout of the frames of a body's units, for the lowering.
@@ -158,7 +131,7 @@ func (l *lowerer) resume(index int) {
 		at += 4
 	}
 	l.frames.size[op.unit] = max(l.frames.size[op.unit], at)
-	l.emit(instr{exec: runResume, aux: op})
+	l.emit(irInstr{op: irResume, detail: op})
 }
 
 // place determines the sizes of frames and the first blocks of functions.
@@ -240,7 +213,7 @@ func (l *lowerer) variableAddress(o *ptx.Operand) place {
 		return l.constant(at)
 	}
 	d := l.temp(place{kind: single}, true)
-	l.emit(instr{exec: runFrame, d: d, imm: at})
+	l.emit(irInstr{op: irFrame, d: d, imm: at})
 	return d
 }
 
@@ -290,7 +263,7 @@ func (g *group) call(f *fragment, b *block) (gone bool) {
 		addr := get64(row, step, lane)
 		to, ok := g.w.prog.function(addr - op.base)
 		if !ok {
-			g.fail(&instr{line: b.line}, lane, ptx.ErrInvalidPC, addr, "call of an address where no function of the module begins")
+			g.fail(b.line, lane, ptx.ErrInvalidPC, addr, "call of an address where no function of the module begins")
 			return true
 		}
 		if !g.fits(in.sp+to.frame, b) {
@@ -321,7 +294,7 @@ func (g *group) fits(n int, b *block) bool {
 	if n <= g.w.depth && g.room(n) {
 		return true
 	}
-	g.fail(&instr{line: b.line}, g.act.lo, ptx.ErrHardwareStack, 0, fmt.Sprintf("stack overflow: calls need more than the %d bytes that a thread has", g.w.depth))
+	g.fail(b.line, g.act.lo, ptx.ErrHardwareStack, 0, fmt.Sprintf("stack overflow: calls need more than the %d bytes that a thread has", g.w.depth))
 	return false
 }
 
@@ -388,7 +361,7 @@ func (g *group) save(op *callOp) {
 
 // runResume restores the saved values after a call.
 func runResume(g *group, in *instr) {
-	op := in.aux.(*callOp)
+	op := in.detail.(*callOp)
 	lanes := g.lanes()
 	for _, s := range op.saved {
 		if s.place.kind == predicate {

@@ -132,9 +132,9 @@ func (g *group) begin(dims [3]uint32) {
 }
 
 // fail records a fault of a lane; the first one counts.
-func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string) {
+func (g *group) fail(line int32, lane int, result int32, addr uint64, msg string) {
 	if g.fault == nil {
-		g.fault = g.w.newFault(result, addr, int(in.line), msg)
+		g.fault = g.w.newFault(result, addr, int(line), msg)
 		if lane < g.threads {
 			g.fault.Thread = [3]uint32{g.tid[0][lane], g.tid[1][lane], g.tid[2][lane]}
 		}
@@ -265,7 +265,7 @@ func (g *group) run(f fragment) {
 			}
 		case traps:
 			if m := g.taken(&f, b); !m.empty() {
-				g.fail(&instr{line: b.line}, first(&m), ptx.ErrLaunchFailed, 0, "trap")
+				g.fail(b.line, first(&m), ptx.ErrLaunchFailed, 0, "trap")
 				return
 			}
 			f.pc = b.next

@@ -228,7 +228,7 @@ func runFree(g *group, in *instr) {
 	for _, l := range g.lanes() {
 		addr := get64(row, step, int(l))
 		if addr != 0 && !g.w.run.launch.Heap.Free(addr) {
-			g.fail(in, int(l), ptx.ErrLaunchFailed, addr, "free of an address that malloc did not return, or that is free")
+			g.fail(in.line, int(l), ptx.ErrLaunchFailed, addr, "free of an address that malloc did not return, or that is free")
 			return
 		}
 		if g.worked(dearHeap) {

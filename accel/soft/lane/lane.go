@@ -71,19 +71,8 @@ func (f *Fault) Error() string {
 // Source returns the place in the source that .loc gives for a line of the PTX, or "".
 func (k *Kernel) Source(line int) string { return k.fn.Source(line) }
 
-// Windows of the generic address space. Device addresses are below 2^47.
-const (
-	sharedWindow = 1 << 48
-	localWindow  = 2 << 48
-	paramWindow  = 3 << 48
-	codeWindow   = 4 << 48 // addresses of functions, which are no memory
-	gridWindow   = 5 << 48 // grid barriers of cooperative launches
-	windowMask   = 0xffff << 48
-)
-
 // Limits of a launch.
 const (
-	maxThreads     = 1024
 	maxSharedBytes = 228 << 10
 	// MaxLocalBytes bounds the local memory of a block, which lies in the memory of the host.
 	MaxLocalBytes = 64 << 20
@@ -210,12 +199,13 @@ func (k *Kernel) program() (*program, error) {
 	if p := k.prog.Load(); p != nil || k.err != nil {
 		return p, k.err
 	}
-	p, err := compile(k.image, k.fn)
+	c, err := compile(k.image, k.fn)
 	if err != nil {
 		k.err = err
 		k.known.Store(true)
 		return nil, err
 	}
+	p := bind(c)
 	if !k.known.Load() {
 		k.local, k.awaits = p.local, p.awaits
 		k.known.Store(true)

@@ -9,7 +9,7 @@ import (
 )
 
 // compile lowers a kernel.
-func compile(im *Image, fn *ptx.Func) (*program, error) {
+func compile(im *Image, fn *ptx.Func) (*irProgram, error) {
 	body, err := fn.Body()
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 		image: im, body: body, slots: slots, reads: countReads(body), polling: polls(body, blocks), constants: map[uint64]int32{},
 		barriers: slices.ContainsFunc(body.Insts, func(in ptx.Inst) bool { return in.Op == opBar || in.Op == opBarrier }),
 		frames:   newFrames(body),
-		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
+		prog: &irProgram{fn: fn, samplers: im.samplers, opaque: im.opaque, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
 			affine:   slots.Count[ptx.File32] - slots.FirstAffine[ptx.File32] + slots.Count[ptx.File64] - slots.FirstAffine[ptx.File64],
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
@@ -33,7 +33,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 		l.prog.stacked = true
 	}
 	l.base32, l.base64, l.basePred = l.prog.rows32, l.prog.rows64, l.prog.preds
-	l.prog.blocks = make([]block, len(blocks))
+	l.prog.blocks = make([]irBlock, len(blocks))
 	for i := range blocks {
 		if err := l.block(&blocks[i], i); err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ type lowerer struct {
 	reads     []int32            // how many instructions read a register
 	polling   map[*ptx.Inst]bool // see polls
 	barriers  bool               // the kernel has block barriers
-	prog      *program
+	prog      *irProgram
 	constants map[uint64]int32
 	carry     place // row of the condition code
 	frames    frames
@@ -80,7 +80,7 @@ type lowerer struct {
 	// the next number.
 	shapes map[int32]seenShape
 	shape  int32
-	code   []instr
+	code   []irInstr
 	line   int32
 	// Temporary rows are used again by each PTX instruction.
 	base32, base64, basePred    int
@@ -96,7 +96,7 @@ func (l *lowerer) fail(format string, args ...any) {
 
 func (l *lowerer) block(b *ptx.Block, index int) error {
 	out := &l.prog.blocks[index]
-	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
+	*out = irBlock{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
 	l.code = l.code[:0]
 	l.shapes, l.shape = map[int32]seenShape{}, 0
 	l.frames.enter(b)
@@ -116,11 +116,11 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 			continue // it was fused
 		}
 		if unwatched > watchEvery {
-			l.emit(instr{exec: runWatch})
+			l.emit(irInstr{op: irWatch})
 			unwatched = 0
 		}
 		if l.barriers && reveals(in) {
-			l.emit(instr{exec: runHold})
+			l.emit(irInstr{op: irHold})
 		}
 		first := len(l.code)
 		l.lower(in)
@@ -154,7 +154,7 @@ func (l *lowerer) target(blocks []ptx.Block) {
 	}
 }
 
-func (l *lowerer) ending(out *block, in *ptx.Inst) {
+func (l *lowerer) ending(out *irBlock, in *ptx.Inst) {
 	out.line = in.Line
 	if in.Guard != ptx.None {
 		out.guard, out.not = l.slots.Slot[in.Guard], in.Not
@@ -205,13 +205,12 @@ func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
 }
 
 // guard restricts instructions to the threads for which the predicate holds.
-func (l *lowerer) guard(in *ptx.Inst, code []instr) {
+func (l *lowerer) guard(in *ptx.Inst, code []irInstr) {
 	for i := range code {
 		c := &code[i]
 		if c.d.kind == single { // the same for all threads, whichever computes it
 			continue
 		}
-		c.inner, c.exec = c.exec, runGuarded
 		c.guard, c.not = l.slots.Slot[in.Guard], in.Not
 	}
 }
@@ -297,16 +296,14 @@ func (l *lowerer) fill(in *ptx.Inst) {
 	})
 }
 
-// add appends an instruction. If its result is an affine register, it computes on progressions, by f, or as on a single
-// value, if possible.
-func (l *lowerer) add(in instr, f affineFunc, single rowFunc) {
+// add appends an instruction. The rows of operands that it can't take as progressions are written before. If its result
+// is an affine register, it takes all operands as progressions.
+func (l *lowerer) add(in irInstr) {
 	switch {
 	case in.aware:
 		l.fillRows(in.b, in.c)
-	case in.d.affine != 0:
-		in.affine, in.exec = &affineOp{f, single, in.exec}, runAffine
-	default:
-		l.fillRows(in.a, in.b, in.c)
+	case in.d.affine == 0:
+		l.fillRows(in.a, in.mem.address, in.b, in.c)
 	}
 	l.code = append(l.code, in)
 }
@@ -315,7 +312,7 @@ func (l *lowerer) add(in instr, f affineFunc, single rowFunc) {
 func (l *lowerer) fillRows(operands ...place) {
 	for _, p := range operands {
 		if p.affine != 0 {
-			l.code = append(l.code, instr{exec: runFill, a: p, line: l.line, guard: -1})
+			l.code = append(l.code, irInstr{op: irFill, a: p, line: l.line, guard: -1})
 		}
 	}
 }
@@ -418,28 +415,25 @@ func (l *lowerer) signed(o *ptx.Operand, t ptx.Type, d place) place {
 
 // op emits a row operation.
 func (l *lowerer) op(name string, d place, src ...place) {
-	in := l.instr(d, src)
-	in.exec, in.row = runRow, rowNamed(name)
-	if d.kind == single {
-		in.exec, in.row = runSingle, plainRows[name]
-	}
-	if in.row == nil {
+	if plainRows[name] == nil {
 		l.fail("no row operation %s", name)
 		return
 	}
+	in := l.instr(d, src)
+	in.op, in.row = irRow, name
 	if strings.HasPrefix(name, "cmp") {
-		in.exec = runCompare
-		if o := orders[name]; o != nil && in.a.affine|in.b.affine != 0 {
-			in.exec, in.aux = runCompareAffine, o
+		in.op = irCompare
+		if comparesIntegers(name) && in.a.affine|in.b.affine != 0 {
+			in.op = irCompareAffine
 			l.code = append(l.code, in)
 			return
 		}
 	}
-	l.add(in, affineFuncs[name], plainRows[name])
+	l.add(in)
 }
 
-func (l *lowerer) instr(d place, src []place) instr {
-	in := instr{line: l.line, guard: -1, d: d}
+func (l *lowerer) instr(d place, src []place) irInstr {
+	in := irInstr{line: l.line, guard: -1, d: d}
 	for i, s := range src {
 		*[]*place{&in.a, &in.b, &in.c}[i] = s
 		if s.kind == single {
@@ -452,11 +446,8 @@ func (l *lowerer) instr(d place, src []place) instr {
 // lanes emits an operation given for single lanes. wide reports which of d, a, b and c have 64 bits.
 func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	in := l.instr(d, src)
-	in.exec, in.row = runRow, rowOf(f, wide[0], wide[1], wide[2], wide[3])
-	if d.kind == single {
-		in.exec = runSingle
-	}
-	l.add(in, nil, in.row)
+	in.op, in.lane = irRow, &laneOp{f, wide}
+	l.add(in)
 }
 
 // same returns the widths of an operation with all operands of the size of t.
@@ -472,8 +463,8 @@ func (l *lowerer) trim(d place, t ptx.Type) {
 	}
 }
 
-// emit appends an instruction with an exec function of its own.
-func (l *lowerer) emit(in instr) {
+// emit appends an instruction that is no row operation.
+func (l *lowerer) emit(in irInstr) {
 	in.line, in.guard = l.line, -1
-	l.add(in, nil, nil)
+	l.add(in)
 }

@@ -304,7 +304,7 @@ func (l *lowerer) predicates(d *ptx.Operand, a place, notA bool, b place, notB b
 	if d.Kind == ptx.Sink {
 		return
 	}
-	l.emit(instr{exec: runPredicates, d: l.reg(d.Reg), a: a, notA: notA, c: b, notC: notB, boolOp: op})
+	l.emit(irInstr{op: irPredicates, d: l.reg(d.Reg), a: a, notA: notA, c: b, notC: notB, boolOp: op})
 }
 
 func runPredicates(g *group, in *instr) {

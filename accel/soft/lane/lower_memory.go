@@ -18,13 +18,9 @@ func (l *lowerer) load(in *ptx.Inst) {
 			size = l.body.Regs[e.Reg].Size()
 		}
 		c := base
-		c.d, c.shift = d, i*in.Type.Size()
-		c.exec = loaderOf(in.Type, d.kind == row64)
-		if size := in.Type.Size(); (size == 8) == (d.kind == row64) && !(in.Type.Signed() && size < 4) {
-			c.move = vectorLoads[size]
-		}
+		c.op, c.d, c.mem.shift = irLoad, d, i*in.Type.Size()
 		l.emit(c)
-		base.seen = true
+		base.mem.seen = true
 		if in.Type.Signed() && in.Type.Size() <= 2 && size == 2 {
 			l.op("cvtU16", d, d)
 		}
@@ -42,23 +38,8 @@ func elements(o *ptx.Operand) []*ptx.Operand {
 	return list
 }
 
-func loaderOf(t ptx.Type, wide bool) func(*group, *instr) {
-	type pair struct{ narrow, wide func(*group, *instr) }
-	signed := [9]pair{1: {runLoad[int8, uint32], runLoad[int8, uint64]}, 2: {runLoad[int16, uint32], runLoad[int16, uint64]}, 4: {runLoad[int32, uint32], runLoad[int32, uint64]}}
-	plain := [9]pair{1: {runLoad[uint8, uint32], runLoad[uint8, uint64]}, 2: {runLoad[uint16, uint32], runLoad[uint16, uint64]},
-		4: {runLoad[uint32, uint32], runLoad[uint32, uint64]}, 8: {nil, runLoad[uint64, uint64]}}
-	p := plain[t.Size()]
-	if t.Signed() && t.Size() < 8 {
-		p = signed[t.Size()]
-	}
-	if wide {
-		return p.wide
-	}
-	return p.narrow
-}
-
 // access prepares a memory instruction: address, region cache, alignment.
-func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
+func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) irInstr {
 	space := in.Mods.Space()
 	if o.Var != nil {
 		space = o.Var.Space
@@ -70,37 +51,37 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 		l.fail("store to a parameter of the kernel")
 	}
 	size := in.Type.Size() * in.Mods.Vector()
-	c := instr{aux: &access{space: space, size: uint64(size), write: write}, align: uint64(size - 1), imm: o.Imm,
-		spin:  l.looksAnew(in),
-		cache: int32(l.prog.caches), private: space == ptx.Local || space == ptx.ParamSpace || space == ptx.Generic}
+	c := irInstr{mem: memOperand{space: space, typ: in.Type, size: uint64(size), write: write, align: uint64(size - 1), offset: o.Imm, line: l.line,
+		spin: l.looksAnew(in), cache: int32(l.prog.caches), private: space == ptx.Local || space == ptx.ParamSpace || space == ptx.Generic}}
 	l.prog.caches++
-	l.prog.awaits = l.prog.awaits || c.spin
+	m := &c.mem
+	l.prog.awaits = l.prog.awaits || m.spin
 	switch {
 	case o.Var != nil:
-		c.a, c.imm = l.variableAddress(o), 0
+		m.address, m.offset = l.variableAddress(o), 0
 	case o.Reg == ptx.None:
-		c.a, c.imm = l.constant(o.Imm), 0
+		m.address, m.offset = l.constant(o.Imm), 0
 	case o.Index != nil:
-		c.a, c.base, c.scale, c.signed = l.reg(o.Index.Reg), l.reg(o.Reg), o.Index.Scale, o.Index.Signed
+		m.address, m.base, m.scale, m.signed = l.reg(o.Index.Reg), l.reg(o.Reg), o.Index.Scale, o.Index.Signed
 	default:
-		c.a = l.baseAddress(in, o)
+		m.address = l.baseAddress(in, o)
 	}
 	return c
 }
 
 // share sets the number of the address shape of the instruction, and whether another instruction of the block has
 // determined that shape already.
-func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
+func (l *lowerer) share(c *irInstr, in *ptx.Inst, o *ptx.Operand) {
 	key := l.reused(in, o)
 	seen, known := l.shapes[key]
-	if known = known && seen.scale == c.scale && seen.signed == c.signed; !known {
+	if known = known && seen.scale == c.mem.scale && seen.signed == c.mem.signed; !known {
 		l.shape++
-		seen = seenShape{l.shape, c.scale, c.signed}
+		seen = seenShape{l.shape, c.mem.scale, c.mem.signed}
 		if key != ptx.None {
 			l.shapes[key] = seen
 		}
 	}
-	c.shape, c.seen, c.aware = seen.number, known, true
+	c.mem.shape, c.mem.seen, c.aware = seen.number, known, true
 }
 
 // reused returns the register that contains the address, before an offset that is the same for all lanes, or its
@@ -170,15 +151,14 @@ func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
 		if e.Kind == ptx.Sink {
 			continue
 		}
-		c := instr{exec: runLoadParam, d: l.reg(e.Reg), imm: at + uint64(i)*size, aux: &access{size: size}}
+		op := &paramLoad{at: at + uint64(i)*size, size: int(size), mask: ^uint64(0)}
 		if in.Type.Signed() {
-			c.extend = uint8(64 - 8*size)
+			op.extend = uint8(64 - 8*size)
 		}
-		c.mask = ^uint64(0)
 		if w := l.body.Regs[e.Reg].Size(); w < 8 {
-			c.mask = 1<<(8*w) - 1
+			op.mask = 1<<(8*w) - 1
 		}
-		l.emit(c)
+		l.emit(irInstr{op: irLoadParam, d: l.reg(e.Reg), detail: op})
 	}
 }
 
@@ -195,23 +175,9 @@ func (l *lowerer) store(in *ptx.Inst) {
 	l.share(&base, in, &in.Args[0])
 	for i, e := range elements(&in.Args[1]) {
 		c := base
-		c.b, c.shift = l.src(e, in.Type), i*in.Type.Size()
-		wide := c.b.kind == row64 || in.Type.Size() == 8
-		if wide == (in.Type.Size() == 8) {
-			c.move = vectorStores[in.Type.Size()]
-		}
-		switch in.Type.Size() {
-		case 1:
-			c.exec = pick(wide, runStore[uint8, uint32], runStore[uint8, uint64])
-		case 2:
-			c.exec = pick(wide, runStore[uint16, uint32], runStore[uint16, uint64])
-		case 4:
-			c.exec = pick(wide, runStore[uint32, uint32], runStore[uint32, uint64])
-		default:
-			c.exec = runStore[uint64, uint64]
-		}
+		c.op, c.b, c.mem.shift = irStore, l.src(e, in.Type), i*in.Type.Size()
 		l.emit(c)
-		base.seen = true
+		base.mem.seen = true
 	}
 }
 
@@ -231,10 +197,10 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		args = args[:len(args)-1]
 	}
 	c := l.access(in, &args[0], true)
-	c.aux.(*access).atomic = true
+	c.mem.atomic = true
 	l.share(&c, in, &args[0])
 	op := in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Exch, ptx.CAS, ptx.Add)
-	a := atomicOf(op, t, c.aux.(*access).space == ptx.Shared)
+	a := atomicOf(op, t, c.mem.space == ptx.Shared)
 	if a == nil {
 		l.fail("%s is not implemented for %s", in.Op, t)
 		return
@@ -243,22 +209,22 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		f := a.f
 		a.f = func(o, b, c uint64) uint64 { return uint64(uint32(f(o, b, c))) }
 	}
-	c.exec, c.aux2 = runAtomic, a
+	c.op, c.detail = irAtomic, a
 	if a.add {
-		c.exec = pick(a.size == 8, runAdd[uint32], runAdd[uint64])
+		c.op = irAdd
 	}
-	c.spin = op == ptx.CAS || op == ptx.Exch || results != nil && args[1].Kind == ptx.Integer && args[1].Imm == 0 || // which only reads
+	c.mem.spin = op == ptx.CAS || op == ptx.Exch || results != nil && args[1].Kind == ptx.Integer && args[1].Imm == 0 || // which only reads
 		l.polling[in]
-	l.prog.awaits = l.prog.awaits || in.Op.String() == "atom" && c.aux.(*access).space != ptx.Shared
+	l.prog.awaits = l.prog.awaits || in.Op.String() == "atom" && c.mem.space != ptx.Shared
 	if len(args) > 2 {
 		c.c = l.src(&args[2], t)
 	}
 	for i, e := range elements(&args[1]) {
-		c.b, c.shift, c.d = l.src(e, t), i*t.Size(), place{}
+		c.b, c.mem.shift, c.d = l.src(e, t), i*t.Size(), place{}
 		if results != nil && results[i].Kind != ptx.Sink && l.reads[results[i].Reg] > 0 {
 			c.d = l.reg(results[i].Reg)
 		}
 		l.emit(c)
-		c.seen = true
+		c.mem.seen = true
 	}
 }

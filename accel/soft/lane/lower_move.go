@@ -111,7 +111,7 @@ func (l *lowerer) choose(d, a, b, c place, not bool) {
 	}
 	l.op(name, d, a, b, c)
 	in := &l.code[len(l.code)-1]
-	in.exec, in.notC = runSelect, not
+	in.op, in.notC = irSelect, not
 }
 
 func (l *lowerer) slct(in *ptx.Inst) {
@@ -173,23 +173,9 @@ func (l *lowerer) istypep(in *ptx.Inst) {
 	if o.Kind == ptx.Sink {
 		return
 	}
-	what := map[ptx.Mod]ptx.Opaque{ptx.IsTexture: ptx.TexRef, ptx.IsSampler: ptx.SamplerRef, ptx.IsSurface: ptx.SurfRef}[in.Mods.First(ptx.IsTexture, ptx.IsSampler, ptx.IsSurface)]
-	opaque, k := l.image.opaque, l.temp(place{}, false)
-	exec := func(g *group, c *instr) {
-		hp, hs := g.row(c.a)
-		dp, _ := g.row(c.d)
-		for _, lane := range g.lanes() {
-			h := get64(hp, hs, int(lane))
-			is := opaque[h]
-			if is == ptx.Plain && g.bind(h, false) {
-				is = ptx.TexRef
-			} else if is == ptx.Plain && g.bind(h, true) {
-				is = ptx.SurfRef
-			}
-			put32(dp, int(lane), pick(is == what, uint32(0), 1))
-		}
-	}
-	l.emit(instr{exec: exec, a: l.handle(&in.Args[1]), d: k})
+	kind := map[ptx.Mod]ptx.Opaque{ptx.IsTexture: ptx.TexRef, ptx.IsSampler: ptx.SamplerRef, ptx.IsSurface: ptx.SurfRef}[in.Mods.First(ptx.IsTexture, ptx.IsSampler, ptx.IsSurface)]
+	k := l.temp(place{}, false)
+	l.emit(irInstr{op: irIsType, a: l.handle(&in.Args[1]), d: k, detail: &typeTest{kind}})
 	l.op("cmpneU32", l.reg(o.Reg), k, l.constant(0))
 }
 

@@ -149,7 +149,7 @@ func (l *lowerer) smallSetp(in *ptx.Inst) {
 	l.smallCompare(in, in.Type, 0, low, place{})
 	l.smallCompare(in, in.Type, 16, q, place{})
 	if p.kind != nowhere {
-		l.emit(instr{exec: runPredicates, d: p, a: low})
+		l.emit(irInstr{op: irPredicates, d: p, a: low})
 	}
 }
 

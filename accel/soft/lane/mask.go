@@ -2,11 +2,6 @@ package lane
 
 import "math/bits"
 
-const (
-	maxLanes  = 256 // of a group
-	warpLanes = 32
-)
-
 // mask is a set of lanes of a group.
 type mask [maxLanes / 64]uint64
 
@@ -119,15 +114,6 @@ func (g *group) lanes() []uint8 {
 	}
 	return a.list[:a.count]
 }
-
-type boolOp uint8
-
-const (
-	boolNone boolOp = iota
-	boolAnd
-	boolOr
-	boolXor
-)
 
 func combine(m, c *mask, op boolOp) {
 	for i := range m {

@@ -7,26 +7,6 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// tile is a matrix, distributed over the registers of the threads of a warp.
-type tile struct {
-	ptx.Fragment
-	regs []place
-	// at maps each element of each thread to the element of the matrix: A is numbered by rows, B by columns, C and D by
-	// rows. Several matrices follow one another.
-	at [warpLanes][]uint16
-}
-
-// bitsOf returns the size of an element in bits.
-func (t *tile) bitsOf() int {
-	switch t.Type {
-	case ptx.U4, ptx.S4:
-		return 4
-	case ptx.B1:
-		return 32
-	}
-	return 8 * t.Type.Size()
-}
-
 // tile returns the fragment of operand i; where returns the place of each element in the matrix.
 func (l *lowerer) tile(in *ptx.Inst, i int, where func(t *tile, lane, k int) int) *tile {
 	t := &tile{Fragment: in.Fragment(i)}
@@ -54,8 +34,8 @@ func (l *lowerer) tile(in *ptx.Inst, i int, where func(t *tile, lane, k int) int
 	return t
 }
 
-// number returns the number of an element, counted as the multiplication reads them.
-func (t *tile) number(row, col int) int {
+// numberIn returns the number of an element, counted as the multiplication reads them.
+func numberIn(t *tile, row, col int) int {
 	if t.Role == ptx.RoleB {
 		return col*t.Rows + row
 	}
@@ -74,11 +54,11 @@ func warpLayout(t *tile, lane, k int) int {
 		if t.Rows == 16 {
 			high, reg = reg&1, reg>>1
 		}
-		return t.number(group+8*high, (4*reg+member)*each+part)
+		return numberIn(t, group+8*high, (4*reg+member)*each+part)
 	case ptx.RoleB:
-		return t.number((4*reg+member)*each+part, group)
+		return numberIn(t, (4*reg+member)*each+part, group)
 	}
-	return t.number(group+8*(k>>1), 2*member+k&1)
+	return numberIn(t, group+8*(k>>1), 2*member+k&1)
 }
 
 // quadLayout returns the layout of m8n8k4 with f16, where each four threads of the lower half of the warp and four of
@@ -97,7 +77,7 @@ func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 		case t.Type == ptx.F32 && t.Role != ptx.RoleA:
 			row, col = lane&1+k&2+upper, k&4+lane&2+k&1
 		}
-		return lane>>2&3*t.Rows*t.Cols + t.number(row, col)
+		return lane>>2&3*t.Rows*t.Cols + numberIn(t, row, col)
 	}
 }
 
@@ -105,18 +85,11 @@ func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 // registers than elements, they are there twice.
 func plainLayout(t *tile, lane, k int) int { return lane*t.PerLane + k%t.PerLane }
 
-// matrixOp is a product.
-type matrixOp struct {
-	a, b, c, d *tile
-	sat        bool
-	and        bool // of bits, instead of xor
-}
-
 // multiply lowers mma and wmma.mma.
 func (l *lowerer) multiply(in *ptx.Inst, where func(t *tile, lane, k int) int) {
 	op := &matrixOp{sat: in.Mods.Has(ptx.SatFinite), and: in.Mods.Has(ptx.And),
 		d: l.tile(in, 0, where), a: l.tile(in, 1, where), b: l.tile(in, 2, where), c: l.tile(in, 3, where)}
-	l.emit(instr{exec: runMultiply, aux: op})
+	l.emit(irInstr{op: irMultiply, detail: op})
 }
 
 func (l *lowerer) mma(in *ptx.Inst) {
@@ -135,7 +108,7 @@ func runMultiply(g *group, in *instr) {
 	if g.awaits(place{}) {
 		return
 	}
-	op := in.aux.(*matrixOp)
+	op := in.detail.(*matrixOp)
 	if g.matrices == nil {
 		g.matrices = new(matrices)
 	}
@@ -150,14 +123,14 @@ func runMultiply(g *group, in *instr) {
 		g.gather(op.c, w, &m.c)
 		rows, cols, k := op.d.Rows, op.d.Cols, op.a.Cols
 		for p := range op.d.Parts {
-			op.product(m.a[p*rows*k:], m.b[p*cols*k:], m.c[p*rows*cols:], rows, cols, k)
+			multiplyInto(op, m.a[p*rows*k:], m.b[p*cols*k:], m.c[p*rows*cols:], rows, cols, k)
 		}
 		g.scatter(op.d, w, part, &m.c, op.sat)
 	}
 }
 
-// product adds to c the product of a, by rows, and b, by columns.
-func (op *matrixOp) product(a, b, c []float64, rows, cols, k int) {
+// multiplyInto adds to c the product of a, by rows, and b, by columns.
+func multiplyInto(op *matrixOp, a, b, c []float64, rows, cols, k int) {
 	add := addProducts
 	switch op.a.Type {
 	case ptx.F64:

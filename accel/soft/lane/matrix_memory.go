@@ -18,15 +18,6 @@ func (l *lowerer) wmma(in *ptx.Inst) {
 	}
 }
 
-// tileMove is wmma.load or wmma.store.
-type tileMove struct {
-	*tile
-	rows   bool  // of the matrix stand together in memory
-	stride place // elements from one to the next, or nowhere
-	bytes  int   // moved at a time
-	write  bool
-}
-
 func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
 	m := &tileMove{tile: l.tile(in, regs, plainLayout), rows: in.Mods.Has(ptx.Row), write: write}
 	m.bytes = max(m.bitsOf()/8, 1)
@@ -37,15 +28,15 @@ func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
 		m.stride = l.src(&in.Args[2], ptx.U32)
 	}
 	c := l.accessTo(&in.Args[address], spaceMod(in), m.bytes, write)
-	c.exec, c.aux2 = runMoveTile, m
+	c.op, c.detail = irLoadStoreTile, m
 	l.emit(c)
 }
 
 // spaceMod returns the modifier that names the space, or RN.
 func spaceMod(in *ptx.Inst) ptx.Mod { return in.Mods.First(ptx.RN, ptx.ModGlobal, ptx.ModShared) }
 
-// offset returns the position in memory of an element of a matrix, in bytes.
-func (m *tileMove) offset(number int, stride uint64) uint64 {
+// tileOffset returns the position in memory of an element of a matrix, in bytes.
+func tileOffset(m *tileMove, number int, stride uint64) uint64 {
 	long := m.Cols // of the contiguous dimension in the numbering
 	if m.Role == ptx.RoleB {
 		long = m.Rows
@@ -68,8 +59,8 @@ func (m *tileMove) offset(number int, stride uint64) uint64 {
 	return (outer*stride + inner*uint64(each)) * size / 8
 }
 
-// packed returns the stride of a matrix without gaps.
-func (m *tileMove) packed() uint64 {
+// packedStride returns the stride of a matrix without gaps.
+func packedStride(m *tileMove) uint64 {
 	n := m.Rows
 	if m.rows {
 		n = m.Cols
@@ -81,24 +72,24 @@ func (m *tileMove) packed() uint64 {
 }
 
 func runMoveTile(g *group, in *instr) {
-	m := in.aux2.(*tileMove)
-	ap, step := g.row(in.a)
+	m := in.detail.(*tileMove)
+	ap, step := g.row(in.mem.address)
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		stride := m.packed()
+		stride := packedStride(m)
 		if m.stride.kind != nowhere {
 			stride = uint64(uint32(g.scalar(m.stride, l)))
 		}
-		if !g.moveElements(in, m, l, get64(ap, step, l)+in.imm, stride) {
+		if !g.moveElements(&in.mem, m, l, get64(ap, step, l)+in.mem.offset, stride) {
 			return
 		}
 	}
 }
 
 // moveElements moves one thread's elements of a matrix. It returns false after a fault.
-func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint64) bool {
-	at := m.at[lane%warpLanes]
-	perReg := len(at) / len(m.regs)
+func (g *group) moveElements(at *memOperand, m *tileMove, lane int, base, stride uint64) bool {
+	elements := m.at[lane%warpLanes]
+	perReg := len(elements) / len(m.regs)
 	atOnce := max(8*m.bytes/m.bitsOf(), 1)
 	for r, p := range m.regs {
 		var v uint64
@@ -106,7 +97,7 @@ func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint
 			v = g.valueOf(p, lane)
 		}
 		for k := 0; k < perReg; k += atOnce {
-			mem := g.pointer(in, base+m.offset(int(at[r*perReg+k]), stride), lane)
+			mem := g.pointer(at, base+tileOffset(m, int(elements[r*perReg+k]), stride), lane)
 			if mem == nil {
 				return false
 			}
@@ -124,13 +115,6 @@ func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint
 	return true
 }
 
-// matrixRows describes an ldmatrix, stmatrix or movmatrix instruction.
-type matrixRows struct {
-	regs  []place
-	trans bool
-	write bool
-}
-
 // matrixMemory lowers ldmatrix and stmatrix.
 func (l *lowerer) matrixMemory(in *ptx.Inst) {
 	m := &matrixRows{trans: in.Mods.Has(ptx.Trans), write: in.Op == opStmatrix}
@@ -146,7 +130,7 @@ func (l *lowerer) matrixMemory(in *ptx.Inst) {
 		}
 	}
 	c := l.accessTo(address, spaceMod(in), 16, m.write)
-	c.exec, c.aux2 = runMatrixRows, m
+	c.op, c.detail = irLoadStoreMatrix, m
 	l.emit(c)
 }
 
@@ -169,8 +153,8 @@ func runMatrixRows(g *group, in *instr) {
 	if g.awaits(place{}) {
 		return
 	}
-	m := in.aux2.(*matrixRows)
-	ap, step := g.row(in.a)
+	m := in.detail.(*matrixRows)
+	ap, step := g.row(in.mem.address)
 	for w := range maxLanes / warpLanes {
 		var all [4]eight
 		part := g.act.m.warp(w)
@@ -188,7 +172,7 @@ func runMatrixRows(g *group, in *instr) {
 				break
 			}
 			l := w*warpLanes + own
-			mem := g.pointer(in, get64(ap, step, l)+in.imm, l)
+			mem := g.pointer(&in.mem, get64(ap, step, l)+in.mem.offset, l)
 			if mem == nil {
 				return
 			}
@@ -229,7 +213,7 @@ func (g *group) setRows(p place, warp int, part uint32, e *eight, trans bool) {
 
 // movmatrix lowers movmatrix.
 func (l *lowerer) movmatrix(in *ptx.Inst) {
-	l.emit(instr{exec: runMovmatrix, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], ptx.B32)})
+	l.emit(irInstr{op: irTransposeMatrix, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], ptx.B32)})
 }
 
 func runMovmatrix(g *group, in *instr) {

@@ -47,15 +47,6 @@ func (m mbarrier) arrive(n uint64, bytes int64, dropped bool) (mbarrier, bool) {
 	return m.with(expected, pending, all), true
 }
 
-// mbarrierOp describes the effect of an instruction on an mbarrier.
-type mbarrierOp struct {
-	count  place // of arrivals, or nowhere for one
-	bytes  place // announced, or nowhere
-	sign   int64 // of the bytes
-	drop   bool
-	parity bool // a wait has a parity, not a state
-}
-
 func (l *lowerer) mbarrier(in *ptx.Inst) {
 	args := in.Args
 	if in.Mods.Has(ptx.PendingCount) {
@@ -72,14 +63,14 @@ func (l *lowerer) mbarrier(in *ptx.Inst) {
 	c := l.accessTo(&args[0], spaceMod(in), 8, true)
 	c.d = d
 	op := &mbarrierOp{sign: 1, drop: in.Mods.Has(ptx.ArriveDrop), parity: in.Mods.Has(ptx.Parity)}
-	c.aux2 = op
+	c.detail = op
 	switch args = args[1:]; {
 	case in.Mods.Has(ptx.InitMod):
-		c.exec, c.b = runInitMbarrier, l.src(&args[0], ptx.U32)
+		c.op, c.b = irInitMbarrier, l.src(&args[0], ptx.U32)
 	case in.Mods.Has(ptx.Inval):
-		c.exec = runInvalMbarrier
+		c.op = irInvalMbarrier
 	case in.Mods.Has(ptx.TestWait) || in.Mods.Has(ptx.TryWait):
-		c.exec, c.b = runWaitMbarrier, l.src(&args[0], pick(op.parity, ptx.B64, ptx.B32))
+		c.op, c.b = irWaitMbarrier, l.src(&args[0], pick(op.parity, ptx.B64, ptx.B32))
 	case in.Mods.Has(ptx.ExpectTx) || in.Mods.Has(ptx.CompleteTx):
 		op.bytes = l.src(&args[0], ptx.U32)
 		if in.Mods.Has(ptx.CompleteTx) {
@@ -88,12 +79,12 @@ func (l *lowerer) mbarrier(in *ptx.Inst) {
 		if in.Form[0] == 'M' {
 			op.count = l.constant(0)
 		}
-		c.exec = runArriveMbarrier
+		c.op = irArriveMbarrier
 	default:
 		if len(args) > 0 {
 			op.count = l.src(&args[0], ptx.U32)
 		}
-		c.exec = runArriveMbarrier
+		c.op = irArriveMbarrier
 	}
 	l.emit(c)
 }
@@ -106,19 +97,19 @@ func (l *lowerer) asyncArrive(in *ptx.Inst) {
 		op.count = l.constant(0)
 	}
 	c := l.accessTo(&in.Args[0], spaceMod(in), 8, true)
-	c.exec, c.aux2 = runArriveMbarrier, op
+	c.op, c.detail = irArriveMbarrier, op
 	l.emit(c)
 }
 
 func runInitMbarrier(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		m, n := g.mbarrierPlace(in, l), uint64(g.scalar(in.b, l))
+		m, n := g.mbarrierPlace(&in.mem, l), uint64(g.scalar(in.b, l))
 		if m == nil {
 			return
 		}
 		if n > mbarrierCount {
-			g.fail(in, l, ptx.ErrLaunchFailed, 0, "an mbarrier can't expect so many arrivals")
+			g.fail(in.line, l, ptx.ErrLaunchFailed, 0, "an mbarrier can't expect so many arrivals")
 			return
 		}
 		*m = mbarrier(mbarrierValid).with(n, n, 0)
@@ -127,7 +118,7 @@ func runInitMbarrier(g *group, in *instr) {
 
 func runInvalMbarrier(g *group, in *instr) {
 	for _, lane := range g.lanes() {
-		m := g.mbarrier(in, int(lane))
+		m := g.mbarrier(&in.mem, int(lane))
 		if m == nil {
 			return
 		}
@@ -138,10 +129,10 @@ func runInvalMbarrier(g *group, in *instr) {
 // runArriveMbarrier performs the arrivals of the threads one after the other, and returns to each the previous state of
 // the mbarrier.
 func runArriveMbarrier(g *group, in *instr) {
-	op := in.aux2.(*mbarrierOp)
+	op := in.detail.(*mbarrierOp)
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		m, n, bytes := g.mbarrier(in, l), uint64(1), int64(0)
+		m, n, bytes := g.mbarrier(&in.mem, l), uint64(1), int64(0)
 		if m == nil {
 			return
 		}
@@ -152,7 +143,7 @@ func runArriveMbarrier(g *group, in *instr) {
 			bytes = op.sign * int64(g.scalar(op.bytes, l))
 		}
 		before := *m
-		if !g.arriveAt(in, m, l, n, bytes, op.drop) {
+		if !g.arriveAt(&in.mem, m, l, n, bytes, op.drop) {
 			return
 		}
 		if in.d.kind != nowhere {
@@ -162,10 +153,10 @@ func runArriveMbarrier(g *group, in *instr) {
 }
 
 // arriveAt performs one arrival; it returns false after a fault.
-func (g *group) arriveAt(in *instr, m *mbarrier, lane int, n uint64, bytes int64, drop bool) bool {
+func (g *group) arriveAt(at *memOperand, m *mbarrier, lane int, n uint64, bytes int64, drop bool) bool {
 	after, ok := m.arrive(n, bytes, drop)
 	if !ok {
-		g.fail(in, lane, ptx.ErrLaunchFailed, 0, "more arrivals at an mbarrier than it expects, or more bytes than it counts")
+		g.fail(at.line, lane, ptx.ErrLaunchFailed, 0, "more arrivals at an mbarrier than it expects, or more bytes than it counts")
 		return false
 	}
 	*m = after
@@ -175,12 +166,12 @@ func (g *group) arriveAt(in *instr, m *mbarrier, lane int, n uint64, bytes int64
 // runWaitMbarrier returns to each thread whether a phase is complete. It never blocks: a waiting thread repeats the
 // instruction, as for a lock.
 func runWaitMbarrier(g *group, in *instr) {
-	op := in.aux2.(*mbarrierOp)
+	op := in.detail.(*mbarrierOp)
 	var done mask
 	all := true
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		m, parity := g.mbarrier(in, l), uint64(0)
+		m, parity := g.mbarrier(&in.mem, l), uint64(0)
 		if m == nil {
 			return
 		}
@@ -202,22 +193,22 @@ func runWaitMbarrier(g *group, in *instr) {
 }
 
 // mbarrier returns the mbarrier at a thread's address, or nil after a fault.
-func (g *group) mbarrier(in *instr, lane int) *mbarrier {
-	m := g.mbarrierPlace(in, lane)
+func (g *group) mbarrier(at *memOperand, lane int) *mbarrier {
+	m := g.mbarrierPlace(at, lane)
 	if m != nil && !m.valid() {
-		g.fail(in, lane, ptx.ErrLaunchFailed, 0, "no mbarrier was initialised there")
+		g.fail(at.line, lane, ptx.ErrLaunchFailed, 0, "no mbarrier was initialised there")
 		return nil
 	}
 	return m
 }
 
 // mbarrierPlace is shared memory for an mbarrier, or nil after a fault.
-func (g *group) mbarrierPlace(in *instr, lane int) *mbarrier {
-	ap, step := g.row(in.a)
-	addr := get64(ap, step, lane) + in.imm
-	if in.aux.(*access).space != ptx.Shared && addr&windowMask != sharedWindow {
-		g.fail(in, lane, ptx.ErrInvalidAddressSpace, addr, "an mbarrier is in shared memory")
+func (g *group) mbarrierPlace(at *memOperand, lane int) *mbarrier {
+	ap, step := g.row(at.address)
+	addr := get64(ap, step, lane) + at.offset
+	if at.space != ptx.Shared && addr&windowMask != sharedWindow {
+		g.fail(at.line, lane, ptx.ErrInvalidAddressSpace, addr, "an mbarrier is in shared memory")
 		return nil
 	}
-	return (*mbarrier)(g.pointer(in, addr, lane))
+	return (*mbarrier)(g.pointer(at, addr, lane))
 }

@@ -20,22 +20,12 @@ type region struct {
 // has reports whether the region contains an address that was checked for alignment.
 func (r *region) has(addr uint64) bool { return addr-r.base < r.size }
 
-// Spaces as memory instructions see them.
-type access struct {
-	space ptx.Space
-	size  uint64 // of the whole access, a power of two
-	write bool
-	// atomic accesses can't be to local memory.
-	atomic bool
-}
-
 // find returns the memory of an access that its cached region does not hold, or
 // nil after a fault. Pointers are only made of bytes that were checked to be
 // within a slice that is alive for the launch.
-func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
-	a := in.aux.(*access)
+func (g *group) find(a *memOperand, addr uint64, lane int) unsafe.Pointer {
 	w := g.w
-	c := &w.cache[in.cache]
+	c := &w.cache[a.cache]
 	var base uint64
 	var mem []byte
 	share := false
@@ -43,11 +33,11 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	case a.space == ptx.Shared:
 		mem = w.shared
 	case a.space == ptx.Local, a.space == ptx.ParamSpace && addr&windowMask == 0: // a function's parameters are in its frame
-		return g.findLocal(in, addr, lane, a.size)
+		return g.findLocal(a, addr, lane, a.size)
 	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
 		base, mem = sharedWindow, w.shared
 	case a.space == ptx.Generic && addr&windowMask == localWindow && !a.atomic:
-		return g.findLocal(in, addr-localWindow, lane, a.size)
+		return g.findLocal(a, addr-localWindow, lane, a.size)
 	case (a.space == ptx.Generic || a.space == ptx.ParamSpace) && addr&windowMask == paramWindow && !a.write:
 		base, mem = paramWindow, w.run.launch.Params[:w.prog.fn.ParamBytes]
 	case (a.space == ptx.Generic || a.space == ptx.Global) && addr&windowMask == gridWindow && w.run.launch.Cooperative:
@@ -55,11 +45,11 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 		share = true
 	case addr&windowMask == 0:
 		if base, mem = w.run.launch.Memory.Region(addr); mem == nil {
-			return g.findBeside(in, addr, lane)
+			return g.findBeside(a, addr, lane)
 		}
 		share = true
 	case addr <= paramWindow|^uint64(windowMask):
-		g.fail(in, lane, ptx.ErrInvalidAddressSpace, addr, "address of the wrong space")
+		g.fail(a.line, lane, ptx.ErrInvalidAddressSpace, addr, "address of the wrong space")
 		return nil
 	}
 	if n := uint64(len(mem)); n < a.size || addr < base || addr-base > n-a.size {
@@ -67,11 +57,11 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 		if addr >= base && addr-base < n {
 			msg = fmt.Sprintf("illegal address: an access of %d bytes, of which only the first %d are there", a.size, n-(addr-base))
 		}
-		g.fail(in, lane, ptx.ErrIllegalAddress, addr, msg)
+		g.fail(a.line, lane, ptx.ErrIllegalAddress, addr, msg)
 		return nil
 	}
 	if addr&(a.size-1) != 0 {
-		g.fail(in, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
+		g.fail(a.line, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
 		return nil
 	}
 	*c = region{base: base, size: uint64(len(mem)) - a.size + 1, mem: unsafe.Pointer(&mem[0]), share: share}
@@ -80,24 +70,20 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 
 // findBeside is find for an address outside all allocations. The instruction's region does not include the result: an
 // allocation may come to lie there.
-func (g *group) findBeside(in *instr, addr uint64, lane int) unsafe.Pointer {
-	n := in.aux.(*access).size
+func (g *group) findBeside(a *memOperand, addr uint64, lane int) unsafe.Pointer {
+	n := a.size
 	mem := g.w.run.launch.Memory.Beside(addr, n)
 	if mem == nil {
-		g.fail(in, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+		g.fail(a.line, lane, ptx.ErrIllegalAddress, addr, "illegal address")
 		return nil
 	}
 	if addr&(n-1) != 0 {
-		g.fail(in, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
+		g.fail(a.line, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
 		return nil
 	}
-	g.w.cache[in.cache] = region{share: true}
+	g.w.cache[a.cache] = region{share: true}
 	return unsafe.Pointer(&mem[0])
 }
-
-// once reports whether lanes that store to one address store once, the last of them: a store to memory that other
-// blocks see may release another block, which must not observe further stores.
-func (a *access) once() bool { return a.space == ptx.Global || a.space == ptx.Generic }
 
 // again reports whether the lane after this one stores to the same address. In local memory the same address is another
 // place for each lane.
@@ -110,26 +96,26 @@ func (g *group) again(addresses unsafe.Pointer, step, lane int, imm uint64) bool
 	return addr == address(addresses, step, next) && (addr+imm)&windowMask == 0
 }
 
-func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
+func (g *group) findLocal(a *memOperand, off uint64, lane int, size uint64) unsafe.Pointer {
 	n := uint64(g.w.depth)
 	if n < size || off > n-size {
-		g.fail(in, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
+		g.fail(a.line, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
 		return nil
 	}
 	if off&(size-1) != 0 {
-		g.fail(in, lane, ptx.ErrMisalignedAddress, off, "misaligned address in local memory")
+		g.fail(a.line, lane, ptx.ErrMisalignedAddress, off, "misaligned address in local memory")
 		return nil
 	}
 	return unsafe.Pointer(&g.w.local[uint64(g.first+lane)*n+off])
 }
 
 // pointer returns the memory of one lane's access, or nil after a fault.
-func (g *group) pointer(in *instr, addr uint64, lane int) unsafe.Pointer {
-	c := &g.w.cache[in.cache]
-	if off := addr - c.base; off < c.size && addr&in.align == 0 {
+func (g *group) pointer(a *memOperand, addr uint64, lane int) unsafe.Pointer {
+	c := &g.w.cache[a.cache]
+	if off := addr - c.base; off < c.size && addr&a.align == 0 {
 		return unsafe.Add(c.mem, off)
 	}
-	return g.find(in, addr, lane)
+	return g.find(a, addr, lane)
 }
 
 type element interface {
@@ -138,93 +124,96 @@ type element interface {
 
 // runLoad executes ld of elements T into rows of D.
 func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
-	ap, step := g.addresses(in)
+	m := &in.mem
+	ap, step := g.addresses(m)
 	dp, _ := g.row(in.d)
-	if in.spin {
+	if m.spin {
 		g.spun = true
 		loadVolatile[T, D](g, in)
 		return
 	}
-	if step == 0 && (!in.private || g.w.cache[in.cache].has(get64(ap, 0, 0)+in.imm)) {
-		p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo)
+	if step == 0 && (!m.private || g.w.cache[m.cache].has(get64(ap, 0, 0)+m.offset)) {
+		p := g.pointer(m, get64(ap, 0, 0)+m.offset, g.act.lo)
 		if p == nil {
 			return
 		}
-		v := D(*(*T)(unsafe.Add(p, in.shift)))
+		v := D(*(*T)(unsafe.Add(p, m.shift)))
 		fillActive(g, dp, v)
 		return
 	}
-	if t, ok := g.reach(in, ap, step); ok {
+	if t, ok := g.reach(m, ap, step); ok {
 		loadTogether[T, D](&t, in.move, g.at(in.d, g.act.lo))
 		return
 	}
-	ap, step = g.everyAddress(in)
+	ap, step = g.everyAddress(m)
 	size := unsafe.Sizeof(D(0))
 	if g.act.dense {
-		c := &g.w.cache[in.cache]
+		c := &g.w.cache[m.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {
-			addr := address(ap, step, l) + in.imm
+			addr := address(ap, step, l) + m.offset
 			var p unsafe.Pointer
-			if off := addr - c.base; off < c.size && addr&in.align == 0 {
+			if off := addr - c.base; off < c.size && addr&m.align == 0 {
 				p = unsafe.Add(c.mem, off)
-			} else if p = g.find(in, addr, l); p == nil {
+			} else if p = g.find(m, addr, l); p == nil {
 				return
 			}
-			*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, in.shift)))
+			*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, m.shift)))
 		}
 		return
 	}
 	for _, l := range g.lanes() {
-		p := g.pointer(in, address(ap, step, int(l))+in.imm, int(l))
+		p := g.pointer(m, address(ap, step, int(l))+m.offset, int(l))
 		if p == nil {
 			return
 		}
-		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, in.shift)))
+		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, m.shift)))
 	}
 }
 
 // loadVolatile is runLoad for memory that other blocks may store to, or perform atomics on, at the same time: each word
 // is read by one atomic operation.
 func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
-	ap, step := g.addresses(in)
+	m := &in.mem
+	ap, step := g.addresses(m)
 	dp, _ := g.row(in.d)
-	if step == 0 && !in.private {
-		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
-			fillActive(g, dp, D(atomicLoad[T](unsafe.Add(p, in.shift))))
+	if step == 0 && !m.private {
+		if p := g.pointer(m, get64(ap, 0, 0)+m.offset, g.act.lo); p != nil {
+			fillActive(g, dp, D(atomicLoad[T](unsafe.Add(p, m.shift))))
 		}
 		return
 	}
-	ap, step = g.everyAddress(in)
+	ap, step = g.everyAddress(m)
 	size := unsafe.Sizeof(D(0))
 	for l := g.act.lo; l < g.act.hi; l++ {
 		if !g.act.m.has(l) {
 			continue
 		}
-		p := g.pointer(in, address(ap, step, l)+in.imm, l)
+		p := g.pointer(m, address(ap, step, l)+m.offset, l)
 		if p == nil {
 			return
 		}
-		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(atomicLoad[T](unsafe.Add(p, in.shift)))
+		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(atomicLoad[T](unsafe.Add(p, m.shift)))
 	}
 }
 
 // storeVolatile is runStore for memory that other blocks may read at the same time.
 func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
-	ap, step := g.everyAddress(in)
+	m := &in.mem
+	ap, step := g.everyAddress(m)
 	bp, bstep := g.row(in.b)
-	once := in.aux.(*access).once()
+	once := m.once()
 	for l := g.act.lo; l < g.act.hi; l++ {
 		if !g.act.m.has(l) {
 			continue
 		}
-		p := g.pointer(in, address(ap, step, l)+in.imm, l)
+		p := g.pointer(m, address(ap, step, l)+m.offset, l)
 		if p == nil {
 			return
 		}
-		if once && g.again(ap, step, l, in.imm) {
+		if once && g.again(ap, step, l, m.offset) {
 			continue
 		}
-		atomicStore(unsafe.Add(p, in.shift), T(*(*S)(unsafe.Add(bp, l*bstep))))
+		atomicStore(unsafe.Add(p, m.shift), T(*(*S)(unsafe.Add(bp, l*bstep))))
 	}
 }
 
@@ -268,14 +257,15 @@ func fillActive[D uint32 | uint64](g *group, dp unsafe.Pointer, v D) {
 
 // runStore executes st of elements T from rows of S.
 func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
-	ap, step := g.addresses(in)
+	m := &in.mem
+	ap, step := g.addresses(m)
 	bp, bstep := g.row(in.b)
-	if in.spin && in.aux.(*access).space != ptx.Shared {
+	if m.spin && m.space != ptx.Shared {
 		storeVolatile[T, S](g, in)
 		return
 	}
-	once := in.aux.(*access).once()
-	if t, ok := g.reach(in, ap, step); ok && !(once && t.mayRepeat(t.n)) {
+	once := m.once()
+	if t, ok := g.reach(m, ap, step); ok && !(once && t.mayRepeat(t.n)) {
 		from := g.at(in.b, g.act.lo)
 		if bstep == 0 {
 			from = g.spread(from, unsafe.Sizeof(S(0)) == 8, t.n)
@@ -283,47 +273,48 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		storeTogether[T, S](&t, in.move, from)
 		return
 	}
-	ap, step = g.everyAddress(in)
+	ap, step = g.everyAddress(m)
 	if g.act.dense {
-		c := &g.w.cache[in.cache]
+		c := &g.w.cache[m.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {
-			addr := address(ap, step, l) + in.imm
+			addr := address(ap, step, l) + m.offset
 			var p unsafe.Pointer
-			if off := addr - c.base; off < c.size && addr&in.align == 0 {
+			if off := addr - c.base; off < c.size && addr&m.align == 0 {
 				p = unsafe.Add(c.mem, off)
-			} else if p = g.find(in, addr, l); p == nil {
+			} else if p = g.find(m, addr, l); p == nil {
 				return
 			}
-			if once && g.again(ap, step, l, in.imm) {
+			if once && g.again(ap, step, l, m.offset) {
 				continue
 			}
-			*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, l*bstep)))
+			*(*T)(unsafe.Add(p, m.shift)) = T(*(*S)(unsafe.Add(bp, l*bstep)))
 		}
 		return
 	}
 	for _, l := range g.lanes() {
-		p := g.pointer(in, address(ap, step, int(l))+in.imm, int(l))
+		p := g.pointer(m, address(ap, step, int(l))+m.offset, int(l))
 		if p == nil {
 			return
 		}
-		if once && g.again(ap, step, int(l), in.imm) {
+		if once && g.again(ap, step, int(l), m.offset) {
 			continue
 		}
-		*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, int(l)*bstep)))
+		*(*T)(unsafe.Add(p, m.shift)) = T(*(*S)(unsafe.Add(bp, int(l)*bstep)))
 	}
 }
 
 // runLoadParam executes ld.param of a kernel's parameter: the same for all.
 func runLoadParam(g *group, in *instr) {
-	p := g.w.run.launch.Params[in.imm:]
+	op := in.detail.(*paramLoad)
+	p := g.w.run.launch.Params[op.at:]
 	var v uint64
-	for i := int(in.aux.(*access).size) - 1; i >= 0; i-- {
+	for i := op.size - 1; i >= 0; i-- {
 		v = v<<8 | uint64(p[i])
 	}
-	if s := in.extend; s > 0 {
+	if s := op.extend; s > 0 {
 		v = uint64(int64(v<<s) >> s)
 	}
-	v &= in.mask
+	v &= op.mask
 	switch in.d.kind {
 	case single:
 		g.uniform[in.d.slot] = v
@@ -337,7 +328,7 @@ func runLoadParam(g *group, in *instr) {
 }
 
 // peek reads the view's number of bytes for one lane. It returns false after a fault.
-func (g *group) peek(view *instr, addr uint64, lane int) (v uint64, ok bool) {
+func (g *group) peek(view *memOperand, addr uint64, lane int) (v uint64, ok bool) {
 	if g.fault != nil {
 		return 0, false
 	}

@@ -2,85 +2,27 @@ package lane
 
 import "pegasus/accel/ptx"
 
-// program is a compiled kernel.
+// program is a kernel that can be executed: the compiled kernel, with the executors of its instructions.
 type program struct {
-	fn       *ptx.Func
-	blocks   []block
-	rows32   int // slots of each file
-	rows64   int
-	preds    int
-	uniforms []uint64                // initial values: constants
-	affine   int                     // affine registers' slots
-	caches   int                     // memory instructions
-	local    int                     // bytes of local memory a thread, without its stack
-	stacked  bool                    // threads need a stack for indirect or recursive calls, or for alloca
-	taken    place                   // row of the bytes that alloca has taken from the stack's end, or nowhere
-	starts   []start                 // of the functions that have addresses, in their order
-	shared   int                     // bytes of static shared memory
-	awaits   bool                    // may poll memory that other blocks or other work write
-	samplers map[uint64]*ptx.Sampler // of the module, by handle
+	irProgram
+	blocks []block
 }
 
-// instr is a lowered instruction.
-type instr struct {
-	exec       func(g *group, in *instr)
-	row        rowFunc
-	d, d2      place
-	a, b, c    place
-	scalars    int // operands that are single values: 1 for a, 2, 4
-	boolOp     boolOp
-	notA, notC bool
-	guard      int32 // predicate slot, or -1
-	not        bool
-	line       int32
-	cache      int32      // region cache
-	shape      int32      // number of its address shape; see group.reach
-	seen       bool       // an earlier instruction has determined that shape
-	move       chunkMover // or nil
-	imm        uint64     // added to the address
-	base       place      // a single value that is added to a times scale, unless scale is 0
-	scale      uint64
-	signed     bool   // a is
-	align      uint64 // bits that must be clear in an address
-	shift      int    // bytes from the address to the element, in a vector access
-	extend     uint8  // bits to shift left and back to extend a sign
-	mask       uint64 // bits of the register
-	// private marks memory in which the same address is another place for each lane.
-	private bool
-	spin    bool // reads memory that other threads may be about to write
-	aux     any  // data of this kind of instruction
-	aux2    any
-	inner   func(g *group, in *instr)
-	affine  *affineOp // if d is an affine register
-	// aware is set if exec handles affine registers as a and d; rows of other operands are written before.
-	aware bool
-}
-
-// ending is the way in which a block ends.
-type ending uint8
-
-const (
-	falls   ending = iota // continues with the next block
-	jumps                 // a branch, guarded or not
-	exits                 // threads end
-	calls                 // a function
-	returns               // from a function
-	traps                 // the launch fails
-	arrives               // at a barrier
-)
-
+// block is a block with instructions that can be executed.
 type block struct {
-	code   []instr
-	ending ending
-	guard  int32 // predicate slot, or -1
-	not    bool
-	target int32
-	next   int32
-	join   int32 // immediate post-dominator, or -1
-	line   int32
-	cost   int // of executing it once, in common instructions
-	bar    *barrierOp
-	call   *callOp
+	irBlock
+	code []instr
+}
+
+// instr is an instruction with its executor.
+type instr struct {
+	irInstr
+	exec   func(g *group, in *instr)
+	inner  func(g *group, in *instr) // executor of a guarded instruction, for the threads for which the guard holds
+	row    rowFunc                   // kernel of a row operation
+	move   chunkMover                // of loads and stores, or nil
+	affine *affineOp                 // if d is an affine register
+	order  *order                    // of irCompareAffine
 }
 
 // lineAt returns the line of the instruction at, or of the block's ending.
@@ -91,14 +33,130 @@ func (b *block) lineAt(at int) int {
 	return int(b.line)
 }
 
-// barrierOp is a bar or barrier instruction.
-type barrierOp struct {
-	id      place // uniform over the warp
-	count   place // or nowhere
-	arrive  bool
-	cluster bool    // it is the cluster's
-	red     ptx.Mod // Popc, And or Or; RN if it is no reduction
-	d       place
-	p       place
-	not     bool
+// bind prepares a compiled kernel for execution.
+func bind(p *irProgram) *program {
+	out := &program{irProgram: *p, blocks: make([]block, len(p.blocks))}
+	out.irProgram.blocks = nil
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		to := &out.blocks[i]
+		to.irBlock, to.code = *b, make([]instr, len(b.code))
+		to.irBlock.code = nil
+		for k := range b.code {
+			to.code[k].bind(&b.code[k])
+		}
+	}
+	return out
+}
+
+// executors has the executor of each opcode. Those of loads, stores and additions depend on the types: see bind.
+var executors [opcodes]func(g *group, in *instr)
+
+func init() {
+	executors = [opcodes]func(g *group, in *instr){
+		irRow: runRow, irCompare: runCompare, irCompareAffine: runCompareAffine, irSelect: runSelect, irPredicates: runPredicates,
+		irFill: runFill, irSpecial: runSpecial, irLoadParam: runLoadParam, irWatch: runWatch, irHold: runHold, irResume: runResume,
+		irFrame: runFrame, irAtomic: runAtomic, irAsyncCopy: runCopy, irBulkCopy: runBulk, irBulkStore: runBulkStore,
+		irAsyncStore: runAsyncStore, irInitMbarrier: runInitMbarrier, irInvalMbarrier: runInvalMbarrier,
+		irArriveMbarrier: runArriveMbarrier, irWaitMbarrier: runWaitMbarrier, irAlloca: runAlloca, irStackSave: runStacksave,
+		irStackRestore: runStackrestore, irOnlyBlock: runOnlyBlock, irMalloc: runMalloc, irFree: runFree, irPrint: runVprintf,
+		irAssertFail: runAssertfail, irTexture: runTex, irQuery: runQuery, irIsType: runIsType, irLoadSurface: runLoadSurface,
+		irStoreSurface: runStoreSurface, irReduceSurface: runReduceSurface, irLoadStoreTile: runMoveTile,
+		irLoadStoreMatrix: runMatrixRows, irWarpBarrier: runWarpBarrier, irShuffle: runShfl, irVote: runVote, irMatch: runMatch,
+		irElect: runElect, irReduce: runRedux, irMultiply: runMultiply, irTransposeMatrix: runMovmatrix,
+	}
+}
+
+// bind chooses the executor of an instruction.
+func (in *instr) bind(c *irInstr) {
+	in.irInstr, in.exec = *c, executors[c.op]
+	var alone rowFunc // for single values
+	switch c.op {
+	case irCompareAffine:
+		in.order = orders[c.row]
+		alone = in.bindRow(c)
+	case irRow, irCompare, irSelect:
+		alone = in.bindRow(c)
+	case irSpecial:
+		if c.d.affine != 0 {
+			in.exec = runSpecialAffine
+		}
+	case irLoad:
+		in.bindLoad(c)
+	case irStore:
+		in.bindStore(c)
+	case irAdd:
+		in.exec = pick(c.detail.(*atomicOp).size == 8, runAdd[uint32], runAdd[uint64])
+	case irTexture:
+		if op := c.detail.(*textureOp); op.plain && !op.integer {
+			in.exec = runPlainTex
+		}
+	}
+	if c.d.affine != 0 && !c.aware && c.op != irSelect {
+		in.affine, in.exec = &affineOp{affineFuncs[c.row], alone, in.exec}, runAffine
+	}
+	if c.guard >= 0 {
+		in.inner, in.exec = in.exec, runGuarded
+	}
+}
+
+// bindRow chooses the kernel of a row operation, and returns that for single values.
+func (in *instr) bindRow(c *irInstr) (alone rowFunc) {
+	switch {
+	case c.lane != nil:
+		alone = rowOf(c.lane.f, c.lane.wide[0], c.lane.wide[1], c.lane.wide[2], c.lane.wide[3])
+		in.row = alone
+	default:
+		alone = plainRows[c.row]
+		in.row = alone
+		if c.d.kind != single {
+			in.row = rowNamed(c.row)
+		}
+	}
+	if c.op == irRow && c.d.kind == single {
+		in.exec = runSingle
+	}
+	return alone
+}
+
+func (in *instr) bindLoad(c *irInstr) {
+	t, wide := c.mem.typ, c.d.kind == row64
+	in.exec = loaderOf(t, wide)
+	if size := t.Size(); (size == 8) == wide && !(t.Signed() && size < 4) {
+		in.move = vectorLoads[size]
+	}
+}
+
+func (in *instr) bindStore(c *irInstr) {
+	size := c.mem.typ.Size()
+	wide := c.b.kind == row64 || size == 8
+	if wide == (size == 8) {
+		in.move = vectorStores[size]
+	}
+	switch size {
+	case 1:
+		in.exec = pick(wide, runStore[uint8, uint32], runStore[uint8, uint64])
+	case 2:
+		in.exec = pick(wide, runStore[uint16, uint32], runStore[uint16, uint64])
+	case 4:
+		in.exec = pick(wide, runStore[uint32, uint32], runStore[uint32, uint64])
+	default:
+		in.exec = runStore[uint64, uint64]
+	}
+}
+
+// loaderOf returns the executor of loads of elements of a type into rows of 32 bits, or wide ones of 64.
+func loaderOf(t ptx.Type, wide bool) func(*group, *instr) {
+	type pair struct{ narrow, wide func(*group, *instr) }
+	signed := [9]pair{1: {runLoad[int8, uint32], runLoad[int8, uint64]}, 2: {runLoad[int16, uint32], runLoad[int16, uint64]}, 4: {runLoad[int32, uint32], runLoad[int32, uint64]}}
+	plain := [9]pair{1: {runLoad[uint8, uint32], runLoad[uint8, uint64]}, 2: {runLoad[uint16, uint32], runLoad[uint16, uint64]},
+		4: {runLoad[uint32, uint32], runLoad[uint32, uint64]}, 8: {nil, runLoad[uint64, uint64]}}
+	p := plain[t.Size()]
+	if t.Signed() && t.Size() < 8 {
+		p = signed[t.Size()]
+	}
+	if wide {
+		return p.wide
+	}
+	return p.narrow
 }

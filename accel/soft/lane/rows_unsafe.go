@@ -62,24 +62,6 @@ func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plai
 	}
 }
 
-// place is the location of an operand.
-type place struct {
-	slot   int32
-	kind   placeKind
-	affine uint16 // number of an affine register's slot, or 0
-}
-
-type placeKind uint8
-
-const (
-	nowhere placeKind = iota
-	row32
-	row64
-	single // in the group's uniform values
-	predicate
-	placeKinds
-)
-
 // rowFile is the location of the operands of one kind: the distances from slot to slot, and from lane to lane.
 type rowFile struct {
 	base       unsafe.Pointer

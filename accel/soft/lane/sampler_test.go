@@ -71,7 +71,7 @@ func testSampler(t *testing.T, r *rand.Rand, tex *Texture, part bool) {
 	for i, v := range in {
 		var want [4]uint32
 		if !part || int32(v[2]) < 0 {
-			tex.sample(tex.sampling(), [3]uint32{v[0], v[1]}, 0, &texOp{shape: ptx.Geometry{Dims: dims}, gather: -1}, &want)
+			tex.sample(tex.sampling(), [3]uint32{v[0], v[1]}, 0, &textureOp{shape: ptx.Geometry{Dims: dims}, gather: -1}, &want)
 		}
 		if out[i] != want {
 			d := *tex

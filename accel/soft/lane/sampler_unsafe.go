@@ -36,7 +36,7 @@ func (t *Texture) together(dims int) bool {
 }
 
 // sample reads the texture for all lanes from the first block of active ones on.
-func (g *group) sample(in *instr, op *texOp, t *Texture) {
+func (g *group) sample(in *instr, op *textureOp, t *Texture) {
 	if g.sampler == nil {
 		g.sampler = newSampler()
 	}

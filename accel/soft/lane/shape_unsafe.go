@@ -117,32 +117,32 @@ type together struct {
 
 // reach reports whether the active lanes are dense and all access memory of the instruction's region. The per-lane
 // paths handle faults and other memory.
-func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together, ok bool) {
+func (g *group) reach(m *memOperand, addresses unsafe.Pointer, step int) (t together, ok bool) {
 	if !g.act.dense || step == 0 {
 		return t, false
 	}
-	imm, scale := in.imm, uint64(1)
-	if in.scale != 0 {
-		imm, scale = imm+g.uniform[in.base.slot], in.scale
+	imm, scale := m.offset, uint64(1)
+	if m.scale != 0 {
+		imm, scale = imm+g.uniform[m.base.slot], m.scale
 	}
-	t = together{g.w.shape(int(in.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0, scale}
-	if !in.seen || t.turn != g.w.turn {
-		if a := g.known(in.a); a == nil {
+	t = together{g.w.shape(int(m.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0, scale}
+	if !m.seen || t.turn != g.w.turn {
+		if a := g.known(m.address); a == nil {
 			t.look(t.addresses, step, t.n, scale)
-		} else if !t.follow(a, in.a.kind == row64, in.signed, g.act.lo, t.n, scale) {
-			g.fill(in.a)
+		} else if !t.follow(a, m.address.kind == row64, m.signed, g.act.lo, t.n, scale) {
+			g.fill(m.address)
 			t.look(t.addresses, step, t.n, scale)
 		}
 		t.turn = g.w.turn
 	}
-	if in.signed && !t.line && t.high >= scale<<31 { // some may be negative
+	if m.signed && !t.line && t.high >= scale<<31 { // some may be negative
 		return t, false
 	}
-	c := &g.w.cache[in.cache]
+	c := &g.w.cache[m.cache]
 	off := imm - c.base
 	low, high := t.low+off, t.high+off
-	t.mem, t.off = c.mem, off+uint64(in.shift)
-	return t, high < c.size && low <= high && (t.bits|imm)&in.align == 0
+	t.mem, t.off = c.mem, off+uint64(m.shift)
+	return t, high < c.size && low <= high && (t.bits|imm)&m.align == 0
 }
 
 // follow is look for n affine addresses from a lane on. It returns false if they exceed the range of their width.

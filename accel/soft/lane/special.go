@@ -13,14 +13,14 @@ func (l *lowerer) special(s ptx.SpecialReg) place {
 		like.kind = single
 	}
 	d := l.temp(like, s.Wide())
-	l.emit(instr{exec: runSpecial, d: d, imm: uint64(s)})
+	l.emit(irInstr{op: irSpecial, d: d, imm: uint64(s)})
 	return d
 }
 
 func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
 	to := l.dst(d, t.Size() == 8)
 	if s.Wide() == (t.Size() == 8) {
-		l.emit(instr{exec: pick(to.affine != 0, runSpecial, runSpecialAffine), d: to, imm: uint64(s), aware: true})
+		l.emit(irInstr{op: irSpecial, d: to, imm: uint64(s), aware: true})
 		l.trim(to, t)
 		return
 	}

@@ -8,28 +8,16 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// surfOp describes a suld, sust or sured instruction.
-type surfOp struct {
-	shape    ptx.Geometry
-	at       [3]place
-	layer    place
-	beyond   ptx.Mod // Trap, Clamp or Zeros: the handling of coordinates beyond the edges
-	elements bool    // .p: the first coordinate counts elements and values are converted, else it counts bytes
-	size     int     // bytes of a value
-	values   []place
-	atomic   [2]*atomicOp // sured: on unsigned and on signed numbers
-}
-
 // surface lowers suld, sust and sured.
 func (l *lowerer) surface(in *ptx.Inst) {
 	o, value := &in.Args[0], &in.Args[1]
 	if in.Op == opSuld {
 		o, value = value, o
 	}
-	op := &surfOp{shape: in.Mods.Geometry(), elements: in.Mods.Has(ptx.Samples), size: in.Type.Size(),
+	op := &surfaceOp{shape: in.Mods.Geometry(), elements: in.Mods.Has(ptx.Samples), size: in.Type.Size(),
 		beyond: in.Mods.First(ptx.Trap, ptx.Clamp, ptx.Zeros)}
 	op.at, op.layer = l.coordinates(o, op.shape, ptx.S32)
-	c := instr{a: l.handle(o), aux: op}
+	c := irInstr{a: l.handle(o), detail: op}
 	for _, e := range elements(value) {
 		if in.Op == opSuld {
 			op.values = append(op.values, l.dst(e, op.size == 8))
@@ -39,12 +27,12 @@ func (l *lowerer) surface(in *ptx.Inst) {
 	}
 	switch in.Op {
 	case opSuld:
-		c.exec = runLoadSurface
+		c.op = irLoadSurface
 	case opSust:
-		c.exec = runStoreSurface
+		c.op = irStoreSurface
 	default:
-		c.exec = runReduceSurface
-		op.reduces(in)
+		c.op = irReduceSurface
+		op.atomic = surfaceReduction(in)
 		l.prog.awaits = true
 	}
 	l.emit(c)
@@ -52,18 +40,19 @@ func (l *lowerer) surface(in *ptx.Inst) {
 
 var opSuld, opSust, opSured = ptx.OpOf("suld"), ptx.OpOf("sust"), ptx.OpOf("sured")
 
-func (op *surfOp) reduces(in *ptx.Inst) {
+// surfaceReduction returns the operation of sured on unsigned and on signed numbers.
+func surfaceReduction(in *ptx.Inst) [2]*atomicOp {
 	how := in.Mods.First(ptx.Add, ptx.Min, ptx.Max, ptx.And, ptx.Or)
 	signed := ptx.S32
 	if in.Type.Size() == 8 {
 		signed = ptx.S64
 	}
-	op.atomic = [2]*atomicOp{atomicOf(how, in.Type, false), atomicOf(how, signed, false)}
+	return [2]*atomicOp{atomicOf(how, in.Type, false), atomicOf(how, signed, false)}
 }
 
 // eachElement calls do with the bytes of each active lane's place on its surface: nil if it lies beyond the edges.
-func eachElement(g *group, in *instr, do func(op *surfOp, t *Texture, lane int, raw []byte)) {
-	op := in.aux.(*surfOp)
+func eachElement(g *group, in *instr, do func(op *surfaceOp, t *Texture, lane int, raw []byte)) {
+	op := in.detail.(*surfaceOp)
 	hp, hs := g.row(in.a)
 	at := g.rows(&op.at, op.shape.Dims)
 	layers, layerStep := g.row(op.layer)
@@ -72,7 +61,7 @@ func eachElement(g *group, in *instr, do func(op *surfOp, t *Texture, lane int, 
 		l := int(lane)
 		h := get64(hp, hs, l)
 		if !g.bind(h, true) {
-			g.fail(in, l, ptx.ErrIllegalAddress, h, "no surface of this handle")
+			g.fail(in.line, l, ptx.ErrIllegalAddress, h, "no surface of this handle")
 			return
 		}
 		layer := int32(0)
@@ -80,13 +69,13 @@ func eachElement(g *group, in *instr, do func(op *surfOp, t *Texture, lane int, 
 			layer = int32(get32(layers, layerStep, l))
 		}
 		t, c := w.texture.t, at.get(l)
-		raw, result := op.element(t, [3]int32{int32(c[0]), int32(c[1]), int32(c[2])}, layer)
+		raw, result := surfaceElement(op, t, [3]int32{int32(c[0]), int32(c[1]), int32(c[2])}, layer)
 		switch result {
 		case ptx.ErrMisalignedAddress:
-			g.fail(in, l, result, uint64(c[0]), "misaligned place on a surface")
+			g.fail(in.line, l, result, uint64(c[0]), "misaligned place on a surface")
 			return
 		case ptx.ErrIllegalAddress:
-			g.fail(in, l, result, uint64(c[0]), "place beyond the edges of a surface")
+			g.fail(in.line, l, result, uint64(c[0]), "place beyond the edges of a surface")
 			return
 		}
 		do(op, t, l, raw)
@@ -96,8 +85,8 @@ func eachElement(g *group, in *instr, do func(op *surfOp, t *Texture, lane int, 
 	}
 }
 
-// element returns the bytes that an access touches: none if it is to be dropped, or a fault.
-func (op *surfOp) element(t *Texture, at [3]int32, layer int32) (raw []byte, fault int32) {
+// surfaceElement returns the bytes that an access touches: none if it is to be dropped, or a fault.
+func surfaceElement(op *surfaceOp, t *Texture, at [3]int32, layer int32) (raw []byte, fault int32) {
 	size, n := t.elementBytes(), op.size*len(op.values)
 	x := int(at[0])
 	if op.elements {
@@ -134,7 +123,7 @@ func (op *surfOp) element(t *Texture, at [3]int32, layer int32) (raw []byte, fau
 }
 
 func runLoadSurface(g *group, in *instr) {
-	eachElement(g, in, func(op *surfOp, t *Texture, lane int, raw []byte) {
+	eachElement(g, in, func(op *surfaceOp, t *Texture, lane int, raw []byte) {
 		for i, p := range op.values {
 			v := uint64(0)
 			switch {
@@ -154,7 +143,7 @@ func runLoadSurface(g *group, in *instr) {
 }
 
 func runStoreSurface(g *group, in *instr) {
-	eachElement(g, in, func(op *surfOp, t *Texture, lane int, raw []byte) {
+	eachElement(g, in, func(op *surfaceOp, t *Texture, lane int, raw []byte) {
 		if raw == nil {
 			return
 		}
@@ -242,7 +231,7 @@ func toHalf(f float32) uint16 {
 }
 
 func runReduceSurface(g *group, in *instr) {
-	eachElement(g, in, func(op *surfOp, t *Texture, lane int, raw []byte) {
+	eachElement(g, in, func(op *surfaceOp, t *Texture, lane int, raw []byte) {
 		if raw == nil {
 			return
 		}
@@ -252,7 +241,7 @@ func runReduceSurface(g *group, in *instr) {
 		}
 		p := unsafe.Pointer(&raw[0])
 		if len(raw) < a.size || uintptr(p)&uintptr(a.size-1) != 0 {
-			g.fail(in, lane, ptx.ErrMisalignedAddress, 0, "a surface's elements are too small for this reduction")
+			g.fail(in.line, lane, ptx.ErrMisalignedAddress, 0, "a surface's elements are too small for this reduction")
 			return
 		}
 		from, step := g.row(op.values[0])

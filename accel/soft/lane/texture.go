@@ -109,20 +109,8 @@ type view struct {
 	dims int
 }
 
-// texOp has the operands and modifiers of a tex or tld4 instruction.
-type texOp struct {
-	out     [4]place
-	at      [3]place
-	layer   place
-	sampler place
-	shape   ptx.Geometry
-	integer bool // coordinates are s32
-	gather  int  // channel of tld4, or -1
-	plain   bool // nothing but coordinates in one or two dimensions
-}
-
 // sample reads the texture at a place given by the bits of its coordinates.
-func (t *Texture) sample(s sampling, at [3]uint32, layer uint32, op *texOp, out *[4]uint32) {
+func (t *Texture) sample(s sampling, at [3]uint32, layer uint32, op *textureOp, out *[4]uint32) {
 	v := view{Texture: t, sampling: s, dims: op.shape.Dims}
 	if op.integer {
 		v.enter(op.shape, layer)

@@ -31,7 +31,7 @@ func (l *lowerer) handle(o *ptx.Operand) place {
 // tex lowers tex and tld4. There are no mipmaps, so the level operand is ignored.
 func (l *lowerer) tex(in *ptx.Inst) {
 	o := &in.Args[1]
-	op := &texOp{shape: in.Mods.Geometry(), integer: in.Type2 == ptx.S32, gather: -1}
+	op := &textureOp{shape: in.Mods.Geometry(), integer: in.Type2 == ptx.S32, gather: -1}
 	if in.Op == opTld4 {
 		op.gather = map[ptx.Mod]int{ptx.R: 0, ptx.Green: 1, ptx.MatrixB: 2, ptx.MatrixA: 3}[in.Mods.First(ptx.R, ptx.Green, ptx.MatrixB, ptx.MatrixA)]
 	}
@@ -45,11 +45,7 @@ func (l *lowerer) tex(in *ptx.Inst) {
 		op.sampler = l.handle(s)
 	}
 	op.plain = op.shape.Dims <= 2 && !op.shape.Layered && op.gather < 0 && op.sampler.kind == nowhere
-	c := instr{exec: runTex, a: l.handle(o), b: op.at[0], c: op.at[1], aux: op}
-	if op.plain && !op.integer {
-		c.exec = runPlainTex
-	}
-	l.emit(c)
+	l.emit(irInstr{op: irTexture, a: l.handle(o), b: op.at[0], c: op.at[1], detail: op})
 }
 
 var opTld4 = ptx.OpOf("tld4")
@@ -79,7 +75,7 @@ func (r *rows) get(lane int) (v [3]uint32) {
 // runPlainTex is runTex for one or two f32 coordinates and no other operands, the form that scalers and filters use
 // most.
 func runPlainTex(g *group, in *instr) {
-	op := in.aux.(*texOp)
+	op := in.detail.(*textureOp)
 	h, same := g.sameHandle(in.a)
 	if !same {
 		runTex(g, in)
@@ -109,7 +105,7 @@ func (g *group) sameHandle(p place) (handle uint64, same bool) {
 }
 
 // results returns the rows of the results of a tex instruction.
-func (g *group) results(op *texOp) (out [4]unsafe.Pointer) {
+func (g *group) results(op *textureOp) (out [4]unsafe.Pointer) {
 	for i, p := range op.out {
 		out[i], _ = g.row(p)
 	}
@@ -121,12 +117,12 @@ func (g *group) reads(in *instr, lane int, handle uint64) bool {
 	if last := &g.w.texture; last.t != nil && handle == last.handle || g.bind(handle, false) {
 		return true
 	}
-	g.fail(in, lane, ptx.ErrIllegalAddress, handle, "no texture of this handle")
+	g.fail(in.line, lane, ptx.ErrIllegalAddress, handle, "no texture of this handle")
 	return false
 }
 
 func runTex(g *group, in *instr) {
-	op := in.aux.(*texOp)
+	op := in.detail.(*textureOp)
 	hp, hs := g.row(in.a)
 	at := g.rows(&op.at, op.shape.Dims)
 	layers, layerStep := g.row(op.layer)
@@ -146,7 +142,7 @@ func runTex(g *group, in *instr) {
 				h := get64(samplers, samplerStep, l)
 				known := w.prog.samplers[h]
 				if known == nil {
-					g.fail(in, l, ptx.ErrIllegalAddress, h, "no sampler of this handle")
+					g.fail(in.line, l, ptx.ErrIllegalAddress, h, "no sampler of this handle")
 					return
 				}
 				s = samplingOf(known, t)
@@ -217,24 +213,43 @@ func (t *Texture) word(at [3]uint32, out *[4]uint32) bool {
 func (l *lowerer) texQuery(in *ptx.Inst) {
 	what := in.Mods.First(ptx.QWidth, ptx.QHeight, ptx.QDepth, ptx.QDataType, ptx.QOrder, ptx.QNormalized, ptx.QArraySize, ptx.QLevels,
 		ptx.QSamples, ptx.QLayout, ptx.QUnnormalized, ptx.QFilter, ptx.QAddress0, ptx.QAddress1, ptx.QAddress2)
-	ofSampler := in.Mods.OfSampler()
-	exec := func(g *group, c *instr) {
-		hp, hs := g.row(c.a)
-		dp, _ := g.row(c.d)
-		for _, lane := range g.lanes() {
-			h := get64(hp, hs, int(lane))
-			if s := g.w.prog.samplers[h]; s != nil && ofSampler {
-				put32(dp, int(lane), querySampler(s, what))
-				continue
-			}
-			if !g.bind(h, in.Op == opSuq) {
-				g.fail(c, int(lane), ptx.ErrIllegalAddress, h, "no texture or surface of this handle")
-				return
-			}
-			put32(dp, int(lane), g.w.texture.t.query(what))
-		}
-	}
-	l.emit(instr{exec: exec, a: l.handle(&in.Args[1]), d: l.dst(&in.Args[0], false)})
+	op := &queryOp{what: what, sampler: in.Mods.OfSampler(), surface: in.Op == opSuq}
+	l.emit(irInstr{op: irQuery, a: l.handle(&in.Args[1]), d: l.dst(&in.Args[0], false), detail: op})
 }
 
 var opSuq = ptx.OpOf("suq")
+
+func runQuery(g *group, in *instr) {
+	op := in.detail.(*queryOp)
+	hp, hs := g.row(in.a)
+	dp, _ := g.row(in.d)
+	for _, lane := range g.lanes() {
+		h := get64(hp, hs, int(lane))
+		if s := g.w.prog.samplers[h]; s != nil && op.sampler {
+			put32(dp, int(lane), querySampler(s, op.what))
+			continue
+		}
+		if !g.bind(h, op.surface) {
+			g.fail(in.line, int(lane), ptx.ErrIllegalAddress, h, "no texture or surface of this handle")
+			return
+		}
+		put32(dp, int(lane), g.w.texture.t.query(op.what))
+	}
+}
+
+// runIsType executes istypep.
+func runIsType(g *group, in *instr) {
+	kind := in.detail.(*typeTest).kind
+	hp, hs := g.row(in.a)
+	dp, _ := g.row(in.d)
+	for _, lane := range g.lanes() {
+		h := get64(hp, hs, int(lane))
+		is := g.w.prog.opaque[h]
+		if is == ptx.Plain && g.bind(h, false) {
+			is = ptx.TexRef
+		} else if is == ptx.Plain && g.bind(h, true) {
+			is = ptx.SurfRef
+		}
+		put32(dp, int(lane), pick(is == kind, uint32(0), 1))
+	}
+}

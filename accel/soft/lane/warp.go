@@ -7,18 +7,6 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// warpOp describes a warp instruction.
-type warpOp struct {
-	mode    ptx.Mod
-	wide    bool
-	signed  bool
-	member  place // of the member mask, or nowhere
-	barrier bool  // bar.warp.sync
-	// float, if not nil, combines values of redux.f32; abs drops their signs first.
-	float func(x, y, _ float32) float32
-	abs   bool
-}
-
 func (l *lowerer) shfl(in *ptx.Inst) {
 	o := &in.Args[0]
 	d, q := l.dst(o, false), place{}
@@ -29,12 +17,12 @@ func (l *lowerer) shfl(in *ptx.Inst) {
 	if len(in.Args) > 4 {
 		op.member = l.src(&in.Args[4], ptx.U32)
 	}
-	l.emit(instr{exec: runShfl, d: d, d2: q, a: l.src(&in.Args[1], in.Type), b: l.src(&in.Args[2], ptx.U32), c: l.src(&in.Args[3], ptx.U32), aux: op})
+	l.emit(irInstr{op: irShuffle, d: d, d2: q, a: l.src(&in.Args[1], in.Type), b: l.src(&in.Args[2], ptx.U32), c: l.src(&in.Args[3], ptx.U32), detail: op})
 }
 
 // runShfl executes shfl. All lanes read before any writes.
 func runShfl(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	if op.member.kind != nowhere && g.awaits(op.member) {
 		return
 	}
@@ -57,7 +45,7 @@ func runShfl(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		own := l % warpLanes
-		j, within := op.source(own, get32(bp, bs, l), get32(cp, cs, l))
+		j, within := shuffleSource(op, own, get32(bp, bs, l), get32(cp, cs, l))
 		if within {
 			ok[l>>6] |= 1 << (l & 63)
 		}
@@ -71,12 +59,12 @@ func runShfl(g *group, in *instr) {
 
 // runShflAlike executes a shfl by which all warps exchange values in the same way.
 func runShflAlike(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	b, c := g.scalar(in.b, 0), g.scalar(in.c, 0)
 	var from [warpLanes]uint8
 	var within uint32
 	for own := range from {
-		j, ok := op.source(own, b, c)
+		j, ok := shuffleSource(op, own, b, c)
 		if from[own] = uint8(j); ok {
 			within |= 1 << own
 		}
@@ -97,9 +85,9 @@ func runShflAlike(g *group, in *instr) {
 	}
 }
 
-// source returns the lane of its warp that a lane reads from by shfl, and whether that
+// shuffleSource returns the lane of its warp that a lane reads from by shfl, and whether that
 // is within the segment; if not, it is the lane itself.
-func (op *warpOp) source(own int, b, c uint32) (lane int, within bool) {
+func shuffleSource(op *warpOp, own int, b, c uint32) (lane int, within bool) {
 	b &= 31
 	segment, clamp := int(c>>8&31), int(c&31)
 	top, low := own&segment|clamp&^segment, own&segment
@@ -132,11 +120,11 @@ func (l *lowerer) vote(in *ptx.Inst) {
 	if len(in.Args) > 2 {
 		op.member = l.src(&in.Args[2], ptx.U32)
 	}
-	l.emit(instr{exec: runVote, d: l.reg(in.Args[0].Reg), c: a, notC: not, aux: op})
+	l.emit(irInstr{op: irVote, d: l.reg(in.Args[0].Reg), c: a, notC: not, detail: op})
 }
 
 func (l *lowerer) activemask(in *ptx.Inst) {
-	l.emit(instr{exec: runVote, d: l.dst(&in.Args[0], false), aux: &warpOp{mode: ptx.Ballot}})
+	l.emit(irInstr{op: irVote, d: l.dst(&in.Args[0], false), detail: &warpOp{mode: ptx.Ballot}})
 }
 
 // sets calls f for each set of threads of a warp that executes the instruction as one:
@@ -156,7 +144,7 @@ func (g *group) sets(op *warpOp, f func(warp int, set, members uint32)) {
 }
 
 func runVote(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	if op.member.kind != nowhere && g.awaits(op.member) {
 		return
 	}
@@ -194,11 +182,11 @@ func (l *lowerer) match(in *ptx.Inst) {
 	if in.Args[0].Pair != ptx.None {
 		q = l.reg(in.Args[0].Pair)
 	}
-	l.emit(instr{exec: runMatch, d: l.dst(&in.Args[0], false), d2: q, a: l.src(&in.Args[1], in.Type), aux: op})
+	l.emit(irInstr{op: irMatch, d: l.dst(&in.Args[0], false), d2: q, a: l.src(&in.Args[1], in.Type), detail: op})
 }
 
 func runMatch(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	if g.awaits(op.member) {
 		return
 	}
@@ -246,11 +234,11 @@ func (l *lowerer) elect(in *ptx.Inst) {
 		q = l.reg(in.Args[0].Pair)
 	}
 	op := &warpOp{member: l.src(&in.Args[1], ptx.U32)}
-	l.emit(instr{exec: runElect, d: l.dst(&in.Args[0], false), d2: q, aux: op})
+	l.emit(irInstr{op: irElect, d: l.dst(&in.Args[0], false), d2: q, detail: op})
 }
 
 func runElect(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	if g.awaits(op.member) {
 		return
 	}
@@ -273,11 +261,11 @@ func (l *lowerer) redux(in *ptx.Inst) {
 		op.float = extremum(in, pick(in.Mods.Has(ptx.Max), lesser32, greater32))
 		op.abs = in.Mods.Has(ptx.Abs)
 	}
-	l.emit(instr{exec: runRedux, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
+	l.emit(irInstr{op: irReduce, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), detail: op})
 }
 
 func runRedux(g *group, in *instr) {
-	op := in.aux.(*warpOp)
+	op := in.detail.(*warpOp)
 	if g.awaits(op.member) {
 		return
 	}
@@ -298,7 +286,7 @@ func runRedux(g *group, in *instr) {
 				r, started = v, true
 				continue
 			}
-			r = op.reduce(r, v)
+			r = reducePair(op, r, v)
 		}
 		for ; part != 0; part &= part - 1 {
 			put32(d, w*warpLanes+bits.TrailingZeros32(part), r)
@@ -306,7 +294,7 @@ func runRedux(g *group, in *instr) {
 	})
 }
 
-func (op *warpOp) reduce(r, v uint32) uint32 {
+func reducePair(op *warpOp, r, v uint32) uint32 {
 	switch {
 	case op.float != nil:
 		return math.Float32bits(op.float(math.Float32frombits(r), math.Float32frombits(v), 0))

@@ -242,13 +242,13 @@ func (g *group) arrive(f *fragment, b *block) (gone bool) {
 	lane := g.act.lo
 	id := g.scalar(op.id, lane)
 	if id >= uint32(len(w.bars)) {
-		g.fail(&instr{line: b.line}, lane, ptx.ErrLaunchFailed, 0, "barrier number is above 15")
+		g.fail(b.line, lane, ptx.ErrLaunchFailed, 0, "barrier number is above 15")
 		return true
 	}
 	count := 0
 	if op.count.kind != nowhere {
 		if count = int(g.scalar(op.count, lane)); count == 0 || count%warpLanes != 0 {
-			g.fail(&instr{line: b.line}, lane, ptx.ErrLaunchFailed, 0, "thread count of a barrier is not a multiple of 32")
+			g.fail(b.line, lane, ptx.ErrLaunchFailed, 0, "thread count of a barrier is not a multiple of 32")
 			return true
 		}
 	}
