@@ -50,31 +50,6 @@ var rowOfLanes64 = func() (r [maxLanes]uint64) {
 	return r
 }()
 
-// known returns the progression of an operand that its numbers represent, or nil.
-func (g *group) known(p place) *affine {
-	if p.affine == 0 {
-		return nil
-	}
-	if a := &g.affine[p.affine]; a.form != inRow {
-		return a
-	}
-	return nil
-}
-
-// progression returns an operand as an affine one, if it is: a single value, or a register with a recorded progression.
-func (g *group) progression(p place) (a affine, ok bool) {
-	switch {
-	case p.kind == single:
-		return affine{first: g.uniform[p.slot]}, true
-	case p.kind == nowhere:
-		return a, true
-	case p.affine == 0:
-		return a, false
-	}
-	a = g.affine[p.affine]
-	return a, a.form != inRow
-}
-
 // fill writes the row of an affine register, if only its numbers are up to date.
 func (g *group) fill(p place) {
 	if p.affine == 0 {
@@ -208,7 +183,7 @@ func runSpecialAffine(g *group, in *instr) {
 		*d = g.tidAffine[s-ptx.TidX]
 		return
 	case g.full && s.Uniform():
-		*d = affine{first: g.shared(s), form: inNumbers}
+		*d = affine{first: blockSpecial(g, s), form: inNumbers}
 		return
 	}
 	g.fill(in.d)
@@ -217,9 +192,9 @@ func runSpecialAffine(g *group, in *instr) {
 }
 
 // affineThreads determines which of the thread's indices are affine.
-func (g *group) affineThreads() {
-	for k := range g.tid {
-		row := g.tid[k][:g.threads]
+func (t *threadIDs) affineThreads(threads int) {
+	for k := range t.tid {
+		row := t.tid[k][:threads]
 		a := affine{first: uint64(row[0]), form: inNumbers}
 		if len(row) > 1 {
 			a.step = int64(row[1]) - int64(row[0])
@@ -229,7 +204,7 @@ func (g *group) affineThreads() {
 				a.form = inRow
 			}
 		}
-		g.tidAffine[k] = a
+		t.tidAffine[k] = a
 	}
 }
 
@@ -405,7 +380,7 @@ func runCompareAffine(g *group, in *instr) {
 			if yes {
 				g.outcome = mask{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
 			}
-			g.setPredicates(in, &g.outcome)
+			setPredicates(g, in, &g.outcome)
 			return
 		}
 	}

@@ -18,7 +18,7 @@ func allocates(b *ptx.Body) bool {
 	return false
 }
 
-func (l *lowerer) alloca(in *ptx.Inst) {
+func lowerAlloca(l *lowerer, in *ptx.Inst) {
 	op := &allocaOp{align: leastAlign, unit: l.frames.unit}
 	if len(in.Args) > 2 {
 		op.align = in.Args[2].Imm
@@ -30,7 +30,7 @@ func (l *lowerer) alloca(in *ptx.Inst) {
 func runAlloca(g *group, in *instr) {
 	op := in.detail.(*allocaOp)
 	least := uint64(g.sp + op.frame)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		end, n := uint64(g.w.depth)-g.valueOf(in.b, l), g.valueOf(in.a, l)
 		if end < least || n > end-least || (end-n)&^(op.align-1) < least {
@@ -43,13 +43,13 @@ func runAlloca(g *group, in *instr) {
 	}
 }
 
-// stacksave lowers stacksave: it returns the position in local memory where the allocated part begins.
-func (l *lowerer) stacksave(in *ptx.Inst) {
+// lowerStacksave lowers stacksave: it returns the position in local memory where the allocated part begins.
+func lowerStacksave(l *lowerer, in *ptx.Inst) {
 	l.emit(irInstr{op: irStackSave, d: l.dst(&in.Args[0], in.Type.Size() == 8), b: l.prog.taken})
 }
 
 func runStacksave(g *group, in *instr) {
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		used := uint64(0)
 		if in.b.kind != nowhere {
@@ -59,7 +59,7 @@ func runStacksave(g *group, in *instr) {
 	}
 }
 
-func (l *lowerer) stackrestore(in *ptx.Inst) {
+func lowerStackrestore(l *lowerer, in *ptx.Inst) {
 	if l.prog.taken.kind == nowhere {
 		return // there is nothing to free
 	}
@@ -68,7 +68,7 @@ func (l *lowerer) stackrestore(in *ptx.Inst) {
 
 func runStackrestore(g *group, in *instr) {
 	depth := uint64(g.w.depth)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		if to := g.valueOf(in.a, l); to <= depth && depth-to <= g.valueOf(in.b, l) {
 			g.setValue(in.b, l, depth-to)
@@ -85,7 +85,7 @@ func (g *group) room(n int) bool {
 	if used.kind == nowhere {
 		return true
 	}
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		if n > g.w.depth-int(g.valueOf(used, int(lane))) {
 			return false
 		}

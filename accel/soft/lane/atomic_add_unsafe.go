@@ -33,14 +33,14 @@ func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
 	d, _ := g.row(in.d)
 	size := int(unsafe.Sizeof(*p))
 	var sum T
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		sum += *(*T)(unsafe.Add(bp, bs*int(l)))
 	}
 	v := plus(p, sum, g.w.cache[in.mem.cache].share)
 	if d == nil {
 		return
 	}
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		b := *(*T)(unsafe.Add(bp, bs*int(l)))
 		*(*T)(unsafe.Add(d, size*int(l))) = v
 		v += b

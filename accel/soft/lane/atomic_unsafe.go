@@ -17,7 +17,7 @@ func runAtomic(g *group, in *instr) {
 	dp, _ := g.row(in.d)
 	wide := a.size == 8
 	g.spun = g.spun || m.spin
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		p := g.pointer(m, address(ap, step, l)+m.offset, l)
 		if p == nil {

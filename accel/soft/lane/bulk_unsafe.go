@@ -13,7 +13,7 @@ const bulkUnit = 16
 // bytesAsOne is the number of bytes that are copied or cleared in the time of a common instruction.
 const bytesAsOne = 512
 
-func (l *lowerer) bulk(in *ptx.Inst) {
+func lowerBulk(l *lowerer, in *ptx.Inst) {
 	args := in.Args
 	if len(args) < 2 || in.Mods.Has(ptx.PrefetchMod) {
 		return // about groups of copies, or caches
@@ -55,12 +55,12 @@ func (l *lowerer) reduction(in *ptx.Inst, shared bool) *atomicOp {
 
 func runBulk(g *group, in *instr) {
 	op := in.detail.(*bulkCopy)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		n := uint64(g.scalar(op.size, l))
 		if op.blocks.kind != nowhere {
 			if m := g.scalar(op.blocks, l); m > 1 {
-				g.failBlock(in.line, l)
+				failRank(g, in.line, l)
 				return
 			} else if m == 0 {
 				continue
@@ -70,7 +70,7 @@ func runBulk(g *group, in *instr) {
 			g.fail(in.line, l, ptx.ErrMisalignedAddress, n, "size of a bulk copy is not a multiple of 16 bytes")
 			return
 		}
-		from, to := g.stretch(op.from, n, l), g.stretch(&in.mem, n, l)
+		from, to := memoryRange(g, op.from, n, l), memoryRange(g, &in.mem, n, l)
 		if g.fault != nil {
 			return
 		}
@@ -85,7 +85,7 @@ func runBulk(g *group, in *instr) {
 		default:
 			copy(to, from)
 		}
-		if op.bar != nil && !g.completed(op.bar, l, int64(n)) || g.worked(int(cost)) {
+		if op.bar != nil && !completeBytes(g, op.bar, l, int64(n)) || g.worked(int(cost)) {
 			return
 		}
 	}
@@ -100,15 +100,15 @@ func copyMasked(to, from []byte, m uint32) {
 	}
 }
 
-// completed records at an mbarrier that bytes have come. It returns false after a fault.
-func (g *group) completed(bar *memOperand, lane int, bytes int64) bool {
-	m := g.mbarrier(bar, lane)
-	return m != nil && g.arriveAt(bar, m, lane, 0, -bytes, false)
+// completeBytes records at an mbarrier that bytes have come. It returns false after a fault.
+func completeBytes(g *group, bar *memOperand, lane int, bytes int64) bool {
+	m := findMbarrier(g, bar, lane)
+	return m != nil && arriveAtMbarrier(g, bar, m, lane, 0, -bytes, false)
 }
 
-// stretch returns n bytes of memory, all of one allocation, from a thread's address on; n is a multiple of the view's
+// memoryRange returns n bytes of memory, all of one allocation, from a thread's address on; n is a multiple of the view's
 // size. It is nil after a fault.
-func (g *group) stretch(view *memOperand, n uint64, lane int) []byte {
+func memoryRange(g *group, view *memOperand, n uint64, lane int) []byte {
 	if n == 0 {
 		return nil
 	}
@@ -140,15 +140,15 @@ func combineBytes(a *atomicOp, to, from []byte, share bool) {
 	}
 }
 
-// bulkStore lowers st.bulk, which clears memory.
-func (l *lowerer) bulkStore(in *ptx.Inst) {
+// lowerBulkStore lowers st.bulk, which clears memory.
+func lowerBulkStore(l *lowerer, in *ptx.Inst) {
 	c := l.accessTo(&in.Args[0], spaceMod(in), 8, true)
 	c.op, c.b = irBulkStore, l.src(&in.Args[1], ptx.U64)
 	l.emit(c)
 }
 
 func runBulkStore(g *group, in *instr) {
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		n := g.valueOf(in.b, l)
 		ap, step := g.row(in.mem.address)
@@ -158,7 +158,7 @@ func runBulkStore(g *group, in *instr) {
 		case n%8 != 0:
 			g.fail(in.line, l, ptx.ErrMisalignedAddress, n, "size of st.bulk is not a multiple of 8 bytes")
 		default:
-			clear(g.stretch(&in.mem, n, l))
+			clear(memoryRange(g, &in.mem, n, l))
 		}
 		if g.fault != nil || g.worked(int(n/bytesAsOne)) {
 			return
@@ -166,7 +166,7 @@ func runBulkStore(g *group, in *instr) {
 	}
 }
 
-func (l *lowerer) asyncStore(in *ptx.Inst) {
+func lowerAsyncStore(l *lowerer, in *ptx.Inst) {
 	op := &asyncStore{size: in.Type.Size()}
 	for _, e := range elements(&in.Args[1]) {
 		op.values = append(op.values, l.src(e, in.Type))
@@ -188,7 +188,7 @@ var opRed = ptx.OpOf("red")
 func runAsyncStore(g *group, in *instr) {
 	op, m := in.detail.(*asyncStore), &in.mem
 	ap, step := g.row(m.address)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		p := g.pointer(m, get64(ap, step, l)+m.offset, l)
 		if p == nil {
@@ -202,7 +202,7 @@ func runAsyncStore(g *group, in *instr) {
 				update(to, op.op, v, 0, g.w.cache[m.cache].share)
 			}
 		}
-		if !g.completed(op.bar, l, int64(op.size*len(op.values))) {
+		if !completeBytes(g, op.bar, l, int64(op.size*len(op.values))) {
 			return
 		}
 	}

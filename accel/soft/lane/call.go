@@ -7,8 +7,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// call lowers calls of functions that the engine provides. Operands are variables: results first, then arguments.
-func (l *lowerer) call(in *ptx.Inst) {
+// lowerCall lowers calls of functions that the engine provides. Operands are variables: results first, then arguments.
+func lowerCall(l *lowerer, in *ptx.Inst) {
 	c := &in.Args[0]
 	returns, params := c.Elems[:c.Returns], c.Elems[c.Returns:]
 	text := l.view(1)
@@ -59,8 +59,8 @@ func (l *lowerer) view(n uint64) *memOperand {
 // maxString bounds each string that a kernel prints, the format included.
 const maxString = 4 << 10
 
-// text reads a string that ends with a zero, or is cut.
-func (g *group) text(view *memOperand, addr uint64, lane int) (s []byte, ok bool) {
+// readText reads a string that ends with a zero, or is cut.
+func readText(g *group, view *memOperand, addr uint64, lane int) (s []byte, ok bool) {
 	for len(s) < maxString {
 		b, ok := g.peek(view, addr+uint64(len(s)), lane)
 		if !ok {
@@ -93,7 +93,7 @@ func runVprintf(g *group, in *instr) {
 			put32(d, l, ^uint32(0))
 			continue
 		}
-		f, ok := g.text(op.text, format, l)
+		f, ok := readText(g, op.text, format, l)
 		if !ok {
 			return
 		}
@@ -124,7 +124,7 @@ func runAssertfail(g *group, in *instr) {
 		if !g.act.m.has(l) {
 			continue
 		}
-		expression, where, ok := g.assertion(in, l)
+		expression, where, ok := readAssertion(g, in, l)
 		if !ok {
 			return
 		}
@@ -137,13 +137,13 @@ func runAssertfail(g *group, in *instr) {
 	g.fail(in.line, g.act.lo, ptx.ErrAssert, 0, why)
 }
 
-// assertion returns the asserted expression of a thread, and its position: file:line: function.
-func (g *group) assertion(in *instr, lane int) (expression []byte, where string, ok bool) {
+// readAssertion returns the asserted expression of a thread, and its position: file:line: function.
+func readAssertion(g *group, in *instr, lane int) (expression []byte, where string, ok bool) {
 	op := in.detail.(*assertOp)
 	var said [3][]byte
 	for i, p := range [...]place{in.a, in.b, op.function} {
 		row, step := g.row(p)
-		if said[i], ok = g.text(op.text, get64(row, step, lane), lane); !ok {
+		if said[i], ok = readText(g, op.text, get64(row, step, lane), lane); !ok {
 			return nil, "", false
 		}
 	}

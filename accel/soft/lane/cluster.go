@@ -38,8 +38,8 @@ func (w *worker) meetCluster() {
 	}
 }
 
-// mapa lowers mapa: the address in a block of the cluster that corresponds to an address of this one.
-func (l *lowerer) mapa(in *ptx.Inst) {
+// lowerMapa lowers mapa: the address in a block of the cluster that corresponds to an address of this one.
+func lowerMapa(l *lowerer, in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	d := l.dst(&in.Args[0], wide)
 	l.op(pick(wide, "movU32", "movU64"), d, l.src(&in.Args[1], in.Type))
@@ -48,19 +48,19 @@ func (l *lowerer) mapa(in *ptx.Inst) {
 
 // runOnlyBlock fails if a thread names a block that its cluster doesn't have.
 func runOnlyBlock(g *group, in *instr) {
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		if g.scalar(in.a, int(lane)) != 0 {
-			g.failBlock(in.line, int(lane))
+			failRank(g, in.line, int(lane))
 			return
 		}
 	}
 }
 
-func (g *group) failBlock(line int32, lane int) {
+func failRank(g *group, line int32, lane int) {
 	g.fail(line, lane, ptx.ErrIllegalAddress, 0, "there is no such block in the cluster, which is of one block")
 }
 
-// getctarank lowers getctarank: all addresses are of block 0.
-func (l *lowerer) getctarank(in *ptx.Inst) {
+// lowerGetctarank lowers getctarank: all addresses are of block 0.
+func lowerGetctarank(l *lowerer, in *ptx.Inst) {
 	l.op("movU32", l.dst(&in.Args[0], false), l.constant(0))
 }

@@ -24,14 +24,14 @@ const (
 var parking = new(Fault)
 
 // alike returns the threads of rest that have the same mask as the first of them, and that mask.
-func (g *group) alike(member place, warp int, rest uint32) (same, members uint32) {
+func (r *registerFile) alike(member place, warp int, rest uint32) (same, members uint32) {
 	lane := func(rest uint32) int { return warp*warpLanes + bits.TrailingZeros32(rest) }
-	members = g.scalar(member, lane(rest))
+	members = r.scalar(member, lane(rest))
 	if member.kind == single {
 		return rest, members
 	}
 	for ; rest != 0; rest &= rest - 1 {
-		if g.scalar(member, lane(rest)) == members {
+		if r.scalar(member, lane(rest)) == members {
 			same |= rest & -rest
 		}
 	}
@@ -151,17 +151,6 @@ func (g *group) together(i int) bool {
 	return true
 }
 
-// rejoin merges a fragment into one at the same instruction, or appends it.
-func (g *group) rejoin(f fragment) {
-	for k := range g.frags {
-		if o := &g.frags[k]; o.bar == runnable && o.pc == f.pc && o.at == f.at && o.join == f.join && o.sp == f.sp {
-			o.m = o.m.or(&f.m)
-			return
-		}
-	}
-	g.frags = append(g.frags, f)
-}
-
 // waitsBefore returns the instruction that a parked fragment waits before.
 func (g *group) waitsBefore(f *fragment) *instr { return &g.w.prog.blocks[f.pc].code[f.at] }
 
@@ -178,8 +167,8 @@ func isWarpBarrier(in *instr) bool {
 	return in.op == irWarpBarrier && in.guard < 0
 }
 
-// warpBarrier lowers bar.warp.sync, after which threads see the earlier stores of the others.
-func (l *lowerer) warpBarrier(in *ptx.Inst) {
+// lowerWarpBarrier lowers bar.warp.sync, after which threads see the earlier stores of the others.
+func lowerWarpBarrier(l *lowerer, in *ptx.Inst) {
 	l.emit(irInstr{op: irWarpBarrier, detail: &warpOp{member: l.src(&in.Args[0], ptx.U32)}})
 }
 

@@ -6,7 +6,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-func (l *lowerer) cvt(in *ptx.Inst) {
+func lowerCvt(l *lowerer, in *ptx.Inst) {
 	to, from := in.Type, in.Type2
 	regTo, regFrom := to.Size(), from.Size()
 	if in.Args[0].Kind == ptx.Register {
@@ -17,7 +17,7 @@ func (l *lowerer) cvt(in *ptx.Inst) {
 	}
 	d, s := l.dst(&in.Args[0], regTo == 8), l.src(&in.Args[1], from)
 	ordinary := (regTo == 8) == (to.Size() == 8) && (regFrom == 8) == (from.Size() == 8) && regTo > 1 && regTo >= to.Size()
-	if ordinary && l.convertRows(in, d, s, regTo) {
+	if ordinary && convertByRows(l, in, d, s, regTo) {
 		return
 	}
 	f := convert(in)
@@ -33,22 +33,22 @@ func (l *lowerer) cvt(in *ptx.Inst) {
 	l.lanes(func(a, _, _ uint64) uint64 { return f(a) & keep }, d, [4]bool{regTo == 8, wideS}, s)
 }
 
-// convertRows emits a conversion as row operations, one or a few. It reports whether there are any for it.
-func (l *lowerer) convertRows(in *ptx.Inst, d, s place, regTo int) bool {
+// convertByRows emits a conversion as row operations, one or a few. It reports whether there are any for it.
+func convertByRows(l *lowerer, in *ptx.Inst, d, s place, regTo int) bool {
 	to, from := in.Type, in.Type2
 	switch {
 	case smallFloats[to] != nil || smallFloats[from] != nil:
 		return false
 	case !to.Float() && !from.Float():
-		return l.integerRows(in, d, s, regTo)
+		return convertIntegers(l, in, d, s, regTo)
 	case in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP) != ptx.RN || to == ptx.F64 && in.Mods.Has(ptx.SAT):
 		return false
 	case !from.Float():
 		l.op("cvt"+kindOf(to)+kindOf(from), d, l.extended(s, from, d))
 	case !to.Float():
-		return l.wholeRows(in, d, s, regTo)
+		return convertToIntegers(l, in, d, s, regTo)
 	default:
-		l.floatRows(in, d, s)
+		convertFloats(l, in, d, s)
 	}
 	if in.Mods.Has(ptx.SAT) {
 		l.op("satF32", d, d)
@@ -71,8 +71,8 @@ func narrowRow(t ptx.Type) string {
 	return "cvt" + kindOf(t)[:1] + map[int]string{1: "8", 2: "16"}[t.Size()]
 }
 
-// integerRows converts integers.
-func (l *lowerer) integerRows(in *ptx.Inst, d, s place, regTo int) bool {
+// convertIntegers converts integers.
+func convertIntegers(l *lowerer, in *ptx.Inst, d, s place, regTo int) bool {
 	to, from := in.Type, in.Type2
 	if in.Mods != (ptx.Mods{}) {
 		return false
@@ -97,13 +97,13 @@ func (l *lowerer) integerRows(in *ptx.Inst, d, s place, regTo int) bool {
 	case to.Size() == 4:
 		l.op("movU32", d, s)
 	default:
-		l.narrow(d, s, to, regTo)
+		narrowInteger(l, d, s, to, regTo)
 	}
 	return true
 }
 
-// narrow extends the lowest 16 or 8 bits to a register's normal form.
-func (l *lowerer) narrow(d, s place, t ptx.Type, regTo int) {
+// narrowInteger extends the lowest 16 or 8 bits to a register's normal form.
+func narrowInteger(l *lowerer, d, s place, t ptx.Type, regTo int) {
 	l.op(narrowRow(t), d, s)
 	if regTo == 2 && t.Signed() {
 		l.op("cvtU16", d, d)
@@ -113,8 +113,8 @@ func (l *lowerer) narrow(d, s place, t ptx.Type, regTo int) {
 // roundingRows name the operations that round to whole numbers.
 var roundingRows = map[ptx.Mod]string{ptx.RNI: "near", ptx.RMI: "floor", ptx.RPI: "ceil", ptx.RZI: "trunc"}
 
-// wholeRows converts floating-point numbers to integers.
-func (l *lowerer) wholeRows(in *ptx.Inst, d, s place, regTo int) bool {
+// convertToIntegers converts floating-point numbers to integers.
+func convertToIntegers(l *lowerer, in *ptx.Inst, d, s place, regTo int) bool {
 	to, from := in.Type, in.Type2
 	if to.Size() < 4 && from == ptx.F64 {
 		return false
@@ -140,9 +140,9 @@ func (l *lowerer) wholeRows(in *ptx.Inst, d, s place, regTo int) bool {
 	return true
 }
 
-// floatRows converts between f32 and f64, or rounds to whole numbers. The processor's conversion between the two keeps
+// convertFloats converts between f32 and f64, or rounds to whole numbers. The processor's conversion between the two keeps
 // the sign of a NaN and the upper bits of its payload, and makes it quiet, as a GPU's does.
-func (l *lowerer) floatRows(in *ptx.Inst, d, s place) {
+func convertFloats(l *lowerer, in *ptx.Inst, d, s place) {
 	to, from := in.Type, in.Type2
 	flushed := in.Mods.Has(ptx.FTZ)
 	mode := in.Mods.First(ptx.RN, ptx.RNI, ptx.RZI, ptx.RMI, ptx.RPI)

@@ -42,24 +42,6 @@ func moveRow(mem unsafe.Pointer, row *[8]uint16, write bool) {
 	}
 }
 
-// valueOf returns a thread's value of a register.
-func (g *group) valueOf(p place, lane int) uint64 {
-	row, step := g.row(p)
-	if p.kind == row64 || p.kind == single {
-		return get64(row, step, lane)
-	}
-	return uint64(get32(row, step, lane))
-}
-
-func (g *group) setValue(p place, lane int, v uint64) {
-	row, _ := g.row(p)
-	if p.kind == row64 {
-		put64(row, lane, v)
-	} else {
-		put32(row, lane, uint32(v))
-	}
-}
-
 // accessTo returns an access to n bytes in a space, or with RN a generic one.
 func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) irInstr {
 	as := ptx.Inst{Args: []ptx.Operand{*o}, Type: partType(min(n, 8))}
@@ -76,13 +58,13 @@ func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) irI
 	return c
 }
 
-func (l *lowerer) cp(in *ptx.Inst) {
+func lowerCp(l *lowerer, in *ptx.Inst) {
 	switch {
 	case in.Mods.Has(ptx.Mbarrier):
-		l.asyncArrive(in)
+		lowerAsyncArrive(l, in)
 		return
 	case in.Mods.Has(ptx.Bulk):
-		l.bulk(in)
+		lowerBulk(l, in)
 		return
 	}
 	if len(in.Args) < 3 {
@@ -113,7 +95,7 @@ func runCopy(g *group, in *instr) {
 	m := &in.mem
 	ap, astep := g.row(m.address)
 	bp, bstep := g.row(op.from.address)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		n := op.size
 		if skip.has(l) {
@@ -122,14 +104,14 @@ func runCopy(g *group, in *instr) {
 			n = int(min(g.scalar(op.bytes, l), uint32(op.size)))
 		}
 		to := g.pointer(m, get64(ap, astep, l)+m.offset, l)
-		if to == nil || !g.copyIn(unsafe.Slice((*byte)(to), op.size), op, get64(bp, bstep, l)+op.from.offset, n, l) {
+		if to == nil || !copyBytes(g, unsafe.Slice((*byte)(to), op.size), op, get64(bp, bstep, l)+op.from.offset, n, l) {
 			return
 		}
 	}
 }
 
-// copyIn copies n bytes from global memory and clears the rest. It returns false after a fault.
-func (g *group) copyIn(to []byte, op *asyncCopy, addr uint64, n, lane int) bool {
+// copyBytes copies n bytes from global memory and clears the rest. It returns false after a fault.
+func copyBytes(g *group, to []byte, op *asyncCopy, addr uint64, n, lane int) bool {
 	if n == op.size {
 		p := g.pointer(&op.from, addr, lane)
 		if p == nil {

@@ -113,7 +113,7 @@ func (a *arguments) convert(d directive) (text string, ok bool) {
 	case 's':
 		s := []byte("(null)")
 		if at := a.next(true); at != 0 {
-			s, _ = a.g.text(a.op.text, at, a.lane)
+			s, _ = readText(a.g, a.op.text, at, a.lane)
 		}
 		if d.precision >= 0 {
 			s = s[:min(d.precision, len(s))]

@@ -240,9 +240,6 @@ func (p *program) function(off uint64) (start, bool) {
 	return p.starts[i], p.starts[i].block >= 0
 }
 
-// at reports whether a fragment that comes to a block has come to the join.
-func (j *join) at(pc int32) bool { return j.pc == pc && !j.call }
-
 // call moves a fragment into a function, or splits it by the functions that its threads call, or fails.
 func (g *group) call(f *fragment, b *block) (gone bool) {
 	op := b.call
@@ -333,7 +330,7 @@ func (g *group) back(f *fragment, b *block) (gone bool) {
 
 // save stores values that are alive across a call in the frame, and passes arguments.
 func (g *group) save(op *callOp) {
-	lanes := g.lanes()
+	lanes := g.act.lanes()
 	for _, s := range op.saved {
 		if s.place.kind == predicate {
 			m := &g.preds[s.place.slot]
@@ -362,7 +359,7 @@ func (g *group) save(op *callOp) {
 // runResume restores the saved values after a call.
 func runResume(g *group, in *instr) {
 	op := in.detail.(*callOp)
-	lanes := g.lanes()
+	lanes := g.act.lanes()
 	for _, s := range op.saved {
 		if s.place.kind == predicate {
 			var m mask

@@ -1,78 +1,45 @@
 package lane
 
-import (
-	"unsafe"
+import "pegasus/accel/ptx"
 
-	"pegasus/accel/ptx"
-)
-
-// group is up to 256 threads of a block that run in lockstep.
+// group is up to 256 threads of a block that run in lockstep. A worker owns it.
 type group struct {
 	w       *worker
 	first   int // number in the block of lane 0
 	threads int
-	dims    [3]uint32 // block size that tid was computed for
+	threadIDs
+	registerFile
+	divergence
+	pace
 
-	files    [placeKinds]rowFile // they point into memory
-	memory   []uint64
-	uniform  []uint64
-	preds    []mask
-	result   unsafe.Pointer // a row for results of which not all count
-	scratch  unsafe.Pointer // a row for addresses
-	common   commonRows
-	value    uint64    // to spread over a row
-	outcome  mask      // of a comparison
+	act   active // the threads that execute now
+	full  bool   // all living threads execute now
+	here  mask   // threads of the running fragment, or about so
+	live  mask   // threads that have not ended
+	came  mask   // and have arrived at the cluster's barrier, which hasn't opened since
+	sp    int    // start of the running fragment's frame in the local memory of its threads
+	fault *Fault
+
 	sampler  *sampler  // made when it is first needed
 	matrices *matrices // made when it is first needed
-	tid      [3][maxLanes]uint32
+}
 
-	affine    []affine  // of affine registers, by number
+// threadIDs has the indices of the threads in their block.
+type threadIDs struct {
+	dims      [3]uint32 // block size that tid was computed for
+	tid       [3][maxLanes]uint32
 	tidAffine [3]affine // of tid
-	full      bool      // all living threads execute now
-	here      mask      // threads of the running fragment, or about so
-	parked    int       // fragments that are
-	forced    bool      // warp instructions do not wait for absent threads
-	values    [4]uint64 // of a single operation
+}
 
-	sp    int // start of the running fragment's frame in the local memory of its threads
-	act   active
-	live  mask // threads that have not ended
-	came  mask // and have arrived at the cluster's barrier, which hasn't opened since
-	frags []fragment
-	joins []join
-	spare []int32 // joins to use again
-	fault *Fault
-	fuel  int
+// pace limits how long the running fragment goes on.
+type pace struct {
+	fuel int // back edges until another fragment gets a turn
 	// watched is the cost of the instructions executed since the last check whether the launch is cancelled.
 	watched int
-	// patience is the number of back edges and turns that fragments may still take before the next check for threads
-	// that have waited at a join since the last check, which releases them. Each such release lowers limit, as spinning
-	// tends to recur.
-	patience, limit int
-	spun            bool // a lock or a flag was polled
-	fresh           int  // number of further stores before which threads let others continue; see runHold
-	held            int  // fragments that have, in this step
-}
-
-// fragment is a set of threads at the same instruction.
-type fragment struct {
-	m    mask
-	pc   int32 // block
-	join int32 // where it is awaited, or -1
-	at   int32 // how many instructions of the block it has executed
-	bar  int32 // block of the barrier that it waits at, or runnable, or parked
-	id   int32 // of that barrier
-	sp   int   // start of the frame of its threads
-}
-
-// join is a place where parted threads meet again.
-type join struct {
-	pc                int32
-	outer             int32
-	arrived, expected mask
-	overdue           bool // the arrived have waited for all that patience allows
-	call              bool // threads arrive by returning from a function
-	sp                int  // of the fragment that continues
+	spun    bool // a lock or a flag was polled
+	fresh   int  // number of further stores before which threads let others continue; see runHold
+	held    int  // fragments that have, in this step
+	forced  bool // warp instructions do not wait for absent threads
 }
 
 const (
@@ -86,24 +53,9 @@ const (
 )
 
 func newGroup(w *worker, first, threads int) *group {
-	p := w.prog
 	g := &group{w: w, first: first, threads: threads}
-	lanes := (threads + 63) &^ 63
-	// A little more than a power of two, so that the same lane of many rows
-	// does not fall into the same cache set. All rows begin with a cache line.
-	stride, stride64 := lanes*4+64, lanes*8+64
-	g.memory = make([]uint64, (p.rows32*stride+(p.rows64+2)*stride64)/8+8)
-	file := unsafe.Pointer(&g.memory[0])
-	file = unsafe.Add(file, -uintptr(file)&63)
-	file64 := unsafe.Add(file, p.rows32*stride)
-	g.result = unsafe.Add(file64, p.rows64*stride64)
-	g.scratch = unsafe.Add(g.result, stride64)
-	g.uniform = append(make([]uint64, 0, len(p.uniforms)+1), p.uniforms...)
-	g.files = [placeKinds]rowFile{row32: {file, stride, 4}, row64: {file64, stride64, 8}, single: {unsafe.Pointer(unsafe.SliceData(g.uniform)), 8, 0}}
-	g.common = newCommonRows()
+	g.registerFile.init(w.prog, threads)
 	g.act.threads = threads
-	g.preds = make([]mask, p.preds)
-	g.affine = make([]affine, p.affine+1)
 	return g
 }
 
@@ -115,7 +67,7 @@ func (g *group) begin(dims [3]uint32) {
 			t := uint32(g.first + l)
 			g.tid[0][l], g.tid[1][l], g.tid[2][l] = t%dims[0], t/dims[0]%dims[1], t/dims[0]/dims[1]
 		}
-		g.affineThreads()
+		g.affineThreads(g.threads)
 	}
 	clear(g.affine)
 	g.live, g.came = firstLanes(g.threads), mask{}
@@ -172,20 +124,10 @@ func (g *group) step() (ran bool) {
 	return ran
 }
 
-// runnables returns the number of runnable fragments.
-func (g *group) runnables() (n int) {
-	for i := range g.frags {
-		if g.frags[i].bar == runnable {
-			n++
-		}
-	}
-	return n
-}
-
 // pick returns the latest runnable fragment, or -1; any of them if the order is random.
 func (g *group) pick() int {
 	if g.w.order.random {
-		return g.pickAny()
+		return g.pickAny(&g.w.order.chance)
 	}
 	for i := len(g.frags) - 1; i >= 0; i-- {
 		if g.frags[i].bar == runnable {
@@ -193,16 +135,6 @@ func (g *group) pick() int {
 		}
 	}
 	return -1
-}
-
-// atBarrier reports whether a fragment waits at a barrier of the block.
-func (g *group) atBarrier() bool {
-	for i := range g.frags {
-		if g.frags[i].bar >= 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // run executes a fragment until it parts, meets, waits, ends, or has had its turn.
@@ -349,42 +281,6 @@ func (g *group) branch(f *fragment, b *block) (parted bool) {
 	return true
 }
 
-func (g *group) newJoin(j join) int32 {
-	if n := len(g.spare); n > 0 {
-		i := g.spare[n-1]
-		g.spare = g.spare[:n-1]
-		g.joins[i] = j
-		return i
-	}
-	g.joins = append(g.joins, j)
-	return int32(len(g.joins) - 1)
-}
-
-// meet puts the fragment into the join it has come to.
-func (g *group) meet(f *fragment) {
-	j := &g.joins[f.join]
-	j.arrived = j.arrived.or(&f.m)
-	g.complete(f.join)
-}
-
-// complete releases the threads of a join at which all have arrived.
-func (g *group) complete(i int32) {
-	j := &g.joins[i]
-	if j.arrived != j.expected {
-		return
-	}
-	if !j.arrived.empty() {
-		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: runnable, sp: j.sp})
-	}
-	g.drop(i)
-}
-
-// drop frees a join for another use.
-func (g *group) drop(i int32) {
-	g.joins[i] = join{pc: -1}
-	g.spare = append(g.spare, i)
-}
-
 // exit ends threads. It reports whether the fragment has none left.
 func (g *group) exit(f *fragment, b *block) bool {
 	t := g.taken(f, b)
@@ -417,13 +313,6 @@ func (g *group) rest(f fragment) {
 	g.impatient(fuelPerTurn / turns)
 }
 
-// postpone puts the fragment behind all other runnable ones.
-func (g *group) postpone(f fragment) {
-	g.frags = append(g.frags, fragment{})
-	copy(g.frags[1:], g.frags)
-	g.frags[0] = f
-}
-
 // impatient counts turns. The running threads may be waiting for others that wait for them at a join: after a while it
 // releases those.
 func (g *group) impatient(n int) {
@@ -441,32 +330,4 @@ func (g *group) impatient(n int) {
 		g.remind()
 	}
 	g.patience = g.limit
-}
-
-// remind marks the joins overdue at which threads wait. It reports whether there are any.
-func (g *group) remind() (any bool) {
-	for i := range g.joins {
-		if j := &g.joins[i]; !j.arrived.empty() {
-			j.overdue, any = true, true
-		}
-	}
-	return any
-}
-
-// release lets the threads go that have arrived at an overdue join, without waiting for the others. It reports whether
-// there was one. The innermost join is released first, since its threads often reach the outer ones; none is omitted,
-// as joins are marked overdue again only when none is overdue.
-func (g *group) release() bool {
-	for i := len(g.joins) - 1; i >= 0; i-- {
-		j := &g.joins[i]
-		if !j.overdue {
-			continue
-		}
-		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: runnable, sp: j.sp}
-		j.expected = j.expected.without(&j.arrived)
-		j.arrived, j.overdue = mask{}, false
-		g.frags = append(g.frags, f)
-		return true
-	}
-	return false
 }

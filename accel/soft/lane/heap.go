@@ -214,7 +214,7 @@ const dearHeap = 64
 func runMalloc(g *group, in *instr) {
 	row, step := g.row(in.a)
 	d, _ := g.row(in.d)
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		put64(d, int(l), g.w.run.launch.Heap.Alloc(get64(row, step, int(l))))
 		if g.worked(dearHeap) {
 			return
@@ -225,7 +225,7 @@ func runMalloc(g *group, in *instr) {
 // runFree executes free. Freeing a null pointer is no error.
 func runFree(g *group, in *instr) {
 	row, step := g.row(in.a)
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		addr := get64(row, step, int(l))
 		if addr != 0 && !g.w.run.launch.Heap.Free(addr) {
 			g.fail(in.line, int(l), ptx.ErrLaunchFailed, addr, "free of an address that malloc did not return, or that is free")

@@ -7,19 +7,19 @@ var lowerings [256]func(l *lowerer, in *ptx.Inst)
 
 func init() {
 	for names, f := range map[string]func(l *lowerer, in *ptx.Inst){
-		"add sub": (*lowerer).addSub, "addc subc": (*lowerer).addSub, "mul": (*lowerer).mul, "mad madc fma": (*lowerer).mad,
-		"mul24 mad24 sad": (*lowerer).ternary, "div rem": (*lowerer).divide, "min max": (*lowerer).minMax, "abs neg": (*lowerer).absNeg,
-		"rcp sqrt rsqrt sin cos lg2 ex2 tanh": (*lowerer).function, "and or xor": (*lowerer).logic, "not cnot": (*lowerer).not,
-		"shl shr": (*lowerer).shift, "shf bfe prmt bmsk szext fns dp4a dp2a copysign": (*lowerer).ternary, "lop3 bfi": (*lowerer).quaternary,
-		"popc clz bfind brev": (*lowerer).count, "testp": (*lowerer).testp, "setp": (*lowerer).setp, "set": (*lowerer).set,
-		"selp": (*lowerer).selp, "slct": (*lowerer).slct, "mov": (*lowerer).mov, "cvt": (*lowerer).cvt, "cvta": (*lowerer).cvta,
-		"isspacep": (*lowerer).isspacep, "istypep": (*lowerer).istypep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
-		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
-		"redux": (*lowerer).redux, "mbarrier": (*lowerer).mbarrier, "mapa": (*lowerer).mapa, "getctarank": (*lowerer).getctarank, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
-		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,
-		"alloca": (*lowerer).alloca, "stacksave": (*lowerer).stacksave, "stackrestore": (*lowerer).stackrestore,
-		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4": (*lowerer).videoSIMD,
-		"bar": (*lowerer).warpBarrier,
+		"add sub": lowerAddSub, "addc subc": lowerAddSub, "mul": lowerMul, "mad madc fma": lowerMad,
+		"mul24 mad24 sad": lowerTernary, "div rem": lowerDivide, "min max": lowerMinMax, "abs neg": lowerAbsNeg,
+		"rcp sqrt rsqrt sin cos lg2 ex2 tanh": lowerFunction, "and or xor": lowerLogic, "not cnot": lowerNot,
+		"shl shr": lowerShift, "shf bfe prmt bmsk szext fns dp4a dp2a copysign": lowerTernary, "lop3 bfi": lowerQuaternary,
+		"popc clz bfind brev": lowerCount, "testp": lowerTestp, "setp": lowerSetp, "set": lowerSet,
+		"selp": lowerSelp, "slct": lowerSlct, "mov": lowerMov, "cvt": lowerCvt, "cvta": lowerCvta,
+		"isspacep": lowerIsspacep, "istypep": lowerIstypep, "ld ldu": lowerLoad, "st": lowerStore, "atom red": lowerAtomic,
+		"shfl": lowerShfl, "vote": lowerVote, "activemask": lowerActivemask, "match": lowerMatch,
+		"redux": lowerRedux, "mbarrier": lowerMbarrier, "mapa": lowerMapa, "getctarank": lowerGetctarank, "tex tld4": lowerTex, "txq suq": lowerTexQuery, "suld sust sured": lowerSurface, "call": lowerCall,
+		"vadd vsub vabsdiff vmin vmax vshl vshr vset": lowerVideo, "vmad": lowerVmad, "elect": lowerElect,
+		"alloca": lowerAlloca, "stacksave": lowerStacksave, "stackrestore": lowerStackrestore,
+		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4": lowerVideoSIMD,
+		"bar": lowerWarpBarrier,
 		"membar fence prefetch prefetchu applypriority discard nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},
 	} {
 		for _, n := range fields(names) {
@@ -102,12 +102,12 @@ func (l *lowerer) float(in *ptx.Inst, d place, src ...place) {
 	}
 }
 
-func (l *lowerer) addSub(in *ptx.Inst) {
+func lowerAddSub(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	name := in.Op.String()
 	if in.Mods.Has(ptx.CC) || name == "addc" || name == "subc" {
 		d := l.dst(&in.Args[0], t.Size() == 8)
-		l.carried(in, d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), name[:3] == "sub", name == "addc" || name == "subc")
+		addCarried(l, in, d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), name[:3] == "sub", name == "addc" || name == "subc")
 		return
 	}
 	d := l.dst(&in.Args[0], t.Size() == 8)
@@ -125,9 +125,9 @@ func (l *lowerer) addSub(in *ptx.Inst) {
 	}
 }
 
-// carried emits d = a ± b (± the condition code), and the new condition code. A subtraction adds the complement, so
+// addCarried emits d = a ± b (± the condition code), and the new condition code. A subtraction adds the complement, so
 // that the code means "no borrow" after it.
-func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
+func addCarried(l *lowerer, in *ptx.Inst, d, a, b place, sub, with bool) {
 	t := in.Type
 	c := l.carry
 	switch {
@@ -149,10 +149,10 @@ func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
 	}
 }
 
-func (l *lowerer) mul(in *ptx.Inst) {
+func lowerMul(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	if in.Mods.Has(ptx.Wide) {
-		l.wide(in, nil)
+		multiplyWide(l, in, nil)
 		return
 	}
 	d := l.dst(&in.Args[0], t.Size() == 8)
@@ -161,11 +161,11 @@ func (l *lowerer) mul(in *ptx.Inst) {
 		l.float(in, d, a, b)
 		return
 	}
-	l.product(in, d, a, b)
+	multiplyIntegers(l, in, d, a, b)
 }
 
-// product emits d = a·b, the low or the high half.
-func (l *lowerer) product(in *ptx.Inst, d, a, b place) {
+// multiplyIntegers emits d = a·b, the low or the high half.
+func multiplyIntegers(l *lowerer, in *ptx.Inst, d, a, b place) {
 	t := in.Type
 	switch {
 	case in.Mods.Has(ptx.Hi) && t.Size() == 2:
@@ -178,8 +178,8 @@ func (l *lowerer) product(in *ptx.Inst, d, a, b place) {
 	l.trim(d, t)
 }
 
-// wide emits mul.wide or, with c, mad.wide.
-func (l *lowerer) wide(in *ptx.Inst, c *ptx.Operand) {
+// multiplyWide emits mul.wide or, with c, mad.wide.
+func multiplyWide(l *lowerer, in *ptx.Inst, c *ptx.Operand) {
 	t := in.Type
 	double := map[ptx.Type]ptx.Type{ptx.U16: ptx.U32, ptx.S16: ptx.S32, ptx.U32: ptx.U64, ptx.S32: ptx.S64}[t]
 	d := l.dst(&in.Args[0], double.Size() == 8)
@@ -200,10 +200,10 @@ func (l *lowerer) wide(in *ptx.Inst, c *ptx.Operand) {
 	}
 }
 
-func (l *lowerer) mad(in *ptx.Inst) {
+func lowerMad(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	if in.Mods.Has(ptx.Wide) {
-		l.wide(in, &in.Args[3])
+		multiplyWide(l, in, &in.Args[3])
 		return
 	}
 	d := l.dst(&in.Args[0], t.Size() == 8)
@@ -216,15 +216,15 @@ func (l *lowerer) mad(in *ptx.Inst) {
 	switch {
 	case carry || in.Mods.Has(ptx.CC):
 		k := l.temp(d, t.Size() == 8)
-		l.product(in, k, a, b)
-		l.carried(in, d, k, c, false, carry)
+		multiplyIntegers(l, in, k, a, b)
+		addCarried(l, in, d, k, c, false, carry)
 	case in.Mods.Has(ptx.SAT):
 		k := l.temp(d, false)
 		l.op("mulHiS32", k, a, b)
 		l.op("addSatS32", d, k, c)
 	case in.Mods.Has(ptx.Hi):
 		k := l.temp(d, t.Size() == 8)
-		l.product(in, k, a, b)
+		multiplyIntegers(l, in, k, a, b)
 		l.op("add"+plainOf(t), d, k, c)
 		l.trim(d, t)
 	default:
@@ -233,7 +233,7 @@ func (l *lowerer) mad(in *ptx.Inst) {
 	}
 }
 
-func (l *lowerer) divide(in *ptx.Inst) {
+func lowerDivide(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
@@ -245,7 +245,7 @@ func (l *lowerer) divide(in *ptx.Inst) {
 	l.trim(d, t)
 }
 
-func (l *lowerer) minMax(in *ptx.Inst) {
+func lowerMinMax(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
@@ -264,7 +264,7 @@ func (l *lowerer) minMax(in *ptx.Inst) {
 	l.trim(d, t)
 }
 
-func (l *lowerer) absNeg(in *ptx.Inst) {
+func lowerAbsNeg(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a := l.signed(&in.Args[1], t, d)
@@ -280,14 +280,14 @@ func (l *lowerer) absNeg(in *ptx.Inst) {
 	l.trim(d, t)
 }
 
-// function lowers functions of one floating-point operand.
-func (l *lowerer) function(in *ptx.Inst) {
+// lowerFunction lowers functions of one floating-point operand.
+func lowerFunction(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	l.float(in, d, l.src(&in.Args[1], t))
 }
 
-func (l *lowerer) logic(in *ptx.Inst) {
+func lowerLogic(l *lowerer, in *ptx.Inst) {
 	if in.Type == ptx.Pred {
 		op := map[string]boolOp{"and": boolAnd, "or": boolOr, "xor": boolXor}[in.Op.String()]
 		a, notA := l.pred(&in.Args[1])
@@ -314,7 +314,7 @@ func runPredicates(g *group, in *instr) {
 	g.preds[in.d.slot].blend(&r, &g.act.m)
 }
 
-func (l *lowerer) not(in *ptx.Inst) {
+func lowerNot(l *lowerer, in *ptx.Inst) {
 	if in.Type == ptx.Pred {
 		a, not := l.pred(&in.Args[1])
 		l.predicates(&in.Args[0], a, !not, place{}, false, boolNone)
@@ -326,7 +326,7 @@ func (l *lowerer) not(in *ptx.Inst) {
 	l.trim(d, t)
 }
 
-func (l *lowerer) shift(in *ptx.Inst) {
+func lowerShift(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.src(&in.Args[2], ptx.U32)
@@ -338,8 +338,8 @@ func (l *lowerer) shift(in *ptx.Inst) {
 	l.trim(d, t)
 }
 
-// ternary lowers integer operations given by lane functions.
-func (l *lowerer) ternary(in *ptx.Inst) {
+// lowerTernary lowers integer operations given by lane functions.
+func lowerTernary(l *lowerer, in *ptx.Inst) {
 	wide := same(in.Type)
 	d := l.dst(&in.Args[0], wide[0])
 	var src []place
@@ -387,8 +387,8 @@ func integerRow(in *ptx.Inst) string {
 	return name + kindOf(in.Type)
 }
 
-// quaternary lowers operations with a fourth source.
-func (l *lowerer) quaternary(in *ptx.Inst) {
+// lowerQuaternary lowers operations with a fourth source.
+func lowerQuaternary(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	wide := same(t)
 	d := l.dst(&in.Args[0], wide[0])
@@ -399,7 +399,7 @@ func (l *lowerer) quaternary(in *ptx.Inst) {
 			return
 		}
 		l.lanes(lop3(uint8(in.Args[4].Imm)), d, wide, a, b, l.src(&in.Args[3], t))
-		l.lop3Pair(in, d)
+		lowerLop3Pair(l, in, d)
 		return
 	}
 	// bfi: position and length share one operand.
@@ -408,8 +408,8 @@ func (l *lowerer) quaternary(in *ptx.Inst) {
 	l.op("bfi"+plainOf(t), d, a, b, k)
 }
 
-// count lowers instructions that look at the bits of one operand.
-func (l *lowerer) count(in *ptx.Inst) {
+// lowerCount lowers instructions that look at the bits of one operand.
+func lowerCount(l *lowerer, in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	wideD := wide && in.Op.String() == "brev"
 	d := l.dst(&in.Args[0], wideD)
@@ -421,9 +421,9 @@ func (l *lowerer) count(in *ptx.Inst) {
 	l.lanes(integerFunc(in), d, [4]bool{wideD, wide}, a)
 }
 
-// lop3Pair emits the second result of lop3: whether the first is not zero,
+// lowerLop3Pair emits the second result of lop3: whether the first is not zero,
 // combined with a predicate.
-func (l *lowerer) lop3Pair(in *ptx.Inst, d place) {
+func lowerLop3Pair(l *lowerer, in *ptx.Inst, d place) {
 	if in.Args[0].Pair == ptx.None {
 		return
 	}

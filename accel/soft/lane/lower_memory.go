@@ -2,11 +2,11 @@ package lane
 
 import "pegasus/accel/ptx"
 
-// load lowers ld and ldu: one instruction for each element of a vector.
-func (l *lowerer) load(in *ptx.Inst) {
+// lowerLoad lowers ld and ldu: one instruction for each element of a vector.
+func lowerLoad(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[1]
 	if o.Var != nil && o.Var.Kernel {
-		l.loadParam(in, o)
+		lowerLoadParam(l, in, o)
 		return
 	}
 	base := l.access(in, o, false)
@@ -138,8 +138,8 @@ func (l *lowerer) widened(a place) place {
 	return k
 }
 
-// loadParam lowers ld.param of a kernel's parameter.
-func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
+// lowerLoadParam lowers ld.param of a kernel's parameter.
+func lowerLoadParam(l *lowerer, in *ptx.Inst, o *ptx.Operand) {
 	size := uint64(in.Type.Size())
 	at := uint64(o.Var.Offset) + o.Imm
 	n := uint64(in.Mods.Vector())
@@ -162,13 +162,13 @@ func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
 	}
 }
 
-func (l *lowerer) store(in *ptx.Inst) {
+func lowerStore(l *lowerer, in *ptx.Inst) {
 	if in.Mods.Has(ptx.Bulk) {
-		l.bulkStore(in)
+		lowerBulkStore(l, in)
 		return
 	}
 	if in.Mods.Has(ptx.Async) {
-		l.asyncStore(in)
+		lowerAsyncStore(l, in)
 		return
 	}
 	base := l.access(in, &in.Args[0], true)
@@ -181,9 +181,9 @@ func (l *lowerer) store(in *ptx.Inst) {
 	}
 }
 
-func (l *lowerer) atomic(in *ptx.Inst) {
+func lowerAtomic(l *lowerer, in *ptx.Inst) {
 	if in.Mods.Has(ptx.Async) {
-		l.asyncStore(in)
+		lowerAsyncStore(l, in)
 		return
 	}
 	args := in.Args

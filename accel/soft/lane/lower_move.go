@@ -72,7 +72,7 @@ func (l *lowerer) compare(in *ptx.Inst, t ptx.Type, p, q place) {
 	}
 }
 
-func (l *lowerer) setp(in *ptx.Inst) {
+func lowerSetp(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[0]
 	var p, q place
 	if o.Kind == ptx.Register {
@@ -86,7 +86,7 @@ func (l *lowerer) setp(in *ptx.Inst) {
 	l.compare(in, in.Type, p, q)
 }
 
-func (l *lowerer) set(in *ptx.Inst) {
+func lowerSet(l *lowerer, in *ptx.Inst) {
 	d, p := l.dst(&in.Args[0], false), l.tempPred()
 	l.compare(in, in.Type2, p, place{})
 	yes := uint64(0xffffffff)
@@ -96,7 +96,7 @@ func (l *lowerer) set(in *ptx.Inst) {
 	l.choose(d, l.constant(yes), l.constant(0), p, false)
 }
 
-func (l *lowerer) selp(in *ptx.Inst) {
+func lowerSelp(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	c, not := l.pred(&in.Args[3])
@@ -114,7 +114,7 @@ func (l *lowerer) choose(d, a, b, c place, not bool) {
 	in.op, in.notC = irSelect, not
 }
 
-func (l *lowerer) slct(in *ptx.Inst) {
+func lowerSlct(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	name := "slct" + plainBits(t)
 	if in.Mods.Has(ptx.FTZ) && in.Type2 == ptx.F32 {
@@ -123,8 +123,8 @@ func (l *lowerer) slct(in *ptx.Inst) {
 	l.op(name+kindOf(in.Type2), l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
 }
 
-// test lowers testp and isspacep, which compute 0 or 1, which is then compared.
-func (l *lowerer) test(d *ptx.Operand, f laneFunc, a place, wide bool) {
+// lowerTest lowers testp and isspacep, which compute 0 or 1, which is then compared.
+func lowerTest(l *lowerer, d *ptx.Operand, f laneFunc, a place, wide bool) {
 	if d.Kind == ptx.Sink {
 		return
 	}
@@ -133,15 +133,15 @@ func (l *lowerer) test(d *ptx.Operand, f laneFunc, a place, wide bool) {
 	l.op("cmpneU32", l.reg(d.Reg), k, l.constant(0))
 }
 
-func (l *lowerer) testp(in *ptx.Inst) {
-	l.test(&in.Args[0], testFunc(in), l.src(&in.Args[1], in.Type), in.Type.Size() == 8)
+func lowerTestp(l *lowerer, in *ptx.Inst) {
+	lowerTest(l, &in.Args[0], testFunc(in), l.src(&in.Args[1], in.Type), in.Type.Size() == 8)
 }
 
-func (l *lowerer) isspacep(in *ptx.Inst) {
+func lowerIsspacep(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[1]
 	wide := l.body.Regs[o.Reg].Size() == 8
 	space, consts := in.Mods.Space(), l.image.consts
-	l.test(&in.Args[0], func(a, _, _ uint64) uint64 {
+	lowerTest(l, &in.Args[0], func(a, _, _ uint64) uint64 {
 		at := ptx.Global
 		switch a & windowMask {
 		case sharedWindow:
@@ -167,8 +167,8 @@ func (l *lowerer) isspacep(in *ptx.Inst) {
 	}, l.reg(o.Reg), wide)
 }
 
-// istypep lowers istypep, of a variable or of a handle.
-func (l *lowerer) istypep(in *ptx.Inst) {
+// lowerIstypep lowers istypep, of a variable or of a handle.
+func lowerIstypep(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[0]
 	if o.Kind == ptx.Sink {
 		return
@@ -179,28 +179,28 @@ func (l *lowerer) istypep(in *ptx.Inst) {
 	l.op("cmpneU32", l.reg(o.Reg), k, l.constant(0))
 }
 
-func (l *lowerer) mov(in *ptx.Inst) {
+func lowerMov(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	d, s := &in.Args[0], &in.Args[1]
 	switch {
 	case in.Mods.Vector() > 1:
-		l.movVector(in)
+		lowerMovVector(l, in)
 	case t == ptx.Pred:
 		a, not := l.pred(s)
 		l.predicates(d, a, not, place{}, false, boolNone)
 	case s.Kind == ptx.Vector:
-		l.pack(in, d, s)
+		lowerPack(l, in, d, s)
 	case d.Kind == ptx.Vector:
-		l.unpack(in, d, s)
+		lowerUnpack(l, in, d, s)
 	case s.Kind == ptx.Special:
-		l.movSpecial(d, ptx.SpecialReg(s.Imm), t)
+		lowerMovSpecial(l, d, ptx.SpecialReg(s.Imm), t)
 	default:
 		l.op("mov"+plainBits(t), l.dst(d, t.Size() == 8), l.src(s, t))
 	}
 }
 
-// movVector moves elements one by one, through temporaries: all are read before any is written.
-func (l *lowerer) movVector(in *ptx.Inst) {
+// lowerMovVector moves elements one by one, through temporaries: all are read before any is written.
+func lowerMovVector(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	var to, from []place
 	for i := range in.Args[0].Elems {
@@ -225,8 +225,8 @@ func plainBits(t ptx.Type) string {
 	return "U32"
 }
 
-// pack emits d = the elements side by side, the first lowest.
-func (l *lowerer) pack(in *ptx.Inst, d, s *ptx.Operand) {
+// lowerPack emits d = the elements side by side, the first lowest.
+func lowerPack(l *lowerer, in *ptx.Inst, d, s *ptx.Operand) {
 	size := in.Type.Size()
 	wide := size == 8
 	n := len(s.Elems)
@@ -265,7 +265,7 @@ func partType(size int) ptx.Type {
 	return ptx.B64
 }
 
-func (l *lowerer) unpack(in *ptx.Inst, d, s *ptx.Operand) {
+func lowerUnpack(l *lowerer, in *ptx.Inst, d, s *ptx.Operand) {
 	size := in.Type.Size()
 	n := len(d.Elems)
 	step := uint(size / n * 8)
@@ -284,7 +284,7 @@ func (l *lowerer) unpack(in *ptx.Inst, d, s *ptx.Operand) {
 	}
 }
 
-func (l *lowerer) cvta(in *ptx.Inst) {
+func lowerCvta(l *lowerer, in *ptx.Inst) {
 	t := in.Type
 	wide := t.Size() == 8
 	d, s := l.dst(&in.Args[0], wide), l.src(&in.Args[1], t)

@@ -7,8 +7,8 @@ import "pegasus/accel/ptx"
 var smallLowerings = func() map[ptx.Op]func(l *lowerer, in *ptx.Inst) {
 	m := map[ptx.Op]func(l *lowerer, in *ptx.Inst){}
 	for names, f := range map[string]func(l *lowerer, in *ptx.Inst){
-		"add sub mul fma abs neg min max ex2 tanh": (*lowerer).small, "setp": (*lowerer).smallSetp, "set": (*lowerer).smallSet,
-		"cvt": (*lowerer).smallCvt,
+		"add sub mul fma abs neg min max ex2 tanh": lowerSmall, "setp": lowerSmallSetp, "set": lowerSmallSet,
+		"cvt": lowerSmallCvt,
 	} {
 		for _, n := range fields(names) {
 			m[ptx.OpOf(n)] = f
@@ -19,16 +19,16 @@ var smallLowerings = func() map[ptx.Op]func(l *lowerer, in *ptx.Inst) {
 
 func init() {
 	for name, f := range map[string]func(l *lowerer, in *ptx.Inst){
-		"mma": (*lowerer).mma, "wmma": (*lowerer).wmma, "ldmatrix": (*lowerer).matrixMemory, "stmatrix": (*lowerer).matrixMemory,
-		"movmatrix": (*lowerer).movmatrix, "cp": (*lowerer).cp, "createpolicy": (*lowerer).createpolicy,
+		"mma": lowerMma, "wmma": lowerWmma, "ldmatrix": lowerMatrixMemory, "stmatrix": lowerMatrixMemory,
+		"movmatrix": lowerMovmatrix, "cp": lowerCp, "createpolicy": lowerCreatepolicy,
 	} {
 		lowerings[ptx.OpOf(name)] = f
 	}
 }
 
-// createpolicy lowers createpolicy: no cache here has policies, so each is 0. The form cvt returns its operand, as a
+// lowerCreatepolicy lowers createpolicy: no cache here has policies, so each is 0. The form cvt returns its operand, as a
 // GPU does.
-func (l *lowerer) createpolicy(in *ptx.Inst) {
+func lowerCreatepolicy(l *lowerer, in *ptx.Inst) {
 	s := l.constant(0)
 	if in.Mods.Has(ptx.ConvertPolicy) {
 		s = l.src(&in.Args[1], ptx.B64)
@@ -40,9 +40,9 @@ func (l *lowerer) createpolicy(in *ptx.Inst) {
 func (l *lowerer) lowersSmall(in *ptx.Inst) bool {
 	f := smallLowerings[in.Op]
 	if in.Type == ptx.F32x2 {
-		f = (*lowerer).pairs
+		f = lowerPairs
 	} else if f != nil && in.Type == ptx.F32 && smallFloats[in.Type2] != nil && len(in.Args) > 2 {
-		f = (*lowerer).mixed
+		f = lowerMixedSum
 	} else if f == nil || smallFloats[in.Type] == nil && smallFloats[in.Type2] == nil && in.Type != ptx.TF32 && !in.Mods.Has(ptx.Pack) {
 		return false
 	}
@@ -50,8 +50,8 @@ func (l *lowerer) lowersSmall(in *ptx.Inst) bool {
 	return true
 }
 
-// pairs lowers arithmetic on two f32 in a register of 64 bits.
-func (l *lowerer) pairs(in *ptx.Inst) {
+// lowerPairs lowers arithmetic on two f32 in a register of 64 bits.
+func lowerPairs(l *lowerer, in *ptx.Inst) {
 	one := *in
 	one.Type = ptx.F32
 	var src []place
@@ -61,8 +61,8 @@ func (l *lowerer) pairs(in *ptx.Inst) {
 	l.lanes(pairwise(floatFunc(&one), 32), l.dst(&in.Args[0], true), same(in.Type), src...)
 }
 
-// mixed lowers f32 sums and products of smaller formats.
-func (l *lowerer) mixed(in *ptx.Inst) {
+// lowerMixedSum lowers f32 sums and products of smaller formats.
+func lowerMixedSum(l *lowerer, in *ptx.Inst) {
 	d := l.dst(&in.Args[0], false)
 	last, f := len(in.Args)-1, smallFloats[in.Type2]
 	var src []place
@@ -74,8 +74,8 @@ func (l *lowerer) mixed(in *ptx.Inst) {
 	l.float(in, d, append(src, l.src(&in.Args[last], in.Type))...)
 }
 
-// small lowers arithmetic.
-func (l *lowerer) small(in *ptx.Inst) {
+// lowerSmall lowers arithmetic.
+func lowerSmall(l *lowerer, in *ptx.Inst) {
 	var src []place
 	for i := 1; i < len(in.Args); i++ {
 		src = append(src, l.src(&in.Args[i], in.Type))
@@ -87,22 +87,22 @@ func (l *lowerer) small(in *ptx.Inst) {
 	l.lanes(f, l.dst(&in.Args[0], false), [4]bool{}, src...)
 }
 
-func (l *lowerer) smallCvt(in *ptx.Inst) {
+func lowerSmallCvt(l *lowerer, in *ptx.Inst) {
 	switch {
 	case in.Mods.Has(ptx.Pack):
-		l.cvtPack(in)
+		lowerCvtPack(l, in)
 	case in.Type == ptx.TF32:
 		l.lanes(tf32Bits(in), l.dst(&in.Args[0], false), [4]bool{}, l.src(&in.Args[1], in.Type2))
 	case in.Type.Paired():
-		l.cvtPacked(in)
+		lowerCvtPacked(l, in)
 	default:
-		l.cvt(in)
+		lowerCvt(l, in)
 	}
 }
 
-// smallCompare emits the comparison of halves of a and b, those shift bits up,
+// compareSmall emits the comparison of halves of a and b, those shift bits up,
 // into p and its opposite into q.
-func (l *lowerer) smallCompare(in *ptx.Inst, t ptx.Type, shift int, p, q place) {
+func compareSmall(l *lowerer, in *ptx.Inst, t ptx.Type, shift int, p, q place) {
 	f, flushed := smallFloats[t], in.Mods.Has(ptx.FTZ)
 	var mod ptx.Mod
 	for _, c := range comparisons {
@@ -130,9 +130,9 @@ func (l *lowerer) smallCompare(in *ptx.Inst, t ptx.Type, shift int, p, q place) 
 	}
 }
 
-// smallSetp lowers setp. Of a pair, p and q are those of the lower and the
+// lowerSmallSetp lowers setp. Of a pair, p and q are those of the lower and the
 // upper half.
-func (l *lowerer) smallSetp(in *ptx.Inst) {
+func lowerSmallSetp(l *lowerer, in *ptx.Inst) {
 	var p, q place
 	o := &in.Args[0]
 	if o.Reg != ptx.None {
@@ -142,19 +142,19 @@ func (l *lowerer) smallSetp(in *ptx.Inst) {
 		q = l.reg(o.Pair)
 	}
 	if !in.Type.Paired() {
-		l.smallCompare(in, in.Type, 0, p, q)
+		compareSmall(l, in, in.Type, 0, p, q)
 		return
 	}
 	low := l.tempPred() // the third operand may be p
-	l.smallCompare(in, in.Type, 0, low, place{})
-	l.smallCompare(in, in.Type, 16, q, place{})
+	compareSmall(l, in, in.Type, 0, low, place{})
+	compareSmall(l, in, in.Type, 16, q, place{})
 	if p.kind != nowhere {
 		l.emit(irInstr{op: irPredicates, d: p, a: low})
 	}
 }
 
-// smallSet lowers set to or from small formats.
-func (l *lowerer) smallSet(in *ptx.Inst) {
+// lowerSmallSet lowers set to or from small formats.
+func lowerSmallSet(l *lowerer, in *ptx.Inst) {
 	yes := map[ptx.Type]uint64{ptx.F16: 0x3c00, ptx.F16x2: 0x3c00, ptx.BF16: 0x3f80, ptx.BF16x2: 0x3f80}[in.Type]
 	switch {
 	case yes != 0:
@@ -171,13 +171,13 @@ func (l *lowerer) smallSet(in *ptx.Inst) {
 		l.choose(d, one, none, p, false)
 		return
 	case !in.Type2.Paired():
-		l.smallCompare(in, in.Type2, 0, p, place{})
+		compareSmall(l, in, in.Type2, 0, p, place{})
 		l.choose(d, one, none, p, false)
 		return
 	}
 	q, k := l.tempPred(), l.temp(place{}, false)
-	l.smallCompare(in, in.Type2, 0, p, place{})
-	l.smallCompare(in, in.Type2, 16, q, place{})
+	compareSmall(l, in, in.Type2, 0, p, place{})
+	compareSmall(l, in, in.Type2, 16, q, place{})
 	l.choose(k, one, none, p, false)
 	l.choose(d, l.constant(yes<<16), none, q, false)
 	l.op("orU32", d, d, k)

@@ -115,7 +115,7 @@ func videoTypes(in *ptx.Inst) (d, a, b ptx.Type) {
 	return in.Type, in.Type2, in.Type3
 }
 
-func (l *lowerer) video(in *ptx.Inst) {
+func lowerVideo(l *lowerer, in *ptx.Inst) {
 	var src []place
 	for i := 1; i < len(in.Args); i++ {
 		src = append(src, l.src(&in.Args[i], ptx.U32))
@@ -159,7 +159,7 @@ func videoLane(in *ptx.Inst) laneFunc {
 	}
 }
 
-func (l *lowerer) videoSIMD(in *ptx.Inst) {
+func lowerVideoSIMD(l *lowerer, in *ptx.Inst) {
 	l.lanes(simdLane(in), l.dst(&in.Args[0], false), [4]bool{},
 		l.src(&in.Args[1], ptx.U32), l.src(&in.Args[2], ptx.U32), l.src(&in.Args[3], ptx.U32))
 }
@@ -212,8 +212,8 @@ func simdLane(in *ptx.Inst) laneFunc {
 	}
 }
 
-// vmad lowers vmad, which has a sum of more than 64 bits.
-func (l *lowerer) vmad(in *ptx.Inst) {
+// lowerVmad lowers vmad, which has a sum of more than 64 bits.
+func lowerVmad(l *lowerer, in *ptx.Inst) {
 	a, b, c := &in.Args[1], &in.Args[2], &in.Args[3]
 	ta, tb := in.Type2, in.Type3
 	plusOne, flip := in.Mods.Has(ptx.PO), a.Not != b.Not

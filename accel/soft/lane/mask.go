@@ -100,8 +100,7 @@ func (a *active) set(m *mask) {
 }
 
 // lanes lists the active lanes in order.
-func (g *group) lanes() []uint8 {
-	a := &g.act
+func (a *active) lanes() []uint8 {
 	if !a.listed {
 		n := 0
 		for i, w := range a.m {
@@ -126,18 +125,4 @@ func combine(m, c *mask, op boolOp) {
 			m[i] ^= c[i]
 		}
 	}
-}
-
-// predicateOf returns the value of a predicate operand; nowhere is true.
-func (g *group) predicateOf(p place, not bool) mask {
-	m := mask{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
-	if p.kind == predicate {
-		m = g.preds[p.slot]
-	}
-	if not {
-		for i := range m {
-			m[i] = ^m[i]
-		}
-	}
-	return m
 }

@@ -85,19 +85,19 @@ func quadLayout(rowA, rowB bool) func(t *tile, lane, k int) int {
 // registers than elements, they are there twice.
 func plainLayout(t *tile, lane, k int) int { return lane*t.PerLane + k%t.PerLane }
 
-// multiply lowers mma and wmma.mma.
-func (l *lowerer) multiply(in *ptx.Inst, where func(t *tile, lane, k int) int) {
+// lowerProduct lowers mma and wmma.mma.
+func lowerProduct(l *lowerer, in *ptx.Inst, where func(t *tile, lane, k int) int) {
 	op := &matrixOp{sat: in.Mods.Has(ptx.SatFinite), and: in.Mods.Has(ptx.And),
 		d: l.tile(in, 0, where), a: l.tile(in, 1, where), b: l.tile(in, 2, where), c: l.tile(in, 3, where)}
 	l.emit(irInstr{op: irMultiply, detail: op})
 }
 
-func (l *lowerer) mma(in *ptx.Inst) {
+func lowerMma(l *lowerer, in *ptx.Inst) {
 	where := warpLayout
 	if f := in.Fragment(1); f.Parts > 1 {
 		where = quadLayout(in.Mods.Has(ptx.Row), in.Mods.Has(ptx.SecondRow))
 	}
-	l.multiply(in, where)
+	lowerProduct(l, in, where)
 }
 
 // matrices are the operands of a product as numbers; all types but f64 and f32 have so few bits that sums of products
@@ -193,11 +193,11 @@ func addCommon(sums, row, b []float64) {
 }
 
 // gather reads a matrix from the registers of a warp.
-func (g *group) gather(t *tile, warp int, to *[1024]float64) {
+func (f *registerFile) gather(t *tile, warp int, to *[1024]float64) {
 	get := elementOf(t.Type)
 	n := t.bitsOf()
 	for r, p := range t.regs {
-		row, step := g.row(p)
+		row, step := f.row(p)
 		for lane := range warpLanes {
 			at := t.at[lane]
 			if n == 64 {
@@ -238,11 +238,11 @@ func elementOf(t ptx.Type) func(x uint64) float64 {
 }
 
 // scatter writes a matrix into the registers of the threads of a warp.
-func (g *group) scatter(t *tile, warp int, part uint32, from *[1024]float64, sat bool) {
+func (f *registerFile) scatter(t *tile, warp int, part uint32, from *[1024]float64, sat bool) {
 	put := resultOf(t.Type, sat)
 	n := t.bitsOf()
 	for r, p := range t.regs {
-		row, _ := g.row(p)
+		row, _ := f.row(p)
 		for rest := part; rest != 0; rest &= rest - 1 {
 			lane := bits.TrailingZeros32(rest)
 			at := t.at[lane]

@@ -6,19 +6,19 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// wmma lowers wmma.load, wmma.store and wmma.mma.
-func (l *lowerer) wmma(in *ptx.Inst) {
+// lowerWmma lowers wmma.load, wmma.store and wmma.mma.
+func lowerWmma(l *lowerer, in *ptx.Inst) {
 	switch {
 	case in.Mods.Has(ptx.MatrixMul):
-		l.multiply(in, plainLayout)
+		lowerProduct(l, in, plainLayout)
 	case in.Mods.Has(ptx.MatrixLoad):
-		l.moveTile(in, 0, 1, false)
+		lowerMoveTile(l, in, 0, 1, false)
 	default:
-		l.moveTile(in, 1, 0, true)
+		lowerMoveTile(l, in, 1, 0, true)
 	}
 }
 
-func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
+func lowerMoveTile(l *lowerer, in *ptx.Inst, regs, address int, write bool) {
 	m := &tileMove{tile: l.tile(in, regs, plainLayout), rows: in.Mods.Has(ptx.Row), write: write}
 	m.bytes = max(m.bitsOf()/8, 1)
 	if m.bitsOf() < 8 {
@@ -74,20 +74,20 @@ func packedStride(m *tileMove) uint64 {
 func runMoveTile(g *group, in *instr) {
 	m := in.detail.(*tileMove)
 	ap, step := g.row(in.mem.address)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		stride := packedStride(m)
 		if m.stride.kind != nowhere {
 			stride = uint64(uint32(g.scalar(m.stride, l)))
 		}
-		if !g.moveElements(&in.mem, m, l, get64(ap, step, l)+in.mem.offset, stride) {
+		if !moveElements(g, &in.mem, m, l, get64(ap, step, l)+in.mem.offset, stride) {
 			return
 		}
 	}
 }
 
 // moveElements moves one thread's elements of a matrix. It returns false after a fault.
-func (g *group) moveElements(at *memOperand, m *tileMove, lane int, base, stride uint64) bool {
+func moveElements(g *group, at *memOperand, m *tileMove, lane int, base, stride uint64) bool {
 	elements := m.at[lane%warpLanes]
 	perReg := len(elements) / len(m.regs)
 	atOnce := max(8*m.bytes/m.bitsOf(), 1)
@@ -115,8 +115,8 @@ func (g *group) moveElements(at *memOperand, m *tileMove, lane int, base, stride
 	return true
 }
 
-// matrixMemory lowers ldmatrix and stmatrix.
-func (l *lowerer) matrixMemory(in *ptx.Inst) {
+// lowerMatrixMemory lowers ldmatrix and stmatrix.
+func lowerMatrixMemory(l *lowerer, in *ptx.Inst) {
 	m := &matrixRows{trans: in.Mods.Has(ptx.Trans), write: in.Op == opStmatrix}
 	regs, address := &in.Args[0], &in.Args[1]
 	if m.write {
@@ -188,9 +188,9 @@ func runMatrixRows(g *group, in *instr) {
 
 // rowsOf reads a matrix of which each thread has two elements of a row, or of
 // a column, in a register.
-func (g *group) rowsOf(p place, warp int, e *eight, trans bool) {
+func (r *registerFile) rowsOf(p place, warp int, e *eight, trans bool) {
 	for lane := range warpLanes {
-		v := g.valueOf(p, warp*warpLanes+lane)
+		v := r.valueOf(p, warp*warpLanes+lane)
 		row := &e[lane>>2]
 		row[lane&3*2], row[lane&3*2+1] = uint16(v), uint16(v>>16)
 	}
@@ -200,19 +200,19 @@ func (g *group) rowsOf(p place, warp int, e *eight, trans bool) {
 }
 
 // setRows is the inverse of rowsOf, for the threads that take part.
-func (g *group) setRows(p place, warp int, part uint32, e *eight, trans bool) {
+func (r *registerFile) setRows(p place, warp int, part uint32, e *eight, trans bool) {
 	if trans {
 		e.transpose()
 	}
 	for ; part != 0; part &= part - 1 {
 		lane := bits.TrailingZeros32(part)
 		row := &e[lane>>2]
-		g.setValue(p, warp*warpLanes+lane, uint64(row[lane&3*2])|uint64(row[lane&3*2+1])<<16)
+		r.setValue(p, warp*warpLanes+lane, uint64(row[lane&3*2])|uint64(row[lane&3*2+1])<<16)
 	}
 }
 
-// movmatrix lowers movmatrix.
-func (l *lowerer) movmatrix(in *ptx.Inst) {
+// lowerMovmatrix lowers movmatrix.
+func lowerMovmatrix(l *lowerer, in *ptx.Inst) {
 	l.emit(irInstr{op: irTransposeMatrix, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], ptx.B32)})
 }
 

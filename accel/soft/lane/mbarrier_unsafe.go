@@ -47,7 +47,7 @@ func (m mbarrier) arrive(n uint64, bytes int64, dropped bool) (mbarrier, bool) {
 	return m.with(expected, pending, all), true
 }
 
-func (l *lowerer) mbarrier(in *ptx.Inst) {
+func lowerMbarrier(l *lowerer, in *ptx.Inst) {
 	args := in.Args
 	if in.Mods.Has(ptx.PendingCount) {
 		l.lanes(func(a, _, _ uint64) uint64 { return mbarrier(a).pending() }, l.dst(&args[0], false), [4]bool{false, true}, l.src(&args[1], ptx.B64))
@@ -89,9 +89,9 @@ func (l *lowerer) mbarrier(in *ptx.Inst) {
 	l.emit(c)
 }
 
-// asyncArrive lowers cp.async.mbarrier.arrive. The copies are complete, so that the arrival, which follows them, is
+// lowerAsyncArrive lowers cp.async.mbarrier.arrive. The copies are complete, so that the arrival, which follows them, is
 // executed now. One that the barrier doesn't expect is added to those that it waits for, and makes no difference.
-func (l *lowerer) asyncArrive(in *ptx.Inst) {
+func lowerAsyncArrive(l *lowerer, in *ptx.Inst) {
 	op := &mbarrierOp{}
 	if !in.Mods.Has(ptx.NoInc) {
 		op.count = l.constant(0)
@@ -102,9 +102,9 @@ func (l *lowerer) asyncArrive(in *ptx.Inst) {
 }
 
 func runInitMbarrier(g *group, in *instr) {
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
-		m, n := g.mbarrierPlace(&in.mem, l), uint64(g.scalar(in.b, l))
+		m, n := mbarrierMemory(g, &in.mem, l), uint64(g.scalar(in.b, l))
 		if m == nil {
 			return
 		}
@@ -117,8 +117,8 @@ func runInitMbarrier(g *group, in *instr) {
 }
 
 func runInvalMbarrier(g *group, in *instr) {
-	for _, lane := range g.lanes() {
-		m := g.mbarrier(&in.mem, int(lane))
+	for _, lane := range g.act.lanes() {
+		m := findMbarrier(g, &in.mem, int(lane))
 		if m == nil {
 			return
 		}
@@ -130,9 +130,9 @@ func runInvalMbarrier(g *group, in *instr) {
 // the mbarrier.
 func runArriveMbarrier(g *group, in *instr) {
 	op := in.detail.(*mbarrierOp)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
-		m, n, bytes := g.mbarrier(&in.mem, l), uint64(1), int64(0)
+		m, n, bytes := findMbarrier(g, &in.mem, l), uint64(1), int64(0)
 		if m == nil {
 			return
 		}
@@ -143,7 +143,7 @@ func runArriveMbarrier(g *group, in *instr) {
 			bytes = op.sign * int64(g.scalar(op.bytes, l))
 		}
 		before := *m
-		if !g.arriveAt(&in.mem, m, l, n, bytes, op.drop) {
+		if !arriveAtMbarrier(g, &in.mem, m, l, n, bytes, op.drop) {
 			return
 		}
 		if in.d.kind != nowhere {
@@ -152,8 +152,8 @@ func runArriveMbarrier(g *group, in *instr) {
 	}
 }
 
-// arriveAt performs one arrival; it returns false after a fault.
-func (g *group) arriveAt(at *memOperand, m *mbarrier, lane int, n uint64, bytes int64, drop bool) bool {
+// arriveAtMbarrier performs one arrival; it returns false after a fault.
+func arriveAtMbarrier(g *group, at *memOperand, m *mbarrier, lane int, n uint64, bytes int64, drop bool) bool {
 	after, ok := m.arrive(n, bytes, drop)
 	if !ok {
 		g.fail(at.line, lane, ptx.ErrLaunchFailed, 0, "more arrivals at an mbarrier than it expects, or more bytes than it counts")
@@ -169,9 +169,9 @@ func runWaitMbarrier(g *group, in *instr) {
 	op := in.detail.(*mbarrierOp)
 	var done mask
 	all := true
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
-		m, parity := g.mbarrier(&in.mem, l), uint64(0)
+		m, parity := findMbarrier(g, &in.mem, l), uint64(0)
 		if m == nil {
 			return
 		}
@@ -192,9 +192,9 @@ func runWaitMbarrier(g *group, in *instr) {
 	}
 }
 
-// mbarrier returns the mbarrier at a thread's address, or nil after a fault.
-func (g *group) mbarrier(at *memOperand, lane int) *mbarrier {
-	m := g.mbarrierPlace(at, lane)
+// findMbarrier returns the mbarrier at a thread's address, or nil after a fault.
+func findMbarrier(g *group, at *memOperand, lane int) *mbarrier {
+	m := mbarrierMemory(g, at, lane)
 	if m != nil && !m.valid() {
 		g.fail(at.line, lane, ptx.ErrLaunchFailed, 0, "no mbarrier was initialised there")
 		return nil
@@ -202,8 +202,8 @@ func (g *group) mbarrier(at *memOperand, lane int) *mbarrier {
 	return m
 }
 
-// mbarrierPlace is shared memory for an mbarrier, or nil after a fault.
-func (g *group) mbarrierPlace(at *memOperand, lane int) *mbarrier {
+// mbarrierMemory is shared memory for an mbarrier, or nil after a fault.
+func mbarrierMemory(g *group, at *memOperand, lane int) *mbarrier {
 	ap, step := g.row(at.address)
 	addr := get64(ap, step, lane) + at.offset
 	if at.space != ptx.Shared && addr&windowMask != sharedWindow {

@@ -161,7 +161,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		}
 		return
 	}
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		p := g.pointer(m, address(ap, step, int(l))+m.offset, int(l))
 		if p == nil {
 			return
@@ -250,7 +250,7 @@ func fillActive[D uint32 | uint64](g *group, dp unsafe.Pointer, v D) {
 		move(unsafe.Add(dp, uintptr(g.act.from)*size), unsafe.Pointer(&g.value), nil, nil, g.act.to-g.act.from, 1)
 		return
 	}
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = v
 	}
 }
@@ -291,7 +291,7 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		}
 		return
 	}
-	for _, l := range g.lanes() {
+	for _, l := range g.act.lanes() {
 		p := g.pointer(m, address(ap, step, int(l))+m.offset, int(l))
 		if p == nil {
 			return

@@ -92,24 +92,6 @@ func (o *warpOrder) next() []*group {
 	return o.turns
 }
 
-// pickAny returns one of the runnable fragments, or -1.
-func (g *group) pickAny() int {
-	n := g.runnables()
-	if n == 0 {
-		return -1
-	}
-	k := int(g.w.order.chance.Uint64() % uint64(n))
-	for i := range g.frags {
-		if g.frags[i].bar == runnable {
-			if k == 0 {
-				return i
-			}
-			k--
-		}
-	}
-	return -1
-}
-
 // partWarps splits the runnable fragments into fragments of single warps.
 func (g *group) partWarps() {
 	for i := range g.frags {

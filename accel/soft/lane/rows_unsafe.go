@@ -62,29 +62,6 @@ func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plai
 	}
 }
 
-// rowFile is the location of the operands of one kind: the distances from slot to slot, and from lane to lane.
-type rowFile struct {
-	base       unsafe.Pointer
-	slot, lane int
-}
-
-// at returns the address of the operand's value for lane i, nil for operands that have none.
-func (g *group) at(p place, i int) unsafe.Pointer {
-	f := &g.files[p.kind]
-	if f.base == nil {
-		return nil
-	}
-	return unsafe.Add(f.base, int(p.slot)*f.slot+i*f.lane)
-}
-
-// row returns the operand's row from lane 0 on, with the distance between lanes, 0 for a single value.
-func (g *group) row(p place) (unsafe.Pointer, int) { return g.at(p, 0), g.files[p.kind].lane }
-
-func get32(p unsafe.Pointer, step, lane int) uint32 { return *(*uint32)(unsafe.Add(p, step*lane)) }
-func get64(p unsafe.Pointer, step, lane int) uint64 { return *(*uint64)(unsafe.Add(p, step*lane)) }
-func put32(p unsafe.Pointer, lane int, v uint32)    { *(*uint32)(unsafe.Add(p, 4*lane)) = v }
-func put64(p unsafe.Pointer, lane int, v uint64)    { *(*uint64)(unsafe.Add(p, 8*lane)) = v }
-
 // runSingle executes an arithmetic instruction with the same result for all threads.
 func runSingle(g *group, in *instr) {
 	in.row(g.at(in.d, 0), g.at(in.a, 0), g.at(in.b, 0), g.at(in.c, 0), 1, 0)
@@ -124,19 +101,9 @@ func (g *group) take(d place, row *[maxLanes]uint32) {
 	g.common.select32(to, from, to, unsafe.Add(unsafe.Pointer(&g.act.m), lo/8), n, 0)
 }
 
-// spread returns a row of at least n copies of a single value, valid until the next result.
-func (g *group) spread(from unsafe.Pointer, wide bool, n int) unsafe.Pointer {
-	move := g.common.move32
-	if wide {
-		move = g.common.move64
-	}
-	move(g.result, from, nil, nil, (n+blockLanes-1)&^(blockLanes-1), 1)
-	return g.result
-}
-
-// exchange gives a part of a warp, from a lane on, the values of other lanes of that
+// exchangeLanes gives a part of a warp, from a lane on, the values of other lanes of that
 // warp, as part of the result.
-func (g *group) exchange(lane int, value place, from []uint8) {
+func exchangeLanes(g *group, lane int, value place, from []uint8) {
 	to := unsafe.Slice((*uint32)(unsafe.Add(g.result, (lane-g.act.from)*4)), len(from))
 	if value.kind == single {
 		for i := range to {
@@ -156,11 +123,11 @@ func runCompare(g *group, in *instr) {
 	n := (g.act.hi+63)&^63 - lo
 	r := &g.outcome
 	in.row(unsafe.Pointer(&r[lo>>6]), g.at(in.a, lo), g.at(in.b, lo), nil, n, in.scalars)
-	g.setPredicates(in, r)
+	setPredicates(g, in, r)
 }
 
 // setPredicates combines the outcome of a comparison with the third operand and writes p and q.
-func (g *group) setPredicates(in *instr, r *mask) {
+func setPredicates(g *group, in *instr, r *mask) {
 	not := mask{^r[0], ^r[1], ^r[2], ^r[3]}
 	if in.boolOp != boolNone {
 		c := g.predicateOf(in.c, in.notC)

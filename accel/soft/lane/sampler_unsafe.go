@@ -35,8 +35,8 @@ func (t *Texture) together(dims int) bool {
 	return !t.Linear || t.elementBytes() <= 4 && t.Format != F32 && dims == 2 && t.Width > 1 && t.Height > 1 && t.Width <= 1<<20
 }
 
-// sample reads the texture for all lanes from the first block of active ones on.
-func (g *group) sample(in *instr, op *textureOp, t *Texture) {
+// sampleTogether reads the texture for all lanes from the first block of active ones on.
+func sampleTogether(g *group, in *instr, op *textureOp, t *Texture) {
 	if g.sampler == nil {
 		g.sampler = newSampler()
 	}
@@ -73,8 +73,8 @@ func (s *sampler) single(k int, v int) unsafe.Pointer {
 	return unsafe.Pointer(&s.number[k])
 }
 
-// coordinate returns the row of a coordinate, or its single value; scalars marks the latter.
-func (g *group) coordinate(p place) (from unsafe.Pointer, scalars int) {
+// coordinateRow returns the row of a coordinate, or its single value; scalars marks the latter.
+func coordinateRow(g *group, p place) (from unsafe.Pointer, scalars int) {
 	if p.kind == single {
 		scalars = 1
 	}
@@ -83,13 +83,13 @@ func (g *group) coordinate(p place) (from unsafe.Pointer, scalars int) {
 
 // find finds the nearest elements.
 func (s *sampler) find(g *group, in *instr, t *Texture, n int) {
-	x, scalars := g.coordinate(in.b)
+	x, scalars := coordinateRow(g, in.b)
 	s.nearest(unsafe.Pointer(&s.i), x, s.single(0, t.Width-1), nil, n, scalars)
 	s.scale(unsafe.Pointer(&s.at), unsafe.Pointer(&s.i), s.single(0, t.elementBytes()), nil, n, 2)
 	if in.c.kind == nowhere {
 		return
 	}
-	y, scalars := g.coordinate(in.c)
+	y, scalars := coordinateRow(g, in.c)
 	s.nearest(unsafe.Pointer(&s.j), y, s.single(0, max(t.Height, 1)-1), nil, n, scalars)
 	s.add(unsafe.Pointer(&s.at), unsafe.Pointer(&s.j), s.single(0, t.PitchBytes), unsafe.Pointer(&s.at), n, 2)
 }
@@ -97,7 +97,7 @@ func (s *sampler) find(g *group, in *instr, t *Texture, n int) {
 // around finds the four elements around each place, and reads them.
 func (s *sampler) around(g *group, in *instr, t *Texture, n int) {
 	axis := func(from place, at, first *[maxLanes]uint32, size int) {
-		v, scalars := g.coordinate(from)
+		v, scalars := coordinateRow(g, from)
 		s.between(unsafe.Pointer(at), v, s.single(0, (size-1)<<8), nil, n, scalars)
 		s.firstOfTwo(unsafe.Pointer(first), unsafe.Pointer(at), s.single(0, size-2), nil, n, 2)
 		s.towards(unsafe.Pointer(at), unsafe.Pointer(at), unsafe.Pointer(first), nil, n, 0)

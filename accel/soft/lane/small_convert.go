@@ -42,8 +42,8 @@ func smallTarget(in *ptx.Inst) func(float64) uint64 {
 	return func(v float64) uint64 { return store(v, to, e.sat, flushed) }
 }
 
-// cvtPacked lowers conversions to and from pairs, and to tf32.
-func (l *lowerer) cvtPacked(in *ptx.Inst) {
+// lowerCvtPacked lowers conversions to and from pairs, and to tf32.
+func lowerCvtPacked(l *lowerer, in *ptx.Inst) {
 	d, a := l.dst(&in.Args[0], false), l.src(&in.Args[1], in.Type2)
 	get, put := smallSource(in), smallTarget(in)
 	step := smallFloats[in.Type].width
@@ -80,9 +80,9 @@ func tf32Bits(in *ptx.Inst) laneFunc {
 	}
 }
 
-// cvtPack lowers cvt.pack, which saturates two integers and puts them beside
+// lowerCvtPack lowers cvt.pack, which saturates two integers and puts them beside
 // each other, below the lower bits of a third.
-func (l *lowerer) cvtPack(in *ptx.Inst) {
+func lowerCvtPack(l *lowerer, in *ptx.Inst) {
 	n := map[ptx.Type]int{ptx.U2: 2, ptx.S2: 2, ptx.U4: 4, ptx.S4: 4, ptx.U8: 8, ptx.S8: 8, ptx.U16: 16, ptx.S16: 16}[in.Type]
 	lo, hi := int32(0), int32(1)<<n-1
 	if in.Type == ptx.S2 || in.Type == ptx.S4 || in.Type.Signed() {

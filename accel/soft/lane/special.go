@@ -17,7 +17,7 @@ func (l *lowerer) special(s ptx.SpecialReg) place {
 	return d
 }
 
-func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
+func lowerMovSpecial(l *lowerer, d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
 	to := l.dst(d, t.Size() == 8)
 	if s.Wide() == (t.Size() == 8) {
 		l.emit(irInstr{op: irSpecial, d: to, imm: uint64(s), aware: true})
@@ -36,7 +36,7 @@ func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
 func runSpecial(g *group, in *instr) {
 	s := ptx.SpecialReg(in.imm)
 	if in.d.kind == single {
-		g.uniform[in.d.slot] = g.shared(s)
+		g.uniform[in.d.slot] = blockSpecial(g, s)
 		return
 	}
 	d, _ := g.row(in.d)
@@ -44,18 +44,18 @@ func runSpecial(g *group, in *instr) {
 	case s <= ptx.TidZ:
 		g.take(in.d, &g.tid[s-ptx.TidX])
 	case s >= ptx.LaneMaskEQ && s <= ptx.LaneMaskGT || s == ptx.LaneID || s == ptx.WarpID:
-		for _, l := range g.lanes() {
-			put32(d, int(l), g.own(s, int(l)))
+		for _, l := range g.act.lanes() {
+			put32(d, int(l), threadSpecial(g, s, int(l)))
 		}
 	case in.d.kind == row64:
-		fillActive(g, d, g.shared(s))
+		fillActive(g, d, blockSpecial(g, s))
 	default:
-		fillActive(g, d, uint32(g.shared(s)))
+		fillActive(g, d, uint32(blockSpecial(g, s)))
 	}
 }
 
-// own returns a special register that differs between threads.
-func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
+// threadSpecial returns a special register that differs between threads.
+func threadSpecial(g *group, s ptx.SpecialReg, lane int) uint32 {
 	bit := uint32(1) << (lane % warpLanes)
 	switch s {
 	case ptx.LaneID:
@@ -79,8 +79,8 @@ const smemUnit = 256
 
 var started = time.Now()
 
-// shared returns a special register that all threads of a block read alike.
-func (g *group) shared(s ptx.SpecialReg) uint64 {
+// blockSpecial returns a special register that all threads of a block read alike.
+func blockSpecial(g *group, s ptx.SpecialReg) uint64 {
 	l := g.w.run.launch
 	switch {
 	case s >= ptx.NTidX && s <= ptx.NTidZ:

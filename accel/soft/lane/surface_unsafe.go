@@ -8,8 +8,8 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// surface lowers suld, sust and sured.
-func (l *lowerer) surface(in *ptx.Inst) {
+// lowerSurface lowers suld, sust and sured.
+func lowerSurface(l *lowerer, in *ptx.Inst) {
 	o, value := &in.Args[0], &in.Args[1]
 	if in.Op == opSuld {
 		o, value = value, o
@@ -57,10 +57,10 @@ func eachElement(g *group, in *instr, do func(op *surfaceOp, t *Texture, lane in
 	at := g.rows(&op.at, op.shape.Dims)
 	layers, layerStep := g.row(op.layer)
 	w := g.w
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		h := get64(hp, hs, l)
-		if !g.bind(h, true) {
+		if !g.w.bind(h, true) {
 			g.fail(in.line, l, ptx.ErrIllegalAddress, h, "no surface of this handle")
 			return
 		}

@@ -28,8 +28,8 @@ func (l *lowerer) handle(o *ptx.Operand) place {
 	return l.reg(o.Reg)
 }
 
-// tex lowers tex and tld4. There are no mipmaps, so the level operand is ignored.
-func (l *lowerer) tex(in *ptx.Inst) {
+// lowerTex lowers tex and tld4. There are no mipmaps, so the level operand is ignored.
+func lowerTex(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[1]
 	op := &textureOp{shape: in.Mods.Geometry(), integer: in.Type2 == ptx.S32, gather: -1}
 	if in.Op == opTld4 {
@@ -57,10 +57,10 @@ type rows struct {
 	n    int
 }
 
-func (g *group) rows(at *[3]place, n int) (r rows) {
+func (f *registerFile) rows(at *[3]place, n int) (r rows) {
 	r.n = n
 	for d := range n {
-		r.p[d], r.step[d] = g.row(at[d])
+		r.p[d], r.step[d] = f.row(at[d])
 	}
 	return r
 }
@@ -76,14 +76,14 @@ func (r *rows) get(lane int) (v [3]uint32) {
 // most.
 func runPlainTex(g *group, in *instr) {
 	op := in.detail.(*textureOp)
-	h, same := g.sameHandle(in.a)
+	h, same := sameHandle(g, in.a)
 	if !same {
 		runTex(g, in)
 		return
 	}
-	if g.reads(in, g.act.lo, h) {
+	if selectTexture(g, in, g.act.lo, h) {
 		if t := g.w.texture.t; t.together(op.shape.Dims) {
-			g.sample(in, op, t)
+			sampleTogether(g, in, op, t)
 		} else {
 			runTex(g, in)
 		}
@@ -91,11 +91,11 @@ func runPlainTex(g *group, in *instr) {
 }
 
 // sameHandle returns the handle of all active lanes, if they have the same one.
-func (g *group) sameHandle(p place) (handle uint64, same bool) {
+func sameHandle(g *group, p place) (handle uint64, same bool) {
 	handles, step := g.row(p)
 	handle = get64(handles, step, g.act.lo)
 	if step != 0 {
-		for _, l := range g.lanes() {
+		for _, l := range g.act.lanes() {
 			if get64(handles, step, int(l)) != handle {
 				return 0, false
 			}
@@ -105,16 +105,16 @@ func (g *group) sameHandle(p place) (handle uint64, same bool) {
 }
 
 // results returns the rows of the results of a tex instruction.
-func (g *group) results(op *textureOp) (out [4]unsafe.Pointer) {
+func (r *registerFile) results(op *textureOp) (out [4]unsafe.Pointer) {
 	for i, p := range op.out {
-		out[i], _ = g.row(p)
+		out[i], _ = r.row(p)
 	}
 	return out
 }
 
-// reads selects the texture of a handle for reading. It returns false after a fault.
-func (g *group) reads(in *instr, lane int, handle uint64) bool {
-	if last := &g.w.texture; last.t != nil && handle == last.handle || g.bind(handle, false) {
+// selectTexture selects the texture of a handle for reading. It returns false after a fault.
+func selectTexture(g *group, in *instr, lane int, handle uint64) bool {
+	if last := &g.w.texture; last.t != nil && handle == last.handle || g.w.bind(handle, false) {
 		return true
 	}
 	g.fail(in.line, lane, ptx.ErrIllegalAddress, handle, "no texture of this handle")
@@ -130,9 +130,9 @@ func runTex(g *group, in *instr) {
 	w := g.w
 	var texel [4]uint32
 	out := g.results(op)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
-		if !g.reads(in, l, get64(hp, hs, l)) {
+		if !selectTexture(g, in, l, get64(hp, hs, l)) {
 			return
 		}
 		t, c := w.texture.t, at.get(l)
@@ -167,8 +167,7 @@ type binding struct {
 }
 
 // bind selects the texture or surface of a handle for the next reads.
-func (g *group) bind(handle uint64, surface bool) bool {
-	w := g.w
+func (w *worker) bind(handle uint64, surface bool) bool {
 	b, known := w.bound[handle]
 	if !known {
 		l := w.run.launch
@@ -209,8 +208,8 @@ func (t *Texture) word(at [3]uint32, out *[4]uint32) bool {
 	return true
 }
 
-// texQuery lowers txq and suq.
-func (l *lowerer) texQuery(in *ptx.Inst) {
+// lowerTexQuery lowers txq and suq.
+func lowerTexQuery(l *lowerer, in *ptx.Inst) {
 	what := in.Mods.First(ptx.QWidth, ptx.QHeight, ptx.QDepth, ptx.QDataType, ptx.QOrder, ptx.QNormalized, ptx.QArraySize, ptx.QLevels,
 		ptx.QSamples, ptx.QLayout, ptx.QUnnormalized, ptx.QFilter, ptx.QAddress0, ptx.QAddress1, ptx.QAddress2)
 	op := &queryOp{what: what, sampler: in.Mods.OfSampler(), surface: in.Op == opSuq}
@@ -223,13 +222,13 @@ func runQuery(g *group, in *instr) {
 	op := in.detail.(*queryOp)
 	hp, hs := g.row(in.a)
 	dp, _ := g.row(in.d)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		h := get64(hp, hs, int(lane))
 		if s := g.w.prog.samplers[h]; s != nil && op.sampler {
 			put32(dp, int(lane), querySampler(s, op.what))
 			continue
 		}
-		if !g.bind(h, op.surface) {
+		if !g.w.bind(h, op.surface) {
 			g.fail(in.line, int(lane), ptx.ErrIllegalAddress, h, "no texture or surface of this handle")
 			return
 		}
@@ -242,12 +241,12 @@ func runIsType(g *group, in *instr) {
 	kind := in.detail.(*typeTest).kind
 	hp, hs := g.row(in.a)
 	dp, _ := g.row(in.d)
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		h := get64(hp, hs, int(lane))
 		is := g.w.prog.opaque[h]
-		if is == ptx.Plain && g.bind(h, false) {
+		if is == ptx.Plain && g.w.bind(h, false) {
 			is = ptx.TexRef
-		} else if is == ptx.Plain && g.bind(h, true) {
+		} else if is == ptx.Plain && g.w.bind(h, true) {
 			is = ptx.SurfRef
 		}
 		put32(dp, int(lane), pick(is == kind, uint32(0), 1))

@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-func (l *lowerer) shfl(in *ptx.Inst) {
+func lowerShfl(l *lowerer, in *ptx.Inst) {
 	o := &in.Args[0]
 	d, q := l.dst(o, false), place{}
 	if o.Pair != ptx.None {
@@ -42,7 +42,7 @@ func runShfl(g *group, in *instr) {
 	}
 	cp, cs := g.row(in.c)
 	var ok mask
-	for _, lane := range g.lanes() {
+	for _, lane := range g.act.lanes() {
 		l := int(lane)
 		own := l % warpLanes
 		j, within := shuffleSource(op, own, get32(bp, bs, l), get32(cp, cs, l))
@@ -72,7 +72,7 @@ func runShflAlike(g *group, in *instr) {
 	for l := g.act.from; l < g.act.to; {
 		part := from[l%warpLanes:]
 		part = part[:min(len(part), g.act.to-l)]
-		g.exchange(l, in.a, part)
+		exchangeLanes(g, l, in.a, part)
 		l += len(part)
 	}
 	g.merge(in.d)
@@ -111,7 +111,7 @@ func shuffleSource(op *warpOp, own int, b, c uint32) (lane int, within bool) {
 	return lane, within
 }
 
-func (l *lowerer) vote(in *ptx.Inst) {
+func lowerVote(l *lowerer, in *ptx.Inst) {
 	a, not := l.pred(&in.Args[1])
 	if in.Args[0].Kind == ptx.Sink {
 		return
@@ -123,13 +123,13 @@ func (l *lowerer) vote(in *ptx.Inst) {
 	l.emit(irInstr{op: irVote, d: l.reg(in.Args[0].Reg), c: a, notC: not, detail: op})
 }
 
-func (l *lowerer) activemask(in *ptx.Inst) {
+func lowerActivemask(l *lowerer, in *ptx.Inst) {
 	l.emit(irInstr{op: irVote, d: l.dst(&in.Args[0], false), detail: &warpOp{mode: ptx.Ballot}})
 }
 
-// sets calls f for each set of threads of a warp that executes the instruction as one:
+// eachSet calls f for each set of threads of a warp that executes the instruction as one:
 // those with the same mask, of which members take part.
-func (g *group) sets(op *warpOp, f func(warp int, set, members uint32)) {
+func eachSet(g *group, op *warpOp, f func(warp int, set, members uint32)) {
 	for w := range maxLanes / warpLanes {
 		for rest := g.act.m.warp(w); rest != 0; {
 			set, m := rest, rest
@@ -151,7 +151,7 @@ func runVote(g *group, in *instr) {
 	p := g.predicateOf(in.c, in.notC)
 	var out mask
 	d, _ := g.row(in.d)
-	g.sets(op, func(w int, part, m uint32) {
+	eachSet(g, op, func(w int, part, m uint32) {
 		yes := p.warp(w) & m
 		var r bool
 		switch op.mode {
@@ -175,7 +175,7 @@ func runVote(g *group, in *instr) {
 	}
 }
 
-func (l *lowerer) match(in *ptx.Inst) {
+func lowerMatch(l *lowerer, in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	op := &warpOp{mode: in.Mods.First(ptx.Any, ptx.All, ptx.Any), wide: wide, member: l.src(&in.Args[2], ptx.U32)}
 	q := place{}
@@ -199,7 +199,7 @@ func runMatch(g *group, in *instr) {
 		return uint64(get32(ap, as, l))
 	}
 	var all mask
-	g.sets(op, func(w int, part, m uint32) {
+	eachSet(g, op, func(w int, part, m uint32) {
 		var old [warpLanes]uint64 // d may be a
 		for x := part; x != 0; x &= x - 1 {
 			o := bits.TrailingZeros32(x)
@@ -227,8 +227,8 @@ func runMatch(g *group, in *instr) {
 	}
 }
 
-// elect lowers elect.sync: the lowest lane of those that take part is the leader.
-func (l *lowerer) elect(in *ptx.Inst) {
+// lowerElect lowers elect.sync: the lowest lane of those that take part is the leader.
+func lowerElect(l *lowerer, in *ptx.Inst) {
 	q := place{}
 	if in.Args[0].Pair != ptx.None {
 		q = l.reg(in.Args[0].Pair)
@@ -244,7 +244,7 @@ func runElect(g *group, in *instr) {
 	}
 	d, _ := g.row(in.d)
 	var leads mask
-	g.sets(op, func(w int, part, m uint32) {
+	eachSet(g, op, func(w int, part, m uint32) {
 		leads.setWarp(w, leads.warp(w)|m&-m)
 		for leader := uint32(bits.TrailingZeros32(m)); part != 0; part &= part - 1 {
 			put32(d, w*warpLanes+bits.TrailingZeros32(part), leader)
@@ -255,7 +255,7 @@ func runElect(g *group, in *instr) {
 	}
 }
 
-func (l *lowerer) redux(in *ptx.Inst) {
+func lowerRedux(l *lowerer, in *ptx.Inst) {
 	op := &warpOp{mode: in.Mods.First(ptx.Add, ptx.Min, ptx.Max, ptx.And, ptx.Or, ptx.Xor), signed: in.Type.Signed(), member: l.src(&in.Args[2], ptx.U32)}
 	if in.Type == ptx.F32 {
 		op.float = extremum(in, pick(in.Mods.Has(ptx.Max), lesser32, greater32))
@@ -271,7 +271,7 @@ func runRedux(g *group, in *instr) {
 	}
 	ap, as := g.row(in.a)
 	d, _ := g.row(in.d)
-	g.sets(op, func(w int, part, m uint32) {
+	eachSet(g, op, func(w int, part, m uint32) {
 		var r uint32
 		started := false
 		for ; m != 0; m &= m - 1 {

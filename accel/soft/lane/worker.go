@@ -393,9 +393,3 @@ func (g *group) reduce(f *fragment, bar *barrier) {
 	}
 	g.preds[op.d.slot].blend(&r, &f.m)
 }
-
-// scalar reads a 32-bit operand of one lane.
-func (g *group) scalar(p place, lane int) uint32 {
-	q, step := g.row(p)
-	return get32(q, step, lane)
-}
