@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/compile"
 	"pegasus/guest/bench/kernels"
 )
 
@@ -60,8 +61,8 @@ func BenchmarkCompile(b *testing.B) {
 			image := newDevice(b).load(kernels.PTX(name))
 			b.ReportAllocs()
 			for b.Loop() {
-				for _, f := range image.module.Kernels {
-					if _, err := compile(image, f); err != nil {
+				for _, f := range image.layout.Module.Kernels {
+					if _, err := compile.Kernel(image.layout, f); err != nil {
 						b.Fatal(err)
 					}
 				}
