@@ -87,7 +87,7 @@ type Kernel struct {
 	mu     sync.Mutex // held while it is compiled
 	err    error
 	local  int  // bytes of local memory a thread
-	awaits bool // see program
+	awaits bool // see ir.Program.MayPoll
 }
 
 // Compile compiles the kernel now, rather than at its first launch.

@@ -7,6 +7,7 @@ import (
 
 	"pegasus/accel/ptx"
 	"pegasus/accel/soft/lane/compile"
+	"pegasus/accel/soft/lane/exec"
 	"pegasus/guest/bench/kernels"
 )
 
@@ -62,9 +63,11 @@ func BenchmarkCompile(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, f := range image.layout.Module.Kernels {
-					if _, err := compile.Kernel(image.layout, f); err != nil {
+					program, err := compile.Kernel(image.layout, f)
+					if err != nil {
 						b.Fatal(err)
 					}
+					exec.Bind(program)
 				}
 			}
 		})
