@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/test/seeds"
 )
@@ -13,11 +15,11 @@ import (
 // Random programs of thread indices, loop counters and addresses leave the same memory as an independent interpreter:
 // where lanes are at one distance and where not any more, at the ends of registers' ranges, in blocks of any shape,
 // when threads part, meet, loop and end.
-func TestAffine(t *testing.T) { eachLevel(t, testAffine) }
+func TestAffine(t *testing.T) { lanetest.EachLevel(t, &arith.VectorLevel, testAffine) }
 
 func testAffine(t *testing.T) {
 	seed := seeds.Fixed(t)
-	for n := range uint64(pick(testing.Short(), 400, 40)) {
+	for n := range uint64(arith.Pick(testing.Short(), 400, 40)) {
 		tryAffine(t, seed+n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/exec"
 )
 
 // printer is a kernel that gives its threads' numbers and the arguments in
@@ -118,7 +119,7 @@ func TestVprintfOfBadAddresses(t *testing.T) {
 	if f := k.Run(l); f != nil {
 		t.Fatal(f)
 	}
-	if n := l.Stdout.(*bytes.Buffer).Len(); n != maxString {
+	if n := l.Stdout.(*bytes.Buffer).Len(); n != exec.MaxString {
 		t.Errorf("printed %d bytes of a long format", n)
 	}
 	d.run(k, x(1), x(1), out, uint64(0), uint64(0))

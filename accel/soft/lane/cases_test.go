@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx/cases"
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // readCases reads testdata/forms.txt and testdata/cases.txt, which document their format.
@@ -47,7 +49,7 @@ func runCase(t *testing.T, c *cases.Case) {
 
 // Every form gives the bits that were worked out by hand, for uniform and for varying operands, with all threads and
 // with some.
-func TestForms(t *testing.T) { eachLevel(t, testForms) }
+func TestForms(t *testing.T) { lanetest.EachLevel(t, &arith.VectorLevel, testForms) }
 
 func testForms(t *testing.T) {
 	forms, _ := readCases(t)

@@ -51,7 +51,7 @@ func TestFFmpegCompiles(t *testing.T) {
 	for _, text := range ffmpegModules(t) {
 		d := newDevice(t)
 		im := d.load(text)
-		for _, f := range im.module.Kernels {
+		for _, f := range im.layout.Module.Kernels {
 			if err := d.kernel(im, f.Name).Compile(); err != nil {
 				t.Errorf("%s: %v", f.Name, err)
 			}
@@ -231,7 +231,7 @@ func TestFFmpegRuns(t *testing.T) {
 	data := make([]byte, 64*64*8)
 	out := d.buffer(1 << 16)
 	var k *ptx.Func
-	for _, k = range im.module.Kernels {
+	for _, k = range im.layout.Module.Kernels {
 		l := d.launch(d.kernel(im, k.Name), x(1), xy(32, 16), uint64(1), uint64(1), uint64(1), uint64(1), out, out, out, out, 16, 12, 512, 32, 32, float32(0.5))
 		l.Texture = func(uint64) *Texture {
 			return &Texture{Data: data, Width: 32, Height: 32, PitchBytes: 512, Format: U16, Channels: 4, ReadFloat: true, Address: [3]AddressMode{1, 1, 1}}

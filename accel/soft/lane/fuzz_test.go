@@ -11,6 +11,7 @@ import (
 
 	"pegasus/accel/ptx"
 	"pegasus/accel/ptx/cases"
+	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/guest/bench/kernels"
 )
 
@@ -148,7 +149,7 @@ func FuzzProgram(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte("\x80\x10\x05\x90\xa0\x01\x02\x03\x90\x45\x01\x02\x03"))
-	r := random(9)
+	r := lanetest.Random(9)
 	for range 50 {
 		b := make([]byte, 20+r.IntN(200))
 		for i := range b {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx/cases"
+	"pegasus/accel/soft/lane/exec"
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // A GPU returns the expected values of the cases. Without one, and its driver, the test is skipped.
@@ -17,7 +19,7 @@ func TestGPU(t *testing.T) {
 	forms, kernels := readCases(t)
 	list := append(forms, kernels...)
 	for _, p := range products() {
-		list = append(list, p.random(random(31)))
+		list = append(list, p.random(lanetest.Random(31)))
 	}
 	start := func() (*cases.Device, error) {
 		d, err := cases.Start(exec.Command(filepath.Join(os.Getenv("PEGASUS_BUILD"), "gpu/cases")))

@@ -10,18 +10,6 @@ import (
 // of times as large as its text.
 const maxKept = 1 << 30
 
-// instrBytes is roughly the memory of an instruction.
-const instrBytes = 512
-
-// bytes returns roughly the memory of a program.
-func (p *program) bytes() int {
-	n := 0
-	for i := range p.blocks {
-		n += 1 + len(p.blocks[i].code)
-	}
-	return n * instrBytes
-}
-
 // keeper drops programs when their total size is too large, the oldest first. Kernels launched since their last turn
 // are passed over once. A launch that executes a dropped program continues; the next one compiles it again.
 type keeper struct {

@@ -37,7 +37,7 @@ func TestPrograms(t *testing.T) {
 	}
 	run(0)
 	compiledNow.mu.Lock()
-	compiledNow.most = compiledNow.bytes + 3*im.kernels["k0"].prog.Load().bytes()
+	compiledNow.most = compiledNow.bytes + 3*im.kernels["k0"].prog.Load().Bytes()
 	compiledNow.mu.Unlock()
 	for range 3 {
 		for i := range kernels {

@@ -2,20 +2,19 @@ package lane
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/guest/bench/kernels"
 )
-
-func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 func TestVectorAdd(t *testing.T) {
 	const n = 100_003
 	d := newDevice(t)
 	k := d.kernel(d.load(kernels.PTX("vectoradd")), "vectorAdd")
 	a, b, c := d.buffer(4*n), d.buffer(4*n), d.buffer(4*n)
-	r := random(1)
+	r := lanetest.Random(1)
 	for i := range n {
 		a.setFloat(i, r.Float32())
 		b.setFloat(i, r.Float32())
@@ -34,7 +33,7 @@ func TestMatmul(t *testing.T) {
 	d := newDevice(t)
 	k := d.kernel(d.load(kernels.PTX("matmul")), "matmul")
 	a, b, c := d.buffer(4*n*n), d.buffer(4*n*n), d.buffer(4*n*n)
-	r := random(2)
+	r := lanetest.Random(2)
 	for i := range n * n {
 		a.setFloat(i, r.Float32()-0.5)
 		b.setFloat(i, r.Float32()-0.5)
@@ -44,7 +43,7 @@ func TestMatmul(t *testing.T) {
 		for j := range n {
 			var sum float32
 			for m := range n {
-				sum = fma32(a.float(i*n+m), b.float(m*n+j), sum)
+				sum = arith.FMA32(a.float(i*n+m), b.float(m*n+j), sum)
 			}
 			if got := c.float(i*n + j); got != sum {
 				t.Fatalf("c[%d][%d] = %v, want %v", i, j, got, sum)
@@ -57,7 +56,7 @@ func TestMatmul(t *testing.T) {
 func blackScholes(d *device, n int) (k *Kernel, grid, block [3]uint32, args []any) {
 	k = d.kernel(d.load(kernels.PTX("blackscholes")), "blackScholes")
 	call, put, price, strike, years := d.buffer(4*n), d.buffer(4*n), d.buffer(4*n), d.buffer(4*n), d.buffer(4*n)
-	r := random(3)
+	r := lanetest.Random(3)
 	for i := range n {
 		price.setFloat(i, 5+25*r.Float32())
 		strike.setFloat(i, 1+99*r.Float32())
@@ -109,7 +108,7 @@ func TestHistogram(t *testing.T) {
 	k := d.kernel(d.load(kernels.PTX("histogram")), "histogram")
 	words, bins := d.buffer(4*n), d.buffer(4*256)
 	var want [256]uint32
-	r := random(4)
+	r := lanetest.Random(4)
 	for i := range n {
 		w := r.Uint32() & r.Uint32()
 		words.setWord(i, w)
@@ -131,7 +130,7 @@ func TestWalsh(t *testing.T) {
 	im := d.load(kernels.PTX("walsh"))
 	in, out := d.buffer(4*n), d.buffer(4*n)
 	want := make([]float32, n)
-	r := random(5)
+	r := lanetest.Random(5)
 	for i := range n {
 		want[i] = float32(r.IntN(9) - 4)
 		in.setFloat(i, want[i])

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/compile"
+	"pegasus/accel/soft/lane/exec"
 	"pegasus/guest/bench/kernels"
 )
 
@@ -60,10 +62,12 @@ func BenchmarkCompile(b *testing.B) {
 			image := newDevice(b).load(kernels.PTX(name))
 			b.ReportAllocs()
 			for b.Loop() {
-				for _, f := range image.module.Kernels {
-					if _, err := compile(image, f); err != nil {
+				for _, f := range image.layout.Module.Kernels {
+					program, err := compile.Kernel(image.layout, f)
+					if err != nil {
 						b.Fatal(err)
 					}
+					exec.Bind(program)
 				}
 			}
 		})

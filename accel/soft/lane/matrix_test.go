@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx/cases"
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // where returns the row and column of element i of a thread in a matrix.
@@ -299,7 +300,7 @@ func (p *product) random(r *rand.Rand) cases.Case {
 }
 
 func TestMatrixProducts(t *testing.T) {
-	r := random(31)
+	r := lanetest.Random(31)
 	for _, p := range products() {
 		c := p.random(r)
 		runCase(t, &c)
@@ -411,7 +412,7 @@ ret; }
 
 // Matrices go from memory to fragments and back, by rows or by columns, with any stride.
 func TestFragments(t *testing.T) {
-	r := random(32)
+	r := lanetest.Random(32)
 	for _, c := range wmmaCases {
 		for _, layouts := range c.layouts {
 			for _, padded := range []bool{false, true} {

@@ -15,6 +15,8 @@ import (
 
 	"pegasus/accel/ptx"
 	"pegasus/accel/ptx/cases"
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/accel/soft/lane/internal/reference"
 	"pegasus/test/seeds"
@@ -170,7 +172,7 @@ func (c trial) minimise(p *programs.Program, style programs.Style, shape [3]uint
 // Random programs, in all spellings and shapes of launch, leave the same bits on the engine as an independent
 // interpreter.
 func TestOracle(t *testing.T) {
-	eachLevel(t, testOracle)
+	lanetest.EachLevel(t, &arith.VectorLevel, testOracle)
 }
 
 func testOracle(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // withFunctions puts functions before a kernel. The kernel's body has in %a0 the address of its 32-bit element of out,
@@ -390,7 +391,7 @@ no: call free, (%a2); ret; }`))
 func TestHeap(t *testing.T) {
 	const base, size = 0x7000_0000_0000, 1 << 20
 	h := NewHeap(base, size+100)
-	r := random(3)
+	r := lanetest.Random(3)
 	type object struct{ addr, size uint64 }
 	var live []object
 	for range 20_000 {

@@ -1,8 +1,6 @@
 package lane
 
-import (
-	"testing"
-)
+import "testing"
 
 // gridOf runs a body in a grid of blocks, on one core and on two. %b is the block's number, %n the number of blocks.
 func gridOf(t *testing.T, blocks, threads int, body string, check func(t *testing.T, out buffer)) {

@@ -6,7 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // hardPlace is a coordinate that is hard on a texture of n elements.
@@ -16,7 +17,7 @@ func hardPlace(r *rand.Rand, n int) uint32 {
 	case 0:
 		return r.Uint32()
 	case 1:
-		return uint32(specials[r.IntN(len(specials))])
+		return uint32(lanetest.Specials[r.IntN(len(lanetest.Specials))])
 	case 2:
 		return math.Float32bits(edges[r.IntN(len(edges))])
 	case 3: // where the weight is rounded from one 256th to the next
@@ -29,16 +30,16 @@ func hardPlace(r *rand.Rand, n int) uint32 {
 // Lanes that read a texture together get the same values as each would alone, and those that don't take part keep
 // theirs.
 func TestSampler(t *testing.T) {
-	eachLevel(t, func(t *testing.T) {
-		r := random(11)
+	lanetest.EachLevel(t, &arith.VectorLevel, func(t *testing.T) {
+		r := lanetest.Random(11)
 		for _, format := range []Format{U8, U16, F32, U32} {
 			for _, channels := range []int{1, 2, 3, 4} {
 				for mode := range 8 {
 					size := [][2]int{{1, 1}, {2, 2}, {7, 5}, {300, 200}, {64, 1}, {64, 0}, {1, 9}}[r.IntN(7)]
 					tex := &Texture{Width: size[0], Height: size[1], Format: format, Channels: channels, Linear: mode&1 != 0, ReadFloat: mode&2 != 0,
 						Address: [3]AddressMode{AddressMode(r.IntN(4)), Clamp, Clamp}, Border: [4]float32{1, 2, 3, 4}}
-					tex.PitchBytes = tex.Width*tex.elementBytes() + r.IntN(3)*4
-					tex.Data = make([]byte, (max(tex.Height, 1)-1)*tex.PitchBytes+tex.Width*tex.elementBytes())
+					tex.PitchBytes = tex.Width*tex.ElementBytes() + r.IntN(3)*4
+					tex.Data = make([]byte, (max(tex.Height, 1)-1)*tex.PitchBytes+tex.Width*tex.ElementBytes())
 					for i := range tex.Data {
 						tex.Data[i] = byte(r.Uint32() | r.Uint32())
 					}
@@ -71,7 +72,7 @@ func testSampler(t *testing.T, r *rand.Rand, tex *Texture, part bool) {
 	for i, v := range in {
 		var want [4]uint32
 		if !part || int32(v[2]) < 0 {
-			tex.sample(tex.sampling(), [3]uint32{v[0], v[1]}, 0, &texOp{shape: ptx.Geometry{Dims: dims}, gather: -1}, &want)
+			want = tex.Read(dims, [3]uint32{v[0], v[1]})
 		}
 		if out[i] != want {
 			d := *tex

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // oracle represents a format by the list of its numbers, and rounds by a search for the nearest one.
@@ -330,7 +332,7 @@ func (o *oracle) around(r *rand.Rand) (list [][]uint64) {
 
 // Rounding of f32 to small formats is right in every mode.
 func TestSmallFromF32(t *testing.T) {
-	r := random(21)
+	r := lanetest.Random(21)
 	for _, name := range []string{"f16", "bf16"} {
 		o := oracles[name]
 		values := o.around(r)
@@ -367,7 +369,7 @@ func TestSmallFromF32(t *testing.T) {
 
 // Integers and f64 round once.
 func TestSmallFromWide(t *testing.T) {
-	r := random(22)
+	r := lanetest.Random(22)
 	for _, name := range []string{"f16", "bf16"} {
 		o := oracles[name]
 		var whole, long [][]uint64
@@ -411,7 +413,7 @@ func halfOperands(r *rand.Rand, n, sources int) (list [][]uint64) {
 
 // Arithmetic is exact and rounded once.
 func TestSmallArithmetic(t *testing.T) {
-	r := random(23)
+	r := lanetest.Random(23)
 	for _, name := range []string{"f16", "bf16"} {
 		o := oracles[name]
 		for _, op := range []string{"add", "sub", "mul", "fma"} {
@@ -460,7 +462,7 @@ func TestSmallArithmetic(t *testing.T) {
 
 // The lesser and the greater by their order as numbers.
 func TestSmallExtrema(t *testing.T) {
-	r := random(24)
+	r := lanetest.Random(24)
 	for _, name := range []string{"f16", "bf16"} {
 		o := oracles[name]
 		values := halfOperands(r, 20000, 2)
@@ -501,7 +503,7 @@ func TestSmallExtrema(t *testing.T) {
 
 // Pairs are two values, each on its own.
 func TestSmallPairs(t *testing.T) {
-	r := random(25)
+	r := lanetest.Random(25)
 	for _, name := range []string{"f16", "bf16"} {
 		o := oracles[name]
 		var values [][]uint64

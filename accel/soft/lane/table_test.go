@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/compile"
 )
 
 // registerOf names a register of the size of a type.
@@ -164,7 +165,7 @@ func accepted(instruction string) error {
 		".reg .pred %p<8>; .reg .b8 %b<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %l<32>; .param .align 32 .b8 passed[64];\nlist: .branchtargets skip, end;\n" +
 		instruction + "\nskip: \nend: ret;\n}\n"))
 	if err == nil {
-		_, err = compile(&Image{}, m.Kernels[0])
+		_, err = compile.Kernel(&compile.Layout{}, m.Kernels[0])
 	}
 	return err
 }

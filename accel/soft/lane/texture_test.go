@@ -45,7 +45,7 @@ func reads(t *testing.T, src []byte, textures map[uint64]*Texture, in [][4]uint3
 	im := d.load(src)
 	for name, v := range im.named { // references stand for the texture under their line
 		if v.Opaque != ptx.Plain && textures[uint64(len(name))] != nil {
-			textures[im.address[v]] = textures[uint64(len(name))]
+			textures[im.layout.Address[v]] = textures[uint64(len(name))]
 		}
 	}
 	k := d.kernel(im, "k")
@@ -282,7 +282,7 @@ type slow struct {
 }
 
 func (s slow) number(i [3]int, k int) *big.Rat {
-	n := s.extent()
+	n := s.Extent()
 	for d := range i {
 		switch {
 		case i[d] >= 0 && i[d] < n[d]:
@@ -305,7 +305,7 @@ func (s slow) number(i [3]int, k int) *big.Rat {
 			i[d] = min(max(i[d], 0), n[d]-1)
 		}
 	}
-	at := s.Data[(i[2]+s.layer)*s.SliceBytes+i[1]*s.PitchBytes+(i[0]*s.Channels+k)*s.Format.bytes():]
+	at := s.Data[(i[2]+s.layer)*s.SliceBytes+i[1]*s.PitchBytes+(i[0]*s.Channels+k)*s.Format.Bytes():]
 	switch s.Format {
 	case U8:
 		return big.NewRat(int64(at[0]), 1)
@@ -350,7 +350,7 @@ func (s slow) read(at [3]float32, i [3]int, d, k int) *big.Rat {
 	}
 	p := new(big.Rat).SetFloat64(float64(at[d]))
 	if s.Normalized {
-		p.Mul(p, big.NewRat(int64(s.extent()[d]), 1))
+		p.Mul(p, big.NewRat(int64(s.Extent()[d]), 1))
 	}
 	if !s.Linear {
 		i[d] = floor(p)
@@ -392,7 +392,7 @@ func TestTextureFiltering(t *testing.T) {
 			dims = 2
 		}
 		tex.ReadFloat = tex.Format < F16 && rnd.IntN(2) > 0
-		tex.PitchBytes = tex.Width*tex.elementBytes() + 4*rnd.IntN(3)
+		tex.PitchBytes = tex.Width*tex.ElementBytes() + 4*rnd.IntN(3)
 		tex.SliceBytes = max(tex.Height, 1)*tex.PitchBytes + 4*rnd.IntN(3)
 		tex.Data = make([]byte, max(tex.Depth, 1)*tex.SliceBytes)
 		for i := range tex.Data {
@@ -405,7 +405,7 @@ func TestTextureFiltering(t *testing.T) {
 		}
 		in := make([][4]uint32, 16)
 		for i := range in {
-			for d, n := range tex.extent() {
+			for d, n := range tex.Extent() {
 				v := (rnd.Float32()*3 - 1) * float32(n)
 				if tex.Normalized {
 					v /= float32(n)
@@ -415,7 +415,7 @@ func TestTextureFiltering(t *testing.T) {
 			in[i][3] = uint32(rnd.IntN(max(tex.Depth, 1)))
 		}
 		kind := "u32"
-		if tex.float() {
+		if tex.Float() {
 			kind = "f32"
 		}
 		out, fault := reads(t, reader("", fmt.Sprintf(forms[shape], kind)), map[uint64]*Texture{1: tex}, in)
@@ -431,7 +431,7 @@ func TestTextureFiltering(t *testing.T) {
 			for k := range tex.Channels {
 				r := s.read(at, [3]int{}, dims-1, k)
 				var want uint32
-				if tex.float() {
+				if tex.Float() {
 					f, _ := r.Quo(r, s.one()).Float32()
 					want = math.Float32bits(f)
 				} else {
@@ -443,7 +443,7 @@ func TestTextureFiltering(t *testing.T) {
 					want = uint32(floor(r))
 				}
 				// The engine rounds twice where it divides.
-				if d := int32(out[i][k] - want); d != 0 && (!tex.float() || d > 1 || d < -1) {
+				if d := int32(out[i][k] - want); d != 0 && (!tex.Float() || d > 1 || d < -1) {
 					t.Fatalf("seed %d, texture %d, %+v at %v: channel %d is %#x, want %#x", seed, n, tex, at, k, out[i][k], want)
 				}
 			}
@@ -499,7 +499,7 @@ func TestTextureAsOnAGPU(t *testing.T) {
 
 // fill gives float textures numbers that can be distinguished exactly.
 func fill(t *Texture, rnd *rand.Rand) {
-	for i := 0; i+t.Format.bytes() <= len(t.Data); i += t.Format.bytes() {
+	for i := 0; i+t.Format.Bytes() <= len(t.Data); i += t.Format.Bytes() {
 		switch t.Format {
 		case F16:
 			binary.LittleEndian.PutUint16(t.Data[i:], uint16(15+rnd.IntN(4))<<10|uint16(rnd.IntN(1024)))

@@ -3,13 +3,15 @@ package lane
 import (
 	"fmt"
 	"testing"
+
+	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // A shfl with the same operands in all lanes has the same results as one executed lane by lane, for any threads that
 // take part and in blocks of any size.
 func TestShflAlike(t *testing.T) {
 	const threads = 250
-	r := random(11)
+	r := lanetest.Random(11)
 	for _, mode := range []string{"up", "down", "bfly", "idx"} {
 		for range 20 {
 			from, clamp, taking := r.IntN(32), r.IntN(32)|r.IntN(32)<<8, r.Uint32()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane/ir"
 )
 
 // xorshift has each thread of a grid go through n steps of a generator; the steps of a block depend on a barrier.
@@ -85,11 +86,11 @@ func TestLooksOften(t *testing.T) {
 		name, body string
 		least      int32
 	}{
-		{"straight", bulk(100_000, "add.u32 %r1, %r1, %t;"), 100_000 / watchEvery / 2},
+		{"straight", bulk(100_000, "add.u32 %r1, %r1, %t;"), 100_000 / ir.WatchEvery / 2},
 		{"dear", ".reg .f64 %d<4>; cvt.rn.f64.u32 %d1, %t;" + bulk(100, "div.rp.f64 %d2, %d1, 0d7fe123456789abcd;"), 30},
-		{"reductions", bulk(4, "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%o], [s], 4096;"), 4 * 256 * 4096 / bulkUnit / watchEvery / 2},
-		{"bulk copies", bulk(100, "cp.async.bulk.global.shared::cta.bulk_group [%o], [s], 4096;"), 100 * 256 * 4096 / bytesAsOne / watchEvery / 2},
-		{"bulk stores", bulk(100, "st.bulk.weak.shared::cta [s], 4096, 0;"), 100 * 256 * 4096 / bytesAsOne / watchEvery / 2},
+		{"reductions", bulk(4, "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%o], [s], 4096;"), 4 * 256 * 4096 / ir.BulkUnit / ir.WatchEvery / 2},
+		{"bulk copies", bulk(100, "cp.async.bulk.global.shared::cta.bulk_group [%o], [s], 4096;"), 100 * 256 * 4096 / bytesPerInstruction / ir.WatchEvery / 2},
+		{"bulk stores", bulk(100, "st.bulk.weak.shared::cta [s], 4096, 0;"), 100 * 256 * 4096 / bytesPerInstruction / ir.WatchEvery / 2},
 	} {
 		d := newDevice(t)
 		src := strings.Replace(string(entry(c.body)), ".version 7.0\n.target sm_75", ".version 8.6\n.target sm_100", 1)
@@ -137,3 +138,6 @@ func TestMeter(t *testing.T) {
 		t.Error("a meter that was reset goes on")
 	}
 }
+
+// bytesPerInstruction is the number of bytes that are copied or cleared in the time of a common instruction.
+const bytesPerInstruction = 512

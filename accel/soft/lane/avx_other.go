@@ -1,5 +1,0 @@
-//go:build !amd64
-
-package lane
-
-func vectorLevel() int { return 0 }

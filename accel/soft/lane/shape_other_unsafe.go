@@ -1,9 +1,0 @@
-//go:build !amd64
-
-package lane
-
-import "unsafe"
-
-func lookVector(*shape, unsafe.Pointer, int, int, uint64) bool { return false }
-
-var vectorLoads, vectorStores [9]chunkMover
