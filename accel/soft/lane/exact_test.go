@@ -73,5 +73,3 @@ func toInt(v float64, mode string, width int, signed, double bool) uint64 {
 	z, _ := new(big.Float).SetFloat64(v).Int(nil)
 	return clamped(z, width, signed)
 }
-
-func nan64(x uint64) bool { return f64(x) != f64(x) }

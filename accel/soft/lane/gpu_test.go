@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx/cases"
-	"pegasus/accel/soft/lane/exec"
 	"pegasus/accel/soft/lane/internal/lanetest"
 )
 

@@ -38,7 +38,7 @@ type instr struct {
 	inner  func(g *group, in *instr) // executor of a guarded instruction, for the threads for which the guard holds
 	row    arith.RowFunc             // kernel of a row operation
 	move   chunkMover                // of loads and stores, or nil
-	affine *affineOp                 // if d is an affine register
+	affine *affineOp                 // if Dst is an affine register
 	order  *order                    // of OpCompareAffine
 }
 
