@@ -48,7 +48,6 @@ type program struct {
 	writer  []int          // by cell, -1: none
 	before  []map[int]bool // by operation: those that have ended when it begins
 	last    []int          // by stream
-	marks   []int          // by event
 }
 
 // orders adds what x waits for, and x.
