@@ -317,7 +317,14 @@ func newHostHere(t *testing.T, config string) *host {
 		}
 		log.Close()
 	})
-	h.eventually("the daemon is ready", func() bool { return exists(filepath.Join(h.dir, control.SocketName)) })
+	h.eventually("the daemon is ready", func() bool { // its socket is bound a moment before it listens
+		c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	})
 	return h
 }
 
