@@ -212,7 +212,7 @@ func (m *processors) block(t *thread) {
 	t.mode = blocked
 }
 
-// leaveCPU blocks a thread that runs or is runnable.
+// leave blocks a thread that runs or is runnable.
 func (m *processors) leave(t *thread) {
 	if t.cpu.running == t {
 		m.rest(t)

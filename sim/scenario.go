@@ -737,7 +737,11 @@ func keys(m map[string]any) func(func(string) bool) {
 
 // field returns the field of a struct that has that name in a file.
 func field(v reflect.Value, key string) reflect.Value {
-	return v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
+	f, ok := v.Type().FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
+	if !ok || f.Anonymous { // the name of an embedded group is no key
+		return reflect.Value{}
+	}
+	return v.FieldByIndex(f.Index)
 }
 
 func set(f reflect.Value, value any) error {

@@ -527,6 +527,7 @@ func TestBadScenarios(t *testing.T) {
 		strings.Replace(small, `count = 2}]`, `count = 2}, {name = "gpu0"}]`, 1):                                               `two are called accelerator "gpu0"`,
 		strings.Replace(small, `name = "rr"`, `name = "none"`, 1):                                                              `two are called plan "none"`,
 		strings.Replace(small, `policy = "accc"`, `policy = "accc", set = {e = {depth = 2}}`, 1):                               `plan "accc": set: there is no domain "e"`,
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", set = {b = {attributes = {credits = 3}}}`, 1):              `unknown parameter "attributes"`,
 		strings.Replace(small, `policy = "accc"`, `policy = "accc", set = {b = {reserve = {kind = "XE"}}}`, 1):                 `plan "accc": domain "b": reserve kind "XE"; there are PE, AE, background`,
 		strings.Replace(small, `name = "b"`, `name = "b", reserve = {cost = "2ms", period = "10ms"}`, 1):                       "reserve has no kind",
 		strings.Replace(small, `name = "b"`, `name = "b", reserve = {kind = "PE", cost = "2ms"}`, 1):                           "reserve of cost 2ms in period 0s",

@@ -6,7 +6,7 @@ import "testing"
 func TestIPC(t *testing.T) {
 	h := startHost(t, oneDomain)
 	ipc := program(t, "ipc")
-	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong", "pools", "poolstale", "poolends"} {
+	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong", "pools", "poolstale", "poolorphan", "poolfiles", "poolends"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", ipc, part)) })
 	}
 }
@@ -21,7 +21,7 @@ func TestIPCIsRefused(t *testing.T) {
 func TestIPCOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	ipc := program(t, "ipc")
-	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong", "pools", "poolstale", "poolends"} {
+	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong", "pools", "poolstale", "poolorphan", "poolfiles", "poolends"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", ipc, part)) })
 	}
 	succeed(t, h.guest("one", program(t, "mapping"), "given"))

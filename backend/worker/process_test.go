@@ -148,7 +148,7 @@ type employed struct {
 	page   *gate.Page
 	bell   *gate.Bell
 	g      *callbuf.Guest
-	door   string
+	socket string
 	slot   int
 	ended  chan struct{} // closed when the process has ended
 	status error         // then: the process's exit status
@@ -160,7 +160,7 @@ const promptly = 20 * time.Second
 
 func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	t.Helper()
-	e := &employed{t: t, door: filepath.Join(t.TempDir(), "w.sock"), ended: make(chan struct{})}
+	e := &employed{t: t, socket: filepath.Join(t.TempDir(), "w.sock"), ended: make(chan struct{})}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -213,7 +213,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	f.Gate, f.Bell = e.page.File(), e.bell.File()
 	f.Store, err = os.CreateTemp(t.TempDir(), "store")
 	must(err)
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: e.door, Net: "unixpacket"})
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: e.socket, Net: "unixpacket"})
 	must(err)
 	listener.SetUnlinkOnClose(false)
 	f.Listener, err = listener.File()
@@ -490,7 +490,7 @@ func TestAdoption(t *testing.T) {
 	e.daemon.Close()
 	e.want(0, cuda.OpNop, 0, nil)
 	for range 3 {
-		c, err := DialSurvivor(e.door)
+		c, err := DialSurvivor(e.socket)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,12 @@
 /* Properties of memory and events that processes share by IPC handles, one at a time: ipc NAME. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -633,6 +636,94 @@ static void poolstale(void)
 	end();
 }
 
+/* The owner of a pool ends: its allocations stay usable for processes that have imported them, and no others can. */
+static void poolorphan(void)
+{
+	CUmemPoolPtrExportData data[2];
+	CUdeviceptr at[2];
+	CUmemoryPool pool;
+	CUresult r = CUDA_SUCCESS;
+	int fd;
+	two();
+	begin();
+	if (child) { /* the child is the owner */
+		CHECK(make_pool(&pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		CHECK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		for (unsigned i = 0; i < 2; i++) {
+			CHECK(cuMemAllocFromPoolAsync(&at[i], 40 * MIB, pool, NULL)); /* a chunk for each */
+			CHECK(cuMemsetD32(at[i], i + 5, 1));
+			CHECK(cuMemPoolExportPointer(&data[i], at[i]));
+		}
+		CHECK(cuCtxSynchronize());
+		tell_fd(fd);
+		tell(data, sizeof data);
+		await();
+		end();
+	}
+	pool = import_pool(hear_fd());
+	hear(data, sizeof data);
+	CHECK(cuMemPoolImportPointer(&at[0], pool, &data[0]));
+	nod();
+	end();
+	CHECK(cuMemsetD32(at[0], 6, 1));
+	CLAIM(word(at[0]) == 6);
+	for (int i = 0; i < 500 && (r = cuMemPoolImportPointer(&at[1], pool, &data[1])) == CUDA_SUCCESS; i++) {
+		CHECK(cuMemFree(at[1])); /* the host detects the end a little later */
+		usleep(10000);
+	}
+	EXPECT(CUDA_ERROR_INVALID_VALUE, r);
+	CHECK(cuMemFree(at[0]));
+	CHECK(cuMemPoolDestroy(pool));
+}
+
+/* Returns the library's own descriptor of the only pool, of which the program has another one. */
+static int own_descriptor(int program)
+{
+	char path[64], name[64];
+	for (int fd = 3; fd < 1024; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, name, sizeof name - 1);
+		name[n > 0 ? n : 0] = 0;
+		if (fd != program && strstr(name, "pegasus-pool"))
+			return fd;
+	}
+	return -1;
+}
+
+/* The descriptors of pools: files that are none, descriptors that the program closes, and limits. */
+static void poolfiles(void)
+{
+	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	CUmemoryPool pool, none;
+	int fd, more, pipes[2];
+	uint64_t head[8];
+	begin();
+	CHECK(make_pool(&pool, type));
+	CHECK(cuMemPoolExportToShareableHandle(&fd, pool, type, 0));
+
+	/* Only a file that keeps its size is a table of exports: reading another one may block. */
+	CLAIM(pread(fd, head, sizeof head, 0) == sizeof head);
+	int loose = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CLAIM(pwrite(loose, head, sizeof head, 0) == sizeof head && pipe(pipes) == 0);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&none, (void *)(intptr_t)loose, type, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&none, (void *)(intptr_t)pipes[0], type, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&none, (void *)(intptr_t)-1, type, 0));
+
+	/* The program reuses the number of the library's descriptor: its own file is neither passed on nor closed. */
+	int own = own_descriptor(fd);
+	CLAIM(own >= 0 && dup2(pipes[1], own) == own);
+	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuMemPoolExportToShareableHandle(&more, pool, type, 0));
+	CHECK(cuMemPoolDestroy(pool));
+	CLAIM(fcntl(own, F_GETFD) != -1);
+
+	/* A limit on the size of files is an error, and does not end the program. */
+	const struct rlimit least = {4096, RLIM_INFINITY};
+	CLAIM(setrlimit(RLIMIT_FSIZE, &least) == 0);
+	CHECK(make_pool(&pool, type));
+	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuMemPoolExportToShareableHandle(&more, pool, type, 0));
+	CHECK(cuMemPoolDestroy(pool));
+}
+
 /* Memory shared with another process is freed when both have released it. */
 static void poolends(void)
 {
@@ -706,7 +797,7 @@ static void refused(void)
 static const struct { const char *name; void (*run)(void); } parts[] = {
 	{"memory", memory}, {"survivor", survivor}, {"busy", busy}, {"function", function}, {"events", events}, {"graphs", graphs},
 	{"wrong", wrong}, {"refused", refused}, {"pools", pools}, {"poolstale", poolstale},
-	{"poolends", poolends},
+	{"poolorphan", poolorphan}, {"poolfiles", poolfiles}, {"poolends", poolends},
 };
 
 int main(int argc, char **argv)

@@ -370,4 +370,3 @@ CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 	handle_free(&surfaces, s);
 	return r;
 }
-

@@ -80,4 +80,3 @@ CUresult pg_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 		*device = c->device;
 	return r;
 }
-

@@ -134,4 +134,3 @@ CUresult pg_cuDeviceGetProperties(CUdevprop *p, CUdevice device)
 	}
 	return CUDA_SUCCESS;
 }
-

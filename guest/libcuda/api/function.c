@@ -49,4 +49,3 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 	function_release(f);
 	return r != CUDA_SUCCESS || there ? r : CUDA_ERROR_INVALID_VALUE;
 }
-

@@ -8,7 +8,7 @@
  *   graphs and captures (graph/graph.h)
  *   libraries (image/library.c)
  *   contents of modules (image/module.c)
- *   references (api/reference.c); host copies of graphs (graph/exec.c); imported pools (work/pool_share.c)
+ *   references (api/reference.c); host copies of graphs (graph/version.c); imported pools (work/pool_share.c)
  *   records of events (object/event.c)
  *   timelines and pools (object/stream_timeline.h)
  *   reserved addresses (work/vmm.c); moved host memory (work/hostmap.c)

@@ -550,4 +550,3 @@ CUresult pg_cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphNode *ba
 		*bad = info.errorNode;
 	return r;
 }
-

@@ -550,4 +550,3 @@ CUresult pg_cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, s
 {
 	return pg_cuGraphNodeGetDependentNodes_v2(node, nodes, NULL, count);
 }
-

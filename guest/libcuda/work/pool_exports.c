@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +29,8 @@ struct file {
 
 struct pool_exports {
 	int file;
+	dev_t device; /* of the file: the program may have closed the descriptor and reused its number */
+	ino_t inode;
 	struct file *map;  /* of exports_new */
 	uint64_t serials;
 	uint32_t entered;  /* entries from there on were never used */
@@ -44,13 +48,40 @@ static bool seal(int file)
 	return fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
 }
 
+/* Returns a table with a descriptor, which becomes its own; NULL without one or without memory. */
+static struct pool_exports *table_of(int file)
+{
+	struct stat s;
+	struct pool_exports *t = file >= 0 && fstat(file, &s) == 0 ? calloc(1, sizeof *t) : NULL;
+	if (t)
+		*t = (struct pool_exports){.file = file, .device = s.st_dev, .inode = s.st_ino};
+	else if (file >= 0)
+		close(file);
+	return t;
+}
+
+/* Reports whether the descriptor still has the table's file. */
+static bool intact(const struct pool_exports *t)
+{
+	struct stat s;
+	return fstat(t->file, &s) == 0 && s.st_dev == t->device && s.st_ino == t->inode;
+}
+
+/* Reports whether the process may create a file as large as the table; otherwise the attempt would end it by SIGXFSZ. */
+static bool size_allowed(void)
+{
+	struct rlimit most;
+	return getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= sizeof(struct file);
+}
+
 struct pool_exports *exports_new(uint64_t name)
 {
-	struct pool_exports *t = calloc(1, sizeof *t);
+	if (!size_allowed())
+		return NULL;
+	struct pool_exports *t = table_of((int)syscall(SYS_memfd_create, "pegasus-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (!t)
 		return NULL;
-	t->file = (int)syscall(SYS_memfd_create, "pegasus-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (t->file < 0 || ftruncate(t->file, sizeof *t->map) != 0) {
+	if (ftruncate(t->file, sizeof *t->map) != 0) {
 		exports_free(t);
 		return NULL;
 	}
@@ -66,21 +97,21 @@ struct pool_exports *exports_new(uint64_t name)
 	return t;
 }
 
+/* Reports whether a file is in memory and keeps its size, so that reading it never blocks. */
+static bool sealed(int file)
+{
+	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int seals = fcntl(file, F_GET_SEALS);
+	return seals >= 0 && (seals & needed) == needed;
+}
+
 struct pool_exports *exports_open(int file, uint64_t *name)
 {
 	struct { uint64_t magic, name; } head;
-	if (pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head || head.magic != POOL_MAGIC)
+	if (!sealed(file) || pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head || head.magic != POOL_MAGIC)
 		return NULL;
-	struct pool_exports *t = calloc(1, sizeof *t);
-	if (!t)
-		return NULL;
-	t->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
-	if (t->file < 0) {
-		exports_free(t);
-		return NULL;
-	}
 	*name = head.name;
-	return t;
+	return table_of(fcntl(file, F_DUPFD_CLOEXEC, 0));
 }
 
 void exports_free(struct pool_exports *t)
@@ -89,13 +120,13 @@ void exports_free(struct pool_exports *t)
 		return;
 	if (t->map)
 		munmap(t->map, sizeof *t->map);
-	if (t->file >= 0)
+	if (intact(t))
 		close(t->file);
 	free(t->removed);
 	free(t);
 }
 
-int exports_file(const struct pool_exports *t) { return fcntl(t->file, F_DUPFD_CLOEXEC, 0); }
+int exports_file(const struct pool_exports *t) { return intact(t) ? fcntl(t->file, F_DUPFD_CLOEXEC, 0) : -1; }
 
 bool exports_add(struct pool_exports *t, struct pool_export *e)
 {
@@ -129,7 +160,7 @@ struct pool_export exports_entry(const struct pool_exports *t, uint32_t number) 
 bool exports_contains(const struct pool_exports *t, const struct pool_export *e)
 {
 	struct pool_export entry;
-	if (e->serial == 0 || e->number == 0 || e->number > MOST)
+	if (e->serial == 0 || e->number == 0 || e->number > MOST || !intact(t))
 		return false;
 	off_t at = (off_t)(offsetof(struct file, entries) + (e->number - 1) * sizeof entry);
 	return pread(t->file, &entry, sizeof entry, at) == (ssize_t)sizeof entry && memcmp(&entry, e, sizeof entry) == 0;

@@ -1,7 +1,8 @@
 /*
  * Memory pools shared between processes of a domain. A pool is exported as a file descriptor with the table of its
  * exported allocations (see pool_exports.h). An allocation is exported as its entry in the table: bytes that name its
- * chunk, as a loan to other processes (see ipc.h), and its location in the chunk. A process that imports allocations maps each chunk once, while any of its imported allocations is in use.
+ * chunk, as a loan to other processes (see ipc.h), and its location in the chunk. A process that imports allocations maps
+ * each chunk once, while any of its imported allocations is in use.
  */
 #ifndef PEGASUS_WORK_POOL_SHARE_H
 #define PEGASUS_WORK_POOL_SHARE_H

@@ -433,7 +433,8 @@ struct ticket {
 	uint32_t segment, reserved;
 };
 
-CUresult sealed_file(const void *bytes, size_t count, int *out)
+/* Creates a file with count bytes, sealed against changes, for passing to other processes. */
+static CUresult sealed_file(const void *bytes, size_t count, int *out)
 {
 	int fd = (int)syscall(SYS_memfd_create, "pegasus-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)

@@ -18,7 +18,4 @@ bool vmm_usable(uint64_t address, uint64_t bytes);
  */
 bool vmm_mapping(uint64_t address, struct range *range, uint32_t *access);
 
-/* Creates a file with count bytes, sealed against changes, for passing to other processes. */
-CUresult sealed_file(const void *bytes, size_t count, int *fd);
-
 #endif
