@@ -1,10 +1,12 @@
 package soft
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
 	"pegasus/accel"
+	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
 )
 
@@ -113,5 +115,72 @@ ret; }`)
 	}
 	if f.code.independent() {
 		t.Error("it waits for nothing")
+	}
+}
+
+// Kernels that wait, for ever or for a while, end when their contexts are destroyed or the watchdog ends them, at any time:
+// while they have ceded their cores, and while their turn is over.
+func TestCedingKernelsEnd(t *testing.T) {
+	rnd := seed(t)
+	turn := newTurns(true)
+	page := newPage(t, engine.Options{Memory: 64 << 20})
+	d, _ := open(t, func(c *Config) {
+		page.share(c)
+		c.Cores, c.Turn, c.KernelTimeout = 3, turn, (60 * time.Millisecond).Nanoseconds()
+	})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for held := true; ; held = !held {
+			select {
+			case <-stop:
+				turn.give(true)
+				return
+			case <-time.After(4 * time.Millisecond):
+				turn.give(held)
+			}
+		}
+	}()
+	_, other := sharing(t, page, nil)
+	const words = 40
+	launch := func(m *Module, at uint64, number, awaited uint32) accel.Launch {
+		params := binary.LittleEndian.AppendUint64(nil, at)
+		params = binary.LittleEndian.AppendUint32(params, number)
+		params = binary.LittleEndian.AppendUint32(params, awaited)
+		return launchOf(m, params...)
+	}
+	otherModule, otherAt := load(t, other, gathering), alloc(t, other, 4*words)
+	for range 25 {
+		c := context(t, d)
+		m, at := load(t, c, gathering), alloc(t, c, 4*words)
+		for n := range uint32(3 + rnd.IntN(20)) {
+			l := launch(m, at, n, uint32(rnd.IntN(12))) // for all, and maybe for ever
+			if rnd.IntN(4) != 0 {
+				l = launch(m, at, n, uint32(rnd.IntN(20_000_000)))
+				l.Function = 1
+			}
+			l.Grid[0] = uint32(1 + rnd.IntN(5))
+			if c.Submit(stream(t, c, 1), l, func(cuda.Result, accel.Usage) {}) != cuda.Success { // the watchdog has ended an earlier one
+				break
+			}
+		}
+		submit(t, other, other.DefaultStream(), launch(otherModule, otherAt, 0, 0))
+		time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond)
+		gone := make(chan struct{})
+		c.Destroy(func() { close(gone) })
+		select {
+		case <-gone:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a context is not destroyed within 20 s")
+		}
+	}
+	close(stop)
+	<-stopped
+	want(t, synchronize(t, other), cuda.Success)
+	e := d.executors[engine.Compute]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.waits) != 0 || len(e.crew) != 0 {
+		t.Errorf("%d kernels and %d waits for cores are left", len(e.crew), len(e.waits))
 	}
 }
