@@ -137,6 +137,7 @@ func (e *executor) take(m *member) *node {
 	e.begin(m, n)
 	if e.most > 1 {
 		e.rouse()
+		e.spread()
 	}
 	return n
 }

@@ -174,8 +174,9 @@ func (e *executor) free() int {
 	return e.dev.config.Cores - e.used()
 }
 
-// joins reports whether a kernel may join the crew now. There has to be a core, and fewer kernels than the bound. Once the leader has left, and another worker
-// waits for the engine or for room on the device, none joins any more: so a crew that others wait for ends. mu is held.
+// joins reports whether a kernel may join the crew now. There has to be a core, and fewer kernels than the bound. Once the
+// leader has left, and another worker waits for the engine or for room on the device, none joins any more: so a crew that
+// others wait for ends. mu is held.
 func (e *executor) joins(n *node) bool {
 	d := e.dev
 	turn := d.config.Turn

@@ -198,6 +198,7 @@ func lowerMov(l *lowerer, in *ptx.Inst) {
 		lowerMovSpecial(l, d, ptx.SpecialReg(s.Imm), t)
 		if l.polling[in] {
 			l.emit(ir.Instr{Op: ir.OpPollClock})
+			l.prog.MayPoll = true
 		}
 	default:
 		l.op("mov"+plainBits(t), l.dst(d, t.Size() == 8), l.src(s, t))
