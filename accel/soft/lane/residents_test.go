@@ -1,6 +1,11 @@
 package lane
 
-import "testing"
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
 
 // gridOf runs a body in a grid of blocks, on one core and on two. %b is the block's number, %n the number of blocks.
 func gridOf(t *testing.T, blocks, threads int, body string, check func(t *testing.T, out buffer)) {
@@ -52,9 +57,9 @@ func TestBlocksThatWatchAClock(t *testing.T) {
 	for _, stores := range []bool{false, true} {
 		d := newDevice(t)
 		out := d.buffer(4 * (blocks + 1))
-		store := ""
+		store, wait := "", time.Second // in which all blocks can begin, on a busy machine too
 		if stores {
-			store = "st.global.u32 [%a8], %r2;"
+			store, wait = "st.global.u32 [%a8], %r2;", 100*time.Millisecond
 		}
 		k := d.kernel(d.load(entry(`mov.u32 %r20, %ctaid.x; mul.wide.u32 %a8, %r20, 4; add.u64 %a8, %o, %a8; ld.param.u32 %r21, [n];
 	mul.wide.u32 %a2, %r21, 4; add.u64 %a2, %o, %a2;
@@ -63,19 +68,19 @@ func TestBlocksThatWatchAClock(t *testing.T) {
 wait:	mov.u64 %a4, %clock64; mov.u32 %r2, 7;
 	sub.u64 %a4, %a4, %a3;
 	`+store+`
-	setp.lt.u64 %p1, %a4, 100000000;
+	setp.lt.u64 %p1, %a4, `+fmt.Sprint(wait.Nanoseconds())+`;
 	@%p1 bra wait;
-	ld.global.u32 %r2, [%a2];
+	ld.volatile.global.u32 %r2, [%a2];
 	st.global.u32 [%a8], %r2;`)), "k")
 		l := d.launch(k, x(blocks), x(1), out, blocks)
-		ceded := 0
-		l.Cede = func() { ceded++ }
+		var ceded atomic.Int32 // by several cores
+		l.Cede = func() { ceded.Add(1) }
 		if f := k.Run(l); f != nil {
 			t.Fatal(f)
 		}
 		if stores {
-			if ceded != 0 {
-				t.Errorf("the core of a loop that stores was ceded %d times", ceded)
+			if n := ceded.Load(); n != 0 {
+				t.Errorf("the core of a loop that stores was ceded %d times", n)
 			}
 			continue
 		}
@@ -84,7 +89,7 @@ wait:	mov.u64 %a4, %clock64; mov.u32 %r2, 7;
 				t.Errorf("block %d ended when %d had begun", i, out.word(i))
 			}
 		}
-		if ceded == 0 {
+		if ceded.Load() == 0 {
 			t.Error("the core was not ceded")
 		}
 	}
