@@ -532,6 +532,38 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	}
 }
 
+// While a kernel only waits, the in-flight limit does not apply to launches behind it, but the gate does.
+func TestLaunchesBesideAKernelThatPolls(t *testing.T) {
+	b := newBench(t, workertest.SmallGeometry())
+	word := b.context(1)
+	b.page.SetInFlightLimit(1)
+	const launches = 20
+	for polls, admits := range map[bool]func(time.Duration) bool{
+		false: func(d time.Duration) bool { return d > launches*40*time.Millisecond }, // after limitPatience each
+		true:  func(d time.Duration) bool { return d < launches*40*time.Millisecond },
+	} {
+		b.dev.Polls.Store(polls)
+		b.launch(1, 0, 1, word) // until it may leave
+		began := time.Now()
+		for range launches {
+			b.launch(1, 0, 0, word)
+		}
+		b.until(func() bool { w := b.page.Look(); return w.InFlight == 1+launches && w.Pending == 0 })
+		if took := time.Since(began); !admits(took) {
+			t.Errorf("polls %v: all launches are admitted after %v", polls, took)
+		}
+		b.page.Revoke(gate.AllClasses)
+		b.launch(1, 0, 0, word)
+		b.until(func() bool { return b.page.Look().Pending == 1 })
+		if in := b.page.Look().InFlight; in != 1+launches {
+			t.Errorf("polls %v: %d are in flight behind a closed gate, want %d", polls, in, 1+launches)
+		}
+		b.page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
+		b.dev.Leave <- struct{}{}
+		b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
+	}
+}
+
 // A kernel is compiled before its first launch passes the gate, for whose turn other domains wait, and only then.
 func TestPreparedBeforeTheGate(t *testing.T) {
 	b := newBench(t, workertest.SmallGeometry())

@@ -27,6 +27,7 @@ type Device struct {
 
 	Prepared atomic.Pointer[func()] // called by Prepare; may be nil
 	Ready    atomic.Bool            // Prepare has nothing to do
+	Polls    atomic.Bool            // a kernel only waits
 }
 
 // DeviceConfig is the part of a worker's address layout that the device uses. Fields may be zero.
@@ -66,7 +67,10 @@ func (d *Device) Close() error {
 }
 
 // Capabilities implements accel.Device.
-func (d *Device) Capabilities() accel.Capabilities { return accel.Capabilities{Control: d} }
+func (d *Device) Capabilities() accel.Capabilities { return accel.Capabilities{Control: d, Waiting: d} }
+
+// Polling implements accel.WaitFinder.
+func (d *Device) Polling() bool { return d.Polls.Load() }
 
 // Queued returns 1: the device does not count, and never reports that it is idle.
 func (d *Device) Queued() int { return 1 }
