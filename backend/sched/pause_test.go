@@ -2,7 +2,6 @@ package sched
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,9 +109,9 @@ func pauses(t *testing.T, policy, mode, accounts string) {
 		if state, entitled := a.Standing(one.attachment); state != "paused" || entitled != 0 {
 			t.Errorf("the paused domain is %s and owed %v", state, entitled)
 		}
-		owed := 1.0 // all of it
-		if slices.Contains([]string{"none", "fifo", "prt", "ht"}, policy) {
-			owed = 0
+		owed := 0.0
+		if (policies.Choice{Policy: policy}).Owes() {
+			owed = 1 // all of it
 		}
 		if _, entitled := a.Standing(other.attachment); entitled != owed {
 			t.Errorf("the other is owed %v, not %v", entitled, owed)
