@@ -83,7 +83,7 @@ func (m *member) offer() {
 	w := e.makeRoom(m, now)
 	if w != nil {
 		e.rouse()
-		e.spread() // if the kernel may not join any more: then nobody else may grant the core
+		e.spread() // grants the core if the kernel may not join any more: there may be no later occasion
 	}
 	e.dev.mu.Unlock()
 	if w == nil {
