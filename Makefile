@@ -21,9 +21,9 @@ step  = @$(if $(V),:,printf '  %-8s %s\n' '$(1)' '$(2)')
 export PEGASUS_BUILD = $(abspath $(BUILD))
 
 DEMO        ?=
-FUZZTIME    ?= 5s
+FUZZTIME    ?= 2s
 # Inputs after which a fuzz target ends earlier; none if FUZZTIME is given.
-FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),200000)
+FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),100000)
 SOAKTIME    ?= 10m
 # How long a package's tests may take, on a machine that is slow and has other things to do.
 PATIENCE    ?= 90m
@@ -314,22 +314,23 @@ xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen an
 	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 # Their order with the race detector, which slows computing down most.
-FIRST_RACED := policies cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
+FIRST_RACED := cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
 
-# The guest's library is C, which has its own sanitizers.
-RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|test/xen\)$$')
+# The guest's library is C, which has its own sanitizers. Policies, and their tests, start no goroutine.
+RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|policies\|test\|test/vm\|test/xen\)$$')
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector; make vet has vetted them
 	$(call step,RACE,packages)
 	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
 
-fuzz: ## fuzz each decoder for FUZZTIME, by default for 5s or 100000 inputs
+fuzz: ## fuzz each decoder for FUZZTIME, by default for 2s or 100000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
 
 soak: SEED = $${PEGASUS_TEST_SEED:-fresh}
-soak: build guest-asan ## the tests that take SOAKTIME each, and those of random inputs with others than each time
+soak: build guest-asan ## the tests that take SOAKTIME each, those of random inputs with others than each time, and fuzzing for longer
 	PEGASUS_TEST_SEED=$(SEED) $(GO) test -timeout $(PATIENCE) -count 3 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./accel/... ./backend/... ./cuda | sed -n '/pegasus\/test\/seeds/s/ .*//p') ./xenstore/...
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 	PEGASUS_TEST_SEED=$(SEED) SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
 
 clients: build ## get tools that watch GPUs, Numba, PyCUDA and hwloc, and try them (installs Debian's packages)

@@ -95,8 +95,8 @@ var optional = regexp.MustCompile(`\[(--[^]]*)\]`)
 var follower = regexp.MustCompile(`^pegasus (events|domains --watch|trace --accelerator)`)
 
 // simulation matches commands of the simulator alone, which no daemon and no other command of the page
-// affects: a command on several pages is run once. Under the race detector all scenarios take a minute of a
-// processor.
+// affects: a command on several pages is run once. With -short, as under the race detector, none is run: the
+// scenarios take minutes there, and sim has tests of its own.
 var simulation = regexp.MustCompile(`^(build/bin/)?pegasus sim (run )?(P4|all|--report DIR)$`)
 
 // refused are commands that may fail here, with the message.
@@ -136,7 +136,7 @@ func TestDocumentedCommands(t *testing.T) {
 		n := 0
 		for _, c := range all[name] {
 			if simulation.MatchString(c.command) {
-				if simulated[c.command] {
+				if simulated[c.command] || testing.Short() {
 					continue
 				}
 				simulated[c.command] = true
@@ -194,7 +194,7 @@ func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
 	if before := before[args[1]]; before != "" {
 		command = os.Expand(before, ts.Getenv) + " && " + command
 	}
-	limit := "600" // the reports of all scenarios take minutes on a busy host under the race detector
+	limit := "600" // the reports of all scenarios take minutes on a busy host
 	if follower.MatchString(command) {
 		limit = "1"
 	}
