@@ -122,7 +122,7 @@ func TestHostilePages(t *testing.T) {
 // hostilePages runs a domain that overwrites these pages for so long. Its workers are replaced when they are killed.
 // Two honest domains compute beside that domain.
 func hostilePages(t *testing.T, long time.Duration, names ...string) {
-	h := startHost(t, fmt.Sprintf(theftConfig, "accc", "", 256, 256)+"[[domain]]\nname = \"other\"\ncredits = 256\n")
+	h := startHost(t, fmt.Sprintf(theftConfig, 1, "accc", "", 256, 256)+"[[domain]]\nname = \"other\"\ncredits = 256\n")
 	sharers := []sharer{{"victim", 256, 1}, {"other", 256, 2}}
 	for _, s := range sharers {
 		h.run(s)
@@ -221,7 +221,7 @@ const heldAt = 33032
 func TestWorkerHidesItsTime(t *testing.T) {
 	for _, policy := range []string{"lag", "band"} {
 		t.Run(policy, func(t *testing.T) {
-			h := startHost(t, fmt.Sprintf(theftConfig, policy, "", 256, 256))
+			h := startHost(t, fmt.Sprintf(theftConfig, 1, policy, "", 256, 256))
 			sharers := []sharer{{"victim", 256, 1}, {"thief", 256, 2}}
 			h.run(sharers[0])
 			end := h.again("thief", 2, built(t, "bench/busy"), "--quiet", "--seconds", "3600", "--queue", "30", "--steps", fmt.Sprint(int(stepsPerMs(t))), "--no-check")

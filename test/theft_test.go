@@ -22,6 +22,7 @@ type theft struct {
 	policy    string
 	accounts  string // empty: the default
 	restart   bool   // the daemon is restarted in the middle
+	two       bool   // the accelerator has two cores instead of one, so that kernels overlap
 }
 
 func (a theft) String() string {
@@ -46,6 +47,7 @@ var (
 	copied = theft{attack: "copies rows of a byte", args: []string{"copy", "128", "2"}, processes: 1}
 	text   = theft{attack: "launches large kernels for the first time", args: []string{"text", "4", "60000"}, processes: 2}
 	bytes8 = theft{attack: "fills bytes", args: []string{"bytes", "128", "50"}, processes: 2}
+	clocks = theft{attack: "watches a clock in kernels on 16 streams", args: []string{"wait", "200", "16"}, processes: 2, two: true}
 )
 
 func (a theft) under(policy, accounts string) theft {
@@ -71,6 +73,7 @@ func TestTheft(t *testing.T) {
 		copied.under("xc", ""),
 		text.under("credit", ""),
 		bytes8.under("accc", "mrq"),
+		clocks.under("drr", ""),
 	} {
 		t.Run(a.String(), func(t *testing.T) { a.try(t, 3*time.Second) })
 	}
@@ -80,7 +83,7 @@ const theftConfig = `
 [[accelerator]]
 name = "a0"
 type = "soft"
-cores = 1
+cores = %d
 memory = "1GiB"
 kernel_timeout = "2s"
 policy = %q
@@ -157,12 +160,12 @@ func (a theft) onSeveral(t *testing.T, long time.Duration) {
 }
 
 // thieves starts a daemon for a theft.
-func thieves(t *testing.T, policy, accounts string, victim, thief int) *host {
+func thieves(t *testing.T, cores int, policy, accounts string, victim, thief int) *host {
 	t.Helper()
 	if accounts != "" {
 		accounts = fmt.Sprintf("accounts = %q", accounts)
 	}
-	return startSystemHost(t, fmt.Sprintf(theftConfig, policy, accounts, victim, thief))
+	return startSystemHost(t, fmt.Sprintf(theftConfig, cores, policy, accounts, victim, thief))
 }
 
 // The largest tolerated excess of a thief: one rotation and the longest piece of work that isn't interrupted.
@@ -174,7 +177,11 @@ const (
 // try runs the thief for so long. It returns the longest time for which the victim computed nothing, and the victim's
 // part of the time.
 func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part float64) {
-	h := thieves(t, a.policy, a.accounts, 256, 256)
+	cores := 1
+	if a.two {
+		cores = 2
+	}
+	h := thieves(t, cores, a.policy, a.accounts, 256, 256)
 	thief := program(t, "thief")
 	victim := sharer{"victim", 256, 1}
 	h.run(victim)
@@ -362,7 +369,7 @@ func (h *host) used(domain string) (int64, error) {
 func TestShortJobsKeepTheirShares(t *testing.T) { shortJobs(t, "accc", 8*time.Second, 3) }
 
 func shortJobs(t *testing.T, policy string, long time.Duration, points float64) {
-	h := thieves(t, policy, "", 256, 768)
+	h := thieves(t, 1, policy, "", 256, 768)
 	job := program(t, "thief")
 	steps := fmt.Sprint(int(10_000 * stepsPerMs(t))) // some 150 ms with one thread: much longer than the start of a process
 	for _, domain := range []string{"victim", "thief"} {

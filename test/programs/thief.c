@@ -9,6 +9,7 @@
  *	thief copy MIB TIMES            copies memory on the device in rows of one byte
  *	thief text KERNELS LINES        launches kernels of a large module, each for the first time
  *	thief bytes MIB TIMES           fills memory in one piece
+ *	thief wait MS STREAMS           launches kernels that watch the clock, one on each stream, ten times
  */
 #include "check.h"
 
@@ -164,6 +165,26 @@ static void bytes_of(size_t bytes, int times)
 	CHECK(cuCtxSynchronize());
 }
 
+static void wait_for(int ms, int streams)
+{
+	CUfunction f = function_of(module_of(
+		".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry k(.param .u64 ns)\n{\n"
+		"	.reg .u64 %n, %a, %b;\n	.reg .pred %q;\n	ld.param.u64 %n, [ns];\n	mov.u64 %a, %globaltimer;\n"
+		"again:\n	mov.u64 %b, %globaltimer;\n	sub.u64 %b, %b, %a;\n	setp.lt.u64 %q, %b, %n;\n	@%q bra again;\n	ret;\n}\n"), "k");
+	CUstream *all = calloc(streams, sizeof *all);
+	unsigned long long ns = ms * 1000000ull;
+	void *args[] = { &ns };
+
+	for (int i = 0; i < streams; i++)
+		CHECK(cuStreamCreate(&all[i], CU_STREAM_NON_BLOCKING));
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < streams; i++)
+			CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, all[i], args, NULL));
+		CHECK(cuCtxSynchronize());
+	}
+	free(all);
+}
+
 static void text_of(int kernels, int lines)
 {
 	size_t room = 4096 + (size_t)kernels * (512 + (size_t)lines * 48);
@@ -206,6 +227,8 @@ int main(int argc, char **argv)
 		copy((size_t)one << 20, (int)two);
 	else if (!strcmp(mode, "bytes"))
 		bytes_of((size_t)one << 20, (int)two);
+	else if (!strcmp(mode, "wait"))
+		wait_for((int)one, (int)two);
 	else if (!strcmp(mode, "text"))
 		text_of((int)one, (int)two);
 	else {
