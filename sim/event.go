@@ -28,10 +28,10 @@ const (
 func newClock(end Time) *clock { return &clock{end: end, hash: fnvOffset} }
 
 // at schedules an event, and after one that happens so much later than now.
-func (c *clock) at(t Time, k kind, who int32, gen uint32) { c.agenda.add(t, k, who, gen) }
+func (c *clock) at(t Time, k kind, entity int32, gen uint32) { c.agenda.add(t, k, entity, gen) }
 
-func (c *clock) after(d time.Duration, k kind, who int32, gen uint32) {
-	c.agenda.add(c.now.Add(d), k, who, gen)
+func (c *clock) after(d time.Duration, k kind, entity int32, gen uint32) {
+	c.agenda.add(c.now.Add(d), k, entity, gen)
 }
 
 // advance takes the next event and moves time to it; false: there is none before the end.
@@ -47,16 +47,16 @@ func (c *clock) advance() (e event, ok bool) {
 	c.now = e.at
 	c.events++
 	c.hash = (c.hash ^ uint64(e.at)) * fnvPrime
-	c.hash = (c.hash ^ (uint64(e.kind())<<32 | uint64(uint32(e.who)))) * fnvPrime
+	c.hash = (c.hash ^ (uint64(e.kind())<<32 | uint64(uint32(e.entity)))) * fnvPrime
 	return e, true
 }
 
 // event is a future event. Its entity is an index, so that events are plain values.
 type event struct {
-	at  Time
-	key uint64 // class, number of the event, kind: within a class, in order of scheduling
-	who int32
-	gen uint32 // generation of the entity at scheduling: if that has changed, the event is void
+	at     Time
+	key    uint64 // class, number of the event, kind: within a class, in order of scheduling
+	entity int32
+	gen    uint32 // generation of the entity at scheduling: if that has changed, the event is void
 }
 
 func (e *event) kind() kind { return kind(e.key & (1<<kindBits - 1)) }
@@ -109,9 +109,9 @@ func (a *agenda) len() int {
 	return len(a.events)
 }
 
-func (a *agenda) add(at Time, k kind, who int32, gen uint32) {
+func (a *agenda) add(at Time, k kind, entity int32, gen uint32) {
 	a.count++
-	e := event{at, class[k]<<classShift | a.count<<kindBits | uint64(k), who, gen}
+	e := event{at, class[k]<<classShift | a.count<<kindBits | uint64(k), entity, gen}
 	if a.taken {
 		a.taken = false
 		a.sink(&e)

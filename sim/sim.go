@@ -51,7 +51,7 @@ func (s *Sim) parts() []agenda {
 	all := make([]agenda, len(s.loops.hosts))
 	for s.agenda.len() > 0 {
 		e := s.agenda.take() // of a domain: its start or end
-		all[s.domains[e.who].host.index].add(e.at, e.kind(), e.who, e.gen)
+		all[s.domains[e.entity].host.index].add(e.at, e.kind(), e.entity, e.gen)
 	}
 	return all
 }
@@ -70,30 +70,30 @@ func (s *Sim) next() bool {
 func (s *Sim) happen(e *event) {
 	switch e.kind() {
 	case completed:
-		s.devices.complete(s.devices.engines[e.who])
+		s.devices.complete(s.devices.engines[e.entity])
 	case accounting:
 		s.cpus.tick()
 	case sampled:
 		s.loops.observe(s.cpus)
 	case rotated:
-		if p := &s.cpus.all[e.who]; p.gen == e.gen {
+		if p := &s.cpus.all[e.entity]; p.gen == e.gen {
 			s.cpus.rotate(p)
 		}
 	case burst:
-		if t := s.cpus.threads[e.who]; t.gen == e.gen {
+		if t := s.cpus.threads[e.entity]; t.gen == e.gen {
 			s.guests.burstEnds(t)
 		}
 	case served:
-		s.backend.decoded(s.domains[e.who])
+		s.backend.decoded(s.domains[e.entity])
 	case replied:
-		d := s.domains[e.who]
+		d := s.domains[e.entity]
 		s.backend.answered(d, d.poller.replies.pop())
 	case awoken:
-		if t := s.cpus.threads[e.who]; t.gen == e.gen && !t.domain.presence.gone {
+		if t := s.cpus.threads[e.entity]; t.gen == e.gen && !t.domain.presence.gone {
 			s.guests.proceed(t)
 		}
 	case granted:
-		d, c := s.domains[e.who>>2], policies.Class(e.who&3)
+		d, c := s.domains[e.entity>>2], policies.Class(e.entity&3)
 		if d.gate.coming[c].gen == e.gen && !d.presence.gone {
 			d.host.grant(d, d.gate.coming[c].lease)
 		}
@@ -102,11 +102,11 @@ func (s *Sim) happen(e *event) {
 			s.follow.weigh()
 		}
 	case due:
-		s.loops.hosts[e.who].timeout()
+		s.loops.hosts[e.entity].timeout()
 	case appeared:
-		s.appear(s.domains[e.who])
+		s.appear(s.domains[e.entity])
 	case vanished:
-		s.vanish(s.domains[e.who])
+		s.vanish(s.domains[e.entity])
 	}
 }
 

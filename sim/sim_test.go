@@ -262,7 +262,7 @@ think = "20ms"
 		t.Errorf("CPU time is %.1f %% and %.1f %%, not as 3 to 1", h, l)
 	}
 	if most := m["awake"]["run_max"]; most > 20+0.1+10 {
-		t.Errorf("who sleeps for 20 ms and needs 0.1 took up to %v ms", most)
+		t.Errorf("a program that sleeps for 20 ms and needs 0.1 took up to %v ms", most)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestEventsAtOneInstant(t *testing.T) {
 	a.add(4, due, 99, 0)
 	var got []int32
 	for a.len() > 0 {
-		got = append(got, a.take().who)
+		got = append(got, a.take().entity)
 	}
 	if want := []int32{99, 2, 6, 4, 1, 3, 5, 0}; !slices.Equal(got, want) {
 		t.Errorf("order %v, not %v", got, want)
@@ -376,7 +376,7 @@ func TestAgenda(t *testing.T) {
 
 // latest returns the event that was added last.
 func (a *agenda) latest() event {
-	return slices.MaxFunc(a.events, func(x, y event) int { return int(x.who - y.who) })
+	return slices.MaxFunc(a.events, func(x, y event) int { return int(x.entity - y.entity) })
 }
 
 // Accelerators that share nothing are simulated one after the other: that is only faster.
