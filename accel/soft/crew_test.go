@@ -2,7 +2,6 @@ package soft
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -272,20 +271,7 @@ func TestChargesAddUp(t *testing.T) {
 	_, rival := sharing(t, page, nil)
 	var sum, rivals atomic.Int64
 	for range 8 {
-		over := make(chan struct{})
-		var turning sync.WaitGroup
-		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
-		turning.Go(func() {
-			for held := false; ; held = !held {
-				select {
-				case <-over:
-					turn.give(true)
-					return
-				case <-time.After(time.Duration(r.IntN(3000)) * time.Microsecond):
-					turn.give(held)
-				}
-			}
-		})
+		stop := turn.alternate(rng, 3*time.Millisecond)
 		contexts := []*Context{context(t, d), context(t, d)}
 		var told sync.WaitGroup
 		for range 40 {
@@ -331,8 +317,7 @@ func TestChargesAddUp(t *testing.T) {
 			contexts[0].Destroy(func() {})
 		}
 		told.Wait()
-		close(over)
-		turning.Wait()
+		stop()
 		happens(t, "the engine is given back", func() bool { return page.Holder(engine.Compute) == 0 })
 		if held := page.engines.Total()[engine.Compute]; held != sum.Load()+rivals.Load() {
 			t.Fatalf("the engine was held for %d ns, %d and %d were charged", held, sum.Load(), rivals.Load())

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,20 +115,7 @@ func TestRandomPrograms(t *testing.T) {
 				charged.Add(u.End - u.Start)
 			}
 		}
-		over := make(chan struct{})
-		var turning sync.WaitGroup
-		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
-		turning.Go(func() {
-			for held := false; ; held = !held {
-				select {
-				case <-over:
-					turn.give(true)
-					return
-				case <-time.After(time.Duration(r.IntN(5000)) * time.Microsecond):
-					turn.give(held)
-				}
-			}
-		})
+		stop := turn.alternate(rng, 5*time.Millisecond)
 		p := &program{rng: rng, cells: make([]uint32, cells), writer: slices.Repeat([]int{-1}, cells), last: slices.Repeat([]int{-1}, streams)}
 		for range cells {
 			p.readers = append(p.readers, map[int]bool{})
@@ -194,8 +180,7 @@ func TestRandomPrograms(t *testing.T) {
 			}
 		}
 		want(t, synchronize(t, c), cuda.Success)
-		close(over)
-		turning.Wait()
+		stop()
 		for i, b := 0, download(t, c, base, 4*cells); i < cells; i++ {
 			if got := binary.LittleEndian.Uint32(b[4*i:]); got != p.cells[i] {
 				t.Errorf("round %d: cell %d is %d, want %d", round, i, got, p.cells[i])

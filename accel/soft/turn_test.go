@@ -51,6 +51,28 @@ func (t *turns) give(yes bool) {
 	t.held = yes
 }
 
+// alternate gives the turn and takes it at random times, each lasting for less than most, until stop, which gives it.
+func (t *turns) alternate(rng *rand.Rand, most time.Duration) (stop func()) {
+	r := rand.New(rand.NewPCG(rng.Uint64(), 1))
+	over := make(chan struct{})
+	var turning sync.WaitGroup
+	turning.Go(func() {
+		for held := false; ; held = !held {
+			select {
+			case <-over:
+				t.give(true)
+				return
+			case <-time.After(time.Duration(r.Int64N(int64(most)))):
+				t.give(held)
+			}
+		}
+	})
+	return func() {
+		close(over)
+		turning.Wait()
+	}
+}
+
 // awaited blocks until work waits for the turn.
 func (t *turns) awaited(tb testing.TB) {
 	tb.Helper()
