@@ -10,9 +10,9 @@ import (
 // sharing is the configuration of a Dom0 with a policy that follows the weights of Xen's scheduler.
 const sharing = daemonConfig + "policy = \"xc\"\n[default_domain]\narena = \"8MiB\"\n"
 
-// backlogged is a job that checks a computation's results, and then keeps many kernels queued, so that it could use
+// backlog is a job that checks a computation's results, and then keeps many kernels queued, so that it could use
 // a whole accelerator. It starts its program again if that fails.
-const backlogged = withAgent + `
+const backlog = withAgent + `
 echo 1 >/proc/sys/kernel/sysrq
 /bench/blackscholes --size 16384 --iterations 2 --quiet --json
 while :; do
@@ -55,6 +55,12 @@ func checkShares(h *Host, one, two string) {
 	}
 }
 
+// backlogged blocks until a job of a domU's has checked its results; starts counts the domU's starts since it was created.
+func backlogged(h *Host, name string, starts int) {
+	h.t.Helper()
+	h.Await(jobTime, name+" has computed right results", func() bool { return h.Said(name, `"right"`) == starts })
+}
+
 // computing blocks until a domain uses the accelerator.
 func computing(h *Host, name string) {
 	h.t.Helper()
@@ -78,7 +84,7 @@ func testShares(t *testing.T, h *Host) {
 	h.Run("pegasus attach one; pegasus attach two")
 	defer h.Try("xl destroy one; xl destroy two; pegasus detach one; pegasus detach two")
 	for _, name := range []string{"one", "two"} {
-		h.Create(name, backlogged, "memory=192")
+		h.Create(name, backlog, "memory=192")
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("%s says:\n%s", name, h.Console(name))
@@ -88,9 +94,8 @@ func testShares(t *testing.T, h *Host) {
 	awaitState(h, "one", "running")
 	awaitState(h, "two", "running")
 	h.Run("pegasus set one weight=256; pegasus set two weight=512")
-	for _, name := range []string{"one", "two"} { // its share is too small while it checks results
-		h.Await(jobTime, name+" has computed what is right", func() bool { return h.Said(name, `"right"`) > 0 })
-	}
+	backlogged(h, "one", 1) // a share is too small while a job checks results
+	backlogged(h, "two", 1)
 	computing(h, "one")
 	computing(h, "two")
 	checkShares(h, "one", "two")
@@ -140,6 +145,7 @@ func testShares(t *testing.T, h *Host) {
 	})
 	h.Await(seen, "its domain before has gone", func() bool { return h.Run("xl list | wc -l") == "3" })
 	awaitState(h, "two", "running")
+	backlogged(h, "two", 2) // only the program after the check is started again, and prints its status
 	computing(h, "two")
 
 	h.Run("pegasus detach two")
