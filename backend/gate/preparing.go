@@ -14,8 +14,9 @@ const (
 	// prepareSlice is the period at which a worker that waits for a preparation slot checks that the slots' holders are
 	// alive.
 	prepareSlice = 100 * time.Millisecond
-	// preparePatience bounds that wait: hostile code may have taken over a worker and keep all slots. The worker then
-	// prepares without one.
+	// preparePatience is after how long without a change a waiting worker takes over a slot from its holder: hostile code
+	// may have taken over workers and keep all slots. How long a worker has waited does not matter: many that wait would
+	// all begin at that time.
 	preparePatience = 10 * time.Second
 )
 
@@ -24,7 +25,8 @@ func (p *Page) SetPreparers(n int) { p.at.preparers.Store(uint32(min(max(n, 1), 
 
 // Prepare calls f, which uses processor time and no engine, such as parsing and compiling. It blocks first while the
 // permitted number of the domain's workers prepare work: otherwise a domain with many processes would take the
-// processors from those of other domains, on which kernels run. After Stop it does not block.
+// processors from those of other domains, on which kernels run. One more begins if none of these ends for
+// preparePatience. After Stop it does not block.
 func (m *Member) Prepare(f func()) {
 	n := min(m.page.at.preparers.Load(), maxPreparers) // 0: set by an older daemon, which has no limit
 	if place := m.takePlace(n, preparePatience, prepareSlice); place != nil {
@@ -33,18 +35,26 @@ func (m *Member) Prepare(f func()) {
 	f()
 }
 
-// takePlace returns the preparation slot that the worker took, among the first n, or nil if n is 0 or the wait ended
-// without one.
+// takePlace returns the preparation slot that the worker took, among the first n, or nil if n is 0 or the worker ends.
 func (m *Member) takePlace(n uint32, patience, slice time.Duration) *atomic.Uint32 {
 	at, me := m.page.at, uint32(m.index)+1
 	if n == 0 {
 		return nil
 	}
-	for until := Now() + patience.Nanoseconds(); Now() < until && !m.stop.Load(); {
-		seen := at.prepared.Load()
+	seen, since := at.prepared.Load(), Now()
+	for !m.stop.Load() {
+		now := Now()
+		if change := at.prepared.Load(); change != seen {
+			seen, since = change, now
+		}
+		late := now-since >= patience.Nanoseconds()
 		for i := range at.preparing[:n] {
 			place := &at.preparing[i]
-			if holder := place.Load(); (holder == 0 || m.page.gone(holder)) && place.CompareAndSwap(holder, me) {
+			holder := place.Load()
+			if free := holder == 0 || m.page.gone(holder); (free || late) && place.CompareAndSwap(holder, me) {
+				if !free {
+					at.prepared.Add(1) // the other waiting workers begin to wait anew
+				}
 				return place
 			}
 		}

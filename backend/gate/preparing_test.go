@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -41,7 +40,7 @@ func TestPreparersAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// The slot of a dead worker is free again, and a worker that keeps all slots delays others only for a bounded time.
+// The slot of a dead worker is free again.
 func TestPlaceKept(t *testing.T) {
 	p, b, m := fixture(t)
 	p.SetPreparers(1)
@@ -50,26 +49,94 @@ func TestPlaceKept(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for _, kept := range []struct {
-		holder, pid uint32
-		want        bool
-	}{
-		{uint32(other.index) + 1, uint32(gone.Process.Pid), true},
-		{uint32(other.index) + 1, uint32(os.Getpid()), false},
-		{Slots + 1, 0, true}, // no page slot
-		{1 << 31, 0, true},
+	for _, kept := range []struct{ holder, pid uint32 }{
+		{uint32(other.index) + 1, uint32(gone.Process.Pid)},
+		{Slots + 1, 0}, // no page slot
+		{1 << 31, 0},
 	} {
 		other.slot.pid.Store(kept.pid)
 		p.at.preparing[0].Store(kept.holder)
-		if place := m.takePlace(1, 10*time.Millisecond, time.Millisecond); (place != nil) != kept.want {
-			t.Errorf("the place of %#x (process %d) is free: %v, want %v", kept.holder, kept.pid, place != nil, kept.want)
-		}
+		place := m.takePlace(1, time.Hour, time.Hour)
+		p.leavePlace(place, uint32(m.index)+1)
 	}
 	p.at.preparers.Store(1 << 31)
 	p.at.preparing[0].Store(0)
 	ran := false
 	if m.Prepare(func() { ran = true }); !ran {
 		t.Error("nothing was prepared")
+	}
+}
+
+// Workers that keep all slots delay the others for a bounded time, and each such time one worker begins: not all that have
+// waited for long.
+func TestPlaceTakenOver(t *testing.T) {
+	p, b, first := fixture(t)
+	p.SetPreparers(1)
+	held := first.takePlace(1, time.Hour, time.Hour)
+	const patience = 50 * time.Millisecond
+	var taken []int64
+	for range 3 {
+		m := member(t, p, b)
+		before := Now()
+		if place := m.takePlace(1, patience, time.Millisecond); place != held || place.Load() != uint32(m.index)+1 {
+			t.Fatal("the slot was not taken over")
+		}
+		taken = append(taken, Now()-before)
+	}
+	for _, d := range taken {
+		if d < patience.Nanoseconds() {
+			t.Errorf("a slot was taken over after %v, want at least %v", time.Duration(d), patience)
+		}
+	}
+	p.leavePlace(held, uint32(first.index)+1) // no longer its holder
+	if held.Load() == 0 {
+		t.Error("a worker released the slot of another")
+	}
+
+	start, waiting := Now(), make(chan int64, 4)
+	for range cap(waiting) {
+		m := member(t, p, b)
+		go func() {
+			m.takePlace(1, patience, time.Millisecond)
+			waiting <- Now()
+		}()
+	}
+	for i := range cap(waiting) {
+		if after, least := <-waiting-start, patience.Nanoseconds()*int64(i+1); after < least {
+			t.Errorf("%d workers took a slot over within %v, want at least %v", i+1, time.Duration(after), time.Duration(least))
+		}
+	}
+}
+
+// A worker that waits while slots change hands takes over none.
+func TestPlacesThatChange(t *testing.T) {
+	p, b, first := fixture(t)
+	p.SetPreparers(1)
+	held := first.takePlace(1, time.Hour, time.Hour)
+	m, other := member(t, p, b), uint32(member(t, p, b).index)+1
+	const patience = 100 * time.Millisecond
+	got := make(chan *atomic.Uint32)
+	go func() { got <- m.takePlace(1, patience, time.Millisecond) }()
+	var pause int64 // the longest time without a change
+	for began, last := Now(), Now(); Now()-began < 5*patience.Nanoseconds(); time.Sleep(time.Millisecond) {
+		p.at.prepared.Add(1) // as if the slot had been released and taken again
+		now := Now()
+		pause, last = max(pause, now-last), now
+		select {
+		case <-got:
+			if pause < patience.Nanoseconds() {
+				t.Fatalf("the slot was taken over, though it changed at least every %v", time.Duration(pause))
+			}
+			return
+		default:
+		}
+	}
+	if !held.CompareAndSwap(uint32(first.index)+1, other) {
+		t.Fatal("the slot is not held")
+	}
+	p.leavePlace(held, other)
+	if <-got != held {
+		t.Error("the slot that was released was not taken")
 	}
 }
 

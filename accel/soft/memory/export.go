@@ -12,7 +12,7 @@ type ExportedRegion struct {
 	FD     int // stays the caller's
 	Offset uint64
 	ID     uint32 // identifies the part; chosen by the caller
-	Gone   func() // called when nothing of the space lies there any more; it must not use the space
+	Gone   func() // called when nothing of the space lies there any more, to clear it after its last use; it must not use the space
 }
 
 // Export moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one

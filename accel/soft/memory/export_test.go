@@ -19,7 +19,7 @@ func store(t *testing.T, n uint64) int {
 }
 
 // Lent memory keeps its address and its bytes, as does the memory beside it; a process that attaches it sees the same
-// bytes and nothing beside them; freed memory is cleared there too; and when all of it is free the file is released.
+// bytes and nothing beside them, also when it has been freed, until it is allocated again; and when all of it is free the file is released.
 func TestLend(t *testing.T) {
 	exporter, importer := space(t, 4), space(t, 4)
 	fd := store(t, 3)
@@ -75,12 +75,19 @@ func TestLend(t *testing.T) {
 			t.Errorf("allocation %d is not what it was for the exporter", i)
 		}
 	}
-	_, err := exporter.Free(all[2]) // whole pages
+	to, at, n, err := exporter.Export(all[2], find)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !uniform(exporter.at(all[2]).mem[all[2]-exporter.base:][:sizes[2]], 0) {
-		t.Errorf("what was freed is not zero")
+	attached, err := importer.Attach(fd, to.Offset+at, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exporter.Free(all[2]); err != nil { // whole pages
+		t.Fatal(err)
+	}
+	if !uniform(importer.Slice(attached, sizes[2]), 3) {
+		t.Errorf("what was freed is not what it was for a process that uses it")
 	}
 	if all[2], err = exporter.Alloc(sizes[2], true); err != nil || !uniform(exporter.Raw(all[2], sizes[2]), 0) {
 		t.Errorf("%v: what is handed out again is not zero", err)

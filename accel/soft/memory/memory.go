@@ -127,10 +127,19 @@ func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.order) - 1; i >= 0; i-- {
-		if x := s.order[i].inside.alloc(room); x != nil {
-			s.order[i].took(s, x, n, visible)
-			return x.start, nil
+		l := s.order[i]
+		x := l.inside.alloc(room)
+		if x == nil {
+			continue
 		}
+		if l.exported != nil {
+			if err := l.wipe(x.start-l.run.start, RoundUp(n)); err != nil {
+				l.inside.release(x)
+				return 0, fmt.Errorf("clear %d bytes of device memory: %w", n, err)
+			}
+		}
+		l.took(s, x, n, visible)
+		return x.start, nil
 	}
 	l, err := s.newSlab(room)
 	if err != nil {
@@ -178,7 +187,9 @@ func (s *Space) newSlab(n uint64) (*slab, error) {
 	return l, nil
 }
 
-// Free clears the allocation at addr, makes its place available, and returns its size.
+// Free clears the allocation at addr, makes its place available, and returns its size. Exported memory is cleared when
+// it is allocated again, or by the owner of its file: until then it stays usable for processes that have attached it,
+// as when this process ends first.
 func (s *Space) Free(addr uint64) (uint64, error) {
 	l := s.at(addr)
 	if l == nil || l.shared {
@@ -194,8 +205,12 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 	if x.visible {
 		l.hide(Span{addr, addr + n})
 	}
+	exported := l.exported != nil
 	s.mu.Unlock()
-	err := l.wipe(addr-l.run.start, n)
+	var err error
+	if !exported {
+		err = l.wipe(addr-l.run.start, n)
+	}
 	if err == nil && s.mirror.mem != nil {
 		err = s.forget(addr, n)
 	}
