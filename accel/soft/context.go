@@ -155,7 +155,9 @@ func (c *Context) Destroy(done func()) {
 	}
 	calls := make([]*hostCall, 0, len(c.calls))
 	for call := range c.calls {
-		calls = append(calls, call)
+		if !call.telling {
+			calls = append(calls, call)
+		}
 	}
 	c.live++ // the context must not be dissolved before the calls below have ended
 	d.mu.Unlock()

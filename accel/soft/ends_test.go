@@ -232,3 +232,29 @@ func TestFaultSaysWhere(t *testing.T) {
 		}
 	}
 }
+
+// A context is gone only after the guest has been notified of its host functions that were due, and their nodes stay as
+// they are until then.
+func TestDestroyDuringNotice(t *testing.T) {
+	d, c := open(t, nil)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	w := newWaiter()
+	go func() {
+		c.Submit(c.DefaultStream(), accel.HostFunc{Due: func(cuda.Result, func()) {
+			close(entered)
+			<-leave
+		}}, w.done)
+	}()
+	<-entered
+	gone := make(chan struct{})
+	c.Destroy(func() { close(gone) })
+	synchronize(t, context(t, d))
+	select {
+	case <-gone:
+		t.Error("the context is gone while the guest is being notified")
+	default:
+	}
+	close(leave)
+	want(t, w.wait(t), cuda.ErrorContextIsDestroyed)
+	<-gone
+}

@@ -26,7 +26,7 @@ func (c *Context) hostFunc(s *Stream, w *accel.HostFunc, done accel.Done) cuda.R
 // to end at once.
 func (d *Device) callHost(n *node, r cuda.Result) bool {
 	c := n.ctx
-	call := &hostCall{n: n}
+	call := &hostCall{n: n, telling: true}
 	d.mu.Lock()
 	if c.destroyed.Begun {
 		d.hostFuncs--
@@ -36,13 +36,21 @@ func (d *Device) callHost(n *node, r cuda.Result) bool {
 	c.calls[call] = struct{}{}
 	d.mu.Unlock()
 	n.due(r, func() { c.returned(call, c.Err()) })
+	d.mu.Lock()
+	call.telling = false
+	gone := c.destroyed.Begun
+	d.mu.Unlock()
+	if gone {
+		c.returned(call, c.Err())
+	}
 	return false
 }
 
 // hostCall is a host function that was reported to the guest and has not finished.
 type hostCall struct {
-	n    *node
-	over atomic.Bool
+	n       *node
+	over    atomic.Bool
+	telling bool // the guest is being notified: until that has returned, the context's destruction leaves the node; guarded by the device's mu
 }
 
 // returned ends a host function's node, in the first call only.
