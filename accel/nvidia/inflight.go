@@ -235,13 +235,21 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 			free = append(free, b)
 		}
 	}
-	c.live--
+	if len(free) == 0 {
+		c.live--
+	}
 	ended := int64(1 + len(p.behind) + len(p.followers))
 	p.behind, p.followers, p.next, p.follows = nil, nil, nil, nil
 	d.changed.Broadcast()
 	d.mu.Unlock()
-	for _, b := range free {
-		b.then(c.Err())
+	if len(free) > 0 {
+		for _, b := range free {
+			b.then(c.Err())
+		}
+		d.mu.Lock()
+		c.live-- // only now: the context is destroyed after all reports
+		d.changed.Broadcast()
+		d.mu.Unlock()
 	}
 	d.queued.Add(-ended - int64(len(free)))
 }

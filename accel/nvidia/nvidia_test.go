@@ -57,8 +57,13 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer stop()
-	return m.Run()
+	status := m.Run()
+	stop()
+	if status != 0 { // a worker may have ended
+		log, _ := os.ReadFile(filepath.Join(dir, "log"))
+		fmt.Printf("the daemon's log ends with:\n%s\n", log[max(0, len(log)-16<<10):])
+	}
+	return status
 }
 
 // startGPU starts the daemon that the project's library connects to.
