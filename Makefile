@@ -21,9 +21,9 @@ step  = @$(if $(V),:,printf '  %-8s %s\n' '$(1)' '$(2)')
 export PEGASUS_BUILD = $(abspath $(BUILD))
 
 DEMO        ?=
-FUZZTIME    ?= 2s
+FUZZTIME    ?= 1s
 # Inputs after which a fuzz target ends earlier; none if FUZZTIME is given.
-FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),100000)
+FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),50000)
 SOAKTIME    ?= 10m
 # How long a package's tests may take, on a machine that is slow and has other things to do.
 PATIENCE    ?= 90m
@@ -279,11 +279,11 @@ stale:
 
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
-# The longest first, so that no core is idle at the end. Many tests wait for most of their time: one package more
-# than there are cores keeps these busy.
-FIRST   := guest/tests cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/xenstoretest
-AT_ONCE := -p $(shell echo $$(($$(nproc) + 1)))
-TESTS_AT_ONCE := $(AT_ONCE:-p%=-parallel%)
+# The longest first, so that no core is idle at the end. Many tests wait for most of their time: more packages at once
+# than there are cores keep these busy.
+FIRST   := guest/tests cmd/pegasus cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/xenstoretest
+AT_ONCE := -p $(shell echo $$(($$(nproc) + 2)))
+TESTS_AT_ONCE := -parallel $(shell echo $$(($$(nproc) + 1)))
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
@@ -304,7 +304,7 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
-	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/vm
+	$(GO) test -timeout $(PATIENCE) -count 1 $(TESTS_AT_ONCE) -v ./test/vm
 
 xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (gets them from Debian)
 	@scripts/deps $(XEN_NEEDS)
@@ -314,17 +314,17 @@ xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen an
 	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 # Their order with the race detector, which slows computing down most.
-FIRST_RACED := cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
+FIRST_RACED := accel/soft/lane accel/soft cmd/pegasusd cmd/pegasus hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
 
-# The guest's library is C, which has its own sanitizers. Policies, and their tests, start no goroutine.
-RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|policies\|test\|test/vm\|test/xen\)$$')
+# The guest's library is C, which has its own sanitizers. Policies and PTX, and their tests, start no goroutine.
+RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|policies\|accel/ptx\|accel/soft/lane/arith\|test\|test/vm\|test/xen\)$$')
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector; make vet has vetted them
 	$(call step,RACE,packages)
 	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
 
-fuzz: ## fuzz each decoder for FUZZTIME, by default for 2s or 100000 inputs
+fuzz: ## fuzz each decoder for FUZZTIME, by default for 1s or 50000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
 
 soak: SEED = $${PEGASUS_TEST_SEED:-fresh}

@@ -25,7 +25,7 @@ var absurdStates = []string{"none", "init", "context", "live", "stale", "gone", 
 // returns documented results only. Library, worker, daemon and other domains are unaffected.
 func TestAbsurdCalls(t *testing.T) {
 	h := startHost(t, absurdDomains)
-	h.absurd(program(t, "absurd"), absurdStates, nil, "-r", "4")
+	h.absurd(program(t, "absurd"), absurdStates, nil, "-r", "2")
 }
 
 // As above with the library that checks each of its own accesses.

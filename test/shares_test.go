@@ -110,12 +110,12 @@ func (h *host) measure(d time.Duration) map[string]float64 {
 	return used
 }
 
-// measuring returns how long shares are measured: 20 s, or 6 s with -short.
+// measuring returns how long shares are measured: 12 s, or 6 s with -short.
 func measuring() time.Duration {
 	if testing.Short() {
 		return 6 * time.Second
 	}
-	return 20 * time.Second
+	return 12 * time.Second
 }
 
 // over returns measure as a function, for checkShares.

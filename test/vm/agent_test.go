@@ -11,6 +11,7 @@ import (
 // while there is no agent; the next agent serves the programs that start meanwhile, or are just starting; of
 // those that end meanwhile nothing is left. A second agent exits with an error.
 func TestAgentDies(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 set -e
@@ -70,6 +71,7 @@ echo left: $(stays)
 // Agent and hub die together: programs get an error, though neither is there to report it, and
 // the next agent begins a session with the next hub.
 func TestAgentAndHubDie(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker" &

@@ -67,6 +67,7 @@ var definitions = map[string]string{
 // Attaching changes any definition of libvirt's once, and detaching restores the
 // same bytes.
 func TestAttachedDefinitions(t *testing.T) {
+	t.Parallel()
 	l := startLibvirt(bareHost(t))
 	for i, what := range slices.Sorted(maps.Keys(definitions)) {
 		t.Run(what, func(t *testing.T) {

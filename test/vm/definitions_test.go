@@ -95,6 +95,7 @@ func (l *libvirt) starts(name string) error {
 
 // An attached machine keeps all its slots and addresses for memory: as much memory can be plugged into it while it runs.
 func TestOwnSlots(t *testing.T) {
+	t.Parallel()
 	l := startLibvirt(bareHost(t))
 	const name = "pg-slots"
 	file, module := l.h.path("slots.xml"), l.h.path("dimm.xml")
@@ -123,6 +124,7 @@ func TestOwnSlots(t *testing.T) {
 
 // Memory that was edited beside the NUMA cell, which libvirt drops, is a finding as far as the definition shows it.
 func TestMemoryBesideCell(t *testing.T) {
+	t.Parallel()
 	l := startLibvirt(bareHost(t))
 	const name = "pg-memory"
 	file := l.h.path("memory.xml")

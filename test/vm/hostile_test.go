@@ -27,6 +27,7 @@ func (h *host) foe() map[string]string {
 // A process of one user can reach neither another user's process nor that process's memory on the
 // region, whatever it tries with its own descriptors and memory.
 func TestPry(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + `
 echo 'user:x:1000:1000:user:/:/bin/sh' >>/etc/passwd

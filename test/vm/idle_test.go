@@ -42,6 +42,7 @@ func TestIdle(t *testing.T) {
 
 // A machine may start before its host's daemon.
 func TestHostComesLate(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	h.stop()
 	m := h.boot("one", "sleep 3\n/bench/vectoradd --quiet --json\n")

@@ -55,6 +55,7 @@ func TestSaveShared(t *testing.T) { t.Parallel(); save(t, "ivshmem") }
 // Programs of such a machine go on while its agent and the daemon are away, and when the hub dies they get an error;
 // the next agent and the next hub serve new ones, and still account for the memory that was handed out before.
 func TestSharedDeaths(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Shared: true, Job: waitForShared + `
 /bench/busy --seconds 16 --queue 2 --no-check --quiet --json && echo "went on" &

@@ -78,6 +78,7 @@ done
 // A machine's region is unplugged under a program that computes: the program ends, and the agent goes on,
 // also if it was away at the unplugging.
 func TestUnplugUnderProgram(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]string{"an agent": "", "no agent": "kill -9 $agent; (sleep 3; pegasus-guest agent) &\n"} {
 		t.Run(name, func(t *testing.T) {
 			h := startHost(t, twoMachines)

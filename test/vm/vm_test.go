@@ -64,6 +64,7 @@ func TestPower(t *testing.T) {
 // A machine's programs go on while the daemon is away, and find the next one. When the
 // hub dies, those that run get an error, and the next are served by another hub.
 func TestDeaths(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 /bench/busy --seconds 6 --queue 2 --no-check --quiet --json && echo "went on"
