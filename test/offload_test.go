@@ -22,6 +22,7 @@ func offloaded(t *testing.T, source, model string) string {
 
 // Programs of a stock compiler print the same on the device as on the host.
 func TestOffload(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	for _, c := range []struct {
 		model, here, there string

@@ -51,6 +51,7 @@ func (h *host) replay(recording string) *exec.Cmd {
 
 // A recording has the same results on any accelerator.
 func TestRecordings(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]*host{"soft": startHost(t, oneDomain), "nvidia": startNVIDIA(t, oneDomain)} {
 		for of, recording := range recordings(t) {
 			t.Run(name+"/"+of, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 // Kernels use host memory that a program registered, each part in a process of its own, and once more with the library that
 // checks each of its own accesses.
 func TestRegisteredMemory(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	plain, careful := program(t, "registered"), sanitized(t, "registered")
 	for _, part := range []string{"mapped", "written", "forked", "refused", "snapshot", "locks", "left", "leaving", "crowded"} {

@@ -39,6 +39,7 @@ func TestRuntimeComesUp(t *testing.T) {
 // A build with the optional tables serves a runtime through them: each generation its own, with context-local storage,
 // and integrity answers that are recomputed here.
 func TestRuntimeGetsItsTables(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	for _, build := range []struct {
 		name, key, objects string

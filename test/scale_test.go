@@ -230,6 +230,7 @@ const oneAccelerator = "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\nmemory 
 
 // Debian's ffmpeg scales pictures as the textbook does: every format, algorithm and direction.
 func TestFFmpegScales(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneAccelerator)
 	for _, format := range []string{"yuv420p", "nv12", "yuv444p"} {
 		for _, algorithm := range []string{"nearest", "bilinear", "bicubic", "lanczos"} {

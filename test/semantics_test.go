@@ -4,6 +4,7 @@ import "testing"
 
 // Corners of the API that unmodified programs rely on, each in a process of its own.
 func TestSemantics(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	semantics := program(t, "semantics")
 	for _, part := range []string{
