@@ -35,7 +35,6 @@ func TestGraphsSanitized(t *testing.T) {
 
 // As above on a GPU, which the worker takes Pegasus's own library for.
 func TestGraphsOnNVIDIA(t *testing.T) {
-	t.Parallel()
 	h := startNVIDIA(t, oneDomain)
 	graphs := program(t, "graphs")
 	for _, part := range graphParts {

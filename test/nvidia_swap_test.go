@@ -16,7 +16,6 @@ import (
 // On a GPU, too, domains with allocations that sum to more than its memory all finish with correct results,
 // whichever processes are killed meanwhile, and nothing is left.
 func TestSwapOnNVIDIA(t *testing.T) {
-	t.Parallel()
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"48MiB\"\nswap = \"160MiB\"\n"+eight)
 	binary := program(t, "swap")
 	var all []*exec.Cmd
@@ -108,7 +107,6 @@ func TestDeathsWhileAskingOnNVIDIA(t *testing.T) {
 // Segments of a domain are made, used and removed while others swap: their memory never leaves the device while a
 // process has them attached.
 func TestSharedSegmentsWhileSwappingOnNVIDIA(t *testing.T) {
-	t.Parallel()
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"64MiB\"\nswap = \"160MiB\"\n"+eight)
 	load(t, h.dial("d3")) // keeps the domain alive
 	binary, shm := program(t, "swap"), program(t, "shm")
@@ -142,7 +140,6 @@ func TestSharedSegmentsWhileSwappingOnNVIDIA(t *testing.T) {
 
 // A domain's guaranteed memory on a GPU doesn't leave it for others.
 func TestGuaranteeKeepsMemoryOnNVIDIA(t *testing.T) {
-	t.Parallel()
 	guaranteeKeeps(t, startNVIDIA(t, strings.ReplaceAll(crowded, "cores = 2\n", "")+strings.Replace(guaranteed, "24MiB", "10MiB", 1)))
 }
 
