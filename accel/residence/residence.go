@@ -461,7 +461,7 @@ func (r *Set) bringBack(o *object) error {
 func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	passed := map[Ask]bool{}
 	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
-	best := int64(math.MinInt64)
+	best, pressed := int64(math.MinInt64), false
 	var others []Owner
 	for deadline := time.Now().Add(maxWait); !r.ledger.Occupy(n); {
 		if stop != nil && stop() {
@@ -487,6 +487,14 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 			r.ledger.AwaitAnswer(slice)
 			continue
 		}
+		// Others may have taken what the passed owners evicted: what is guaranteed is asked for only when these gave
+		// nothing for a while.
+		if a.Pressing && len(passed) > 0 && !pressed && time.Now().Before(deadline.Add(patience-maxWait)) {
+			clear(passed)
+			r.ledger.AwaitAnswer(slice)
+			continue
+		}
+		pressed = a.Pressing
 		if !r.request(a, stop) || r.ledger.Free() <= free {
 			passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = true
 		}
