@@ -487,8 +487,8 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 			r.ledger.AwaitAnswer(slice)
 			continue
 		}
-		// Others may have taken what the passed owners evicted: what is guaranteed is asked for only when these gave
-		// nothing for a while.
+		// Other processes may have taken the bytes that the passed owners evicted. Guaranteed bytes are requested only
+		// when no owner has evicted others for a while.
 		if a.Pressing && len(passed) > 0 && !pressed && time.Now().Before(deadline.Add(patience-maxWait)) {
 			clear(passed)
 			r.ledger.AwaitAnswer(slice)
