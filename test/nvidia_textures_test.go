@@ -9,7 +9,7 @@ import (
 func TestTexturesOnNVIDIA(t *testing.T) {
 	h := startNVIDIA(t, oneDomain)
 	textures := program(t, "textures")
-	for _, part := range []string{"shapes", "surface-objects", "surface-gone", "handles", "refused"} {
+	for _, part := range []string{"shapes", "surface-objects", "surface-gone-later", "handles", "refused"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", textures, part)) })
 	}
 }

@@ -1,6 +1,7 @@
 /* Textures and surfaces: references and objects, over linear memory and arrays of all shapes: textures NAME. */
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -292,14 +293,32 @@ static void surface_objects(void)
 	EXPECT(CUDA_ERROR_MISALIGNED_ADDRESS, ask("surface_at", surface_of(solid), at, &answer)); /* also where it is clamped */
 }
 
-static void surface_gone(void)
+static CUsurfObject destroyed_surface(void)
 {
 	CUsurfObject s = surface_of(numbered(4, 3, 2, CUDA_ARRAY3D_SURFACE_LDST));
-	float answer;
-	uint32_t at[4] = {0};
 	CLAIM(bits(read_at("wide", s, 0, 0, 0, 0)) == 4);
 	CHECK(cuSurfObjectDestroy(s));
+	return s;
+}
+
+static void surface_gone(void)
+{
+	CUsurfObject s = destroyed_surface();
+	float answer;
+	uint32_t at[4] = {0};
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, ask("wide", s, at, &answer));
+}
+
+/* On a GPU the destruction reaches the driver after the end of earlier work. */
+static void surface_gone_later(void)
+{
+	CUsurfObject s = destroyed_surface();
+	CUresult r = CUDA_SUCCESS;
+	float answer;
+	uint32_t at[4] = {0};
+	for (int i = 0; i < 500 && (r = ask("wide", s, at, &answer)) == CUDA_SUCCESS; i++)
+		usleep(10000);
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, r);
 }
 
 /* Each of many textures has a handle of its own, whether the library or the device chooses it. */
@@ -377,7 +396,8 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"linear", linear}, {"array", array}, {"rebound", rebound}, {"surface-reference", surface_reference}, {"names", names},
-		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"surface-gone", surface_gone}, {"gone", gone}, {"handles", handles}, {"refused", refused},
+		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"surface-gone", surface_gone}, {"surface-gone-later", surface_gone_later},
+		{"gone", gone}, {"handles", handles}, {"refused", refused},
 	};
 	CUcontext c;
 	CHECK(cuInit(0));
