@@ -285,7 +285,7 @@ FIRST   := guest/tests cmd/pegasus cmd/pegasusd hypervisor/hub accel/soft accel/
 AT_ONCE := -p $(shell echo $$(($$(nproc) + 2)))
 TESTS_AT_ONCE := -parallel $(shell echo $$(($$(nproc) + 1)))
 
-unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
+unit: build guest-asan ## the tests without the race detector; those of the whole system come last
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
 	$(call step,TEST,./test)
 	$(Q)$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
