@@ -353,7 +353,7 @@ $(BUILD)/gpu/cases: test/programs/cases.c test/programs/check.h | guest
 VISIT      := $(BUILD)/visit
 VISIT_GO   := -trimpath -buildvcs=false -ldflags '-s -w'
 VISIT_C    := probe rates
-VISIT_TEST := semantics corners
+VISIT_TEST := semantics corners thief
 
 .PHONY: gpu-visit gpu-rehearsal
 gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/programs/%) $(VISIT)/gpu/cases ## build a folder to carry to a machine with a GPU: docs/nvidia.md

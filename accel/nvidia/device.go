@@ -278,8 +278,8 @@ func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 // Queued returns the number of operations that have not ended, plus the waits for them.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
-// Abort makes all later submissions fail. Submitted work runs on until the process ends; running work is charged as if
-// it ended now.
+// Abort makes all later submissions fail. Submitted work runs on, until the process ends at the latest, and is charged
+// until then.
 func (d *Device) Abort() {
 	d.aborted.Store(true)
 	d.hurrySwapping()
@@ -292,7 +292,7 @@ func (d *Device) Abort() {
 	d.mu.Unlock()
 	for _, p := range d.watchdog.kernels() {
 		if p.runs() {
-			p.giveUp(cuda.ErrorContextIsDestroyed)
+			d.watchdog.chargeSoFar(p, false)
 		}
 	}
 }

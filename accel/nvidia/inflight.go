@@ -254,31 +254,6 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	d.queued.Add(-ended - int64(len(free)))
 }
 
-// giveUp reports the end of a running kernel, and charges the time used so far: it will run until the process ends, and
-// its end can't be reported then.
-func (p *inflightOp) giveUp(r cuda.Result) {
-	c := p.ctx
-	d := c.dev
-	u := accel.Usage{Class: p.class}
-	if at, ok := p.began(); ok {
-		d.mu.Lock()
-		from := max(at+c.time.offset, p.submitted)
-		d.mu.Unlock()
-		u.Start, u.End = d.charge(p.class, from, d.clock())
-	}
-	d.mu.Lock()
-	done := p.done
-	p.done = nil
-	d.mu.Unlock()
-	if done == nil {
-		return // it has ended meanwhile
-	}
-	if used := d.config.Used; used != nil && u.End > u.Start {
-		used(u.Class, u.End-u.Start)
-	}
-	done(r, u)
-}
-
 // began returns when a running operation began, on the context's timeline.
 func (p *inflightOp) began() (at int64, ok bool) {
 	p.base.settle(p.ctx)

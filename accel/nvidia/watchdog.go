@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ type watchdog struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	over  bool
+	// charged is the time until which running kernels are charged, in the rare case that this was done before their end.
+	charged int64
 }
 
 func (w *watchdog) init(d *Device) {
@@ -75,9 +78,8 @@ func (w *watchdog) look() {
 			since = begun
 		}
 		if late {
-			w.executes(0)
 			p.ctx.Fail(cuda.ErrorLaunchTimeout)
-			p.giveUp(cuda.ErrorLaunchTimeout)
+			w.chargeSoFar(p, true) // its operation stays in flight: until it ends, no other domain has the engine alone
 			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
 			if w.dev.config.OnTimeout != nil {
 				w.dev.config.OnTimeout()
@@ -91,10 +93,49 @@ func (w *watchdog) look() {
 	}
 }
 
-// executes reports since when a kernel runs that is charged when it ends, or 0.
+// executes reports since when a kernel runs that is charged when it ends, or 0. The time that is charged already is left
+// out.
 func (w *watchdog) executes(since int64) {
-	if f := w.dev.config.Executes; f != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if since != 0 {
+		since = max(since, w.charged)
+	}
+	w.report(since)
+}
+
+// report passes on since when a kernel runs. w.mu is held.
+func (w *watchdog) report(since int64) {
+	if f := w.dev.config.Executes; f != nil && !w.over {
 		f(accel.Compute, since)
+	}
+}
+
+// chargeSoFar charges the time that a running kernel has used until now. The rest is charged when the kernel ends, or
+// when the process does. forGood: the kernel won't end before the process.
+func (w *watchdog) chargeSoFar(p *inflightOp, forGood bool) {
+	d := w.dev
+	now := d.clock()
+	p.begun.CompareAndSwap(0, now)
+	if from, ok := p.began(); ok {
+		d.mu.Lock()
+		from = max(from+p.ctx.time.offset, p.submitted)
+		d.mu.Unlock()
+		from, to := d.charge(p.class, from, now)
+		if used := d.config.Used; used != nil && to > from {
+			used(p.class, to-from)
+		}
+	}
+	if forGood {
+		d.charge(p.class, now, math.MaxInt64) // no operation that ends later is charged for the same time
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.charged = now
+	w.report(now)
+	if forGood {
+		w.over = true
+		w.timer.Stop()
 	}
 }
 

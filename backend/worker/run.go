@@ -303,7 +303,7 @@ func (w *worker) open() (*session.Session, error) {
 	layout.Quota = w.quota
 	layout.Swapped = w.member.Swapped
 	layout.Turn = turn{w.member}
-	layout.OnTimeout = func() { s.End(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
+	layout.OnTimeout = func() { s.Abandon(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	layout.OnFault = func(r cuda.Result, text string) {
 		if r != cuda.ErrorAssert { // assert has printed the failed expression
 			w.host.LastWords(text)

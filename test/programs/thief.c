@@ -106,11 +106,12 @@ static void pile(unsigned steps, int kernels)
 	int n = snprintf(text, room, ".version 6.0\n.target sm_50\n.address_size 64\n");
 	for (int i = 0; i < kernels; i++)
 		n += snprintf(text + n, room - n,
-			      ".visible .entry k%d(.param .u64 at)\n{\n	.reg .u64 %%p;\n	.reg .u32 %%n;\n	.reg .pred %%q;\n"
-			      "	ld.param.u64 %%p, [at];\n	ld.global.u32 %%n, [%%p];\n"
-			      "again:\n	sub.u32 %%n, %%n, 1;\n	setp.ne.u32 %%q, %%n, 0;\n	@%%q bra again;\n	ret;\n}\n", i);
+			      ".visible .entry k%d(.param .u64 at)\n{\n	.reg .u64 %%p;\n	.reg .u32 %%n, %%v;\n	.reg .pred %%q;\n"
+			      "	ld.param.u64 %%p, [at];\n	ld.global.u32 %%n, [%%p];\n	mov.u32 %%v, 1;\n"
+			      "again:\n	mad.lo.u32 %%v, %%v, %%v, %%n;\n	sub.u32 %%n, %%n, 1;\n	setp.ne.u32 %%q, %%n, 0;\n	@%%q bra again;\n"
+			      "	st.global.u32 [%%p+4], %%v;\n	ret;\n}\n", i); /* the result is stored: else a compiler may remove the loop */
 	CUmodule m = module_of(text);
-	CUdeviceptr at = allocate(4);
+	CUdeviceptr at = allocate(8);
 	void *args[] = { &at };
 	CUfunction *all = calloc(kernels, sizeof *all);
 	CHECK(cuMemsetD32(at, 10, 1));

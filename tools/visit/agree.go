@@ -26,7 +26,7 @@ var agree = []step{
 	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
 	{"runtime", "a program of the CUDA runtime, compiled there by nvcc", 2 * time.Minute, ofRuntime},
 	{"bindings", "cuda-bindings: kernels compiled by NVRTC", time.Minute, python("bindings.py")},
-	{"numba", "numba-cuda", 90 * time.Second, python("numba_cuda.py")},
+	{"numba", "numba-cuda", 90 * time.Second, python("numba_kernels.py")},
 	{"cupy", "CuPy: elementwise, reductions, a matrix product", 90 * time.Second, python("cupy_arrays.py")},
 	{"triton", "a kernel of Triton's", 90 * time.Second, python("triton_kernel.py")},
 	{"torch", "PyTorch: a training step", 2 * time.Minute, python("torch_train.py")},
@@ -69,7 +69,7 @@ func (v *visit) tests(ctx context.Context, env []string, dir, binary string, arg
 // conformance runs the tests of accel/acceltest: in a rehearsal with the software accelerator that they
 // start themselves.
 func conformance(ctx context.Context, v *visit) (any, error) {
-	return contract(ctx, v, "^(TestConformance|TestPlaces.*)$")
+	return contract(ctx, v, "^(TestConformance|TestPlaces.*|TestTimeoutIsCharged|TestAbortIsCharged)$")
 }
 
 // swapping runs the conformance tests of devices whose memory moves: not in a rehearsal, whose driver can't

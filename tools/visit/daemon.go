@@ -108,19 +108,39 @@ func (d *daemon) guest(ctx context.Context, domain, name string, args ...string)
 
 // domains returns the state of its domains.
 func (d *daemon) domains(ctx context.Context) (map[string]control.Domain, error) {
-	out, err := d.v.program(ctx, d.v.environment(), d.v.in("bin/pegasus"), "domains", "--runtime-dir", d.dir, "--json").Output()
-	if err != nil {
-		return nil, fmt.Errorf("pegasus domains: %w", err)
-	}
 	var list []control.Domain
-	if err := json.Unmarshal(out, &list); err != nil {
-		return nil, fmt.Errorf("pegasus domains: %w", err)
+	if err := d.list(ctx, "domains", &list); err != nil {
+		return nil, err
 	}
 	all := map[string]control.Domain{}
 	for _, one := range list {
 		all[one.Name] = one
 	}
 	return all, nil
+}
+
+// accelerator returns the state of its accelerator.
+func (d *daemon) accelerator(ctx context.Context) (control.Accelerator, error) {
+	var list []control.Accelerator
+	if err := d.list(ctx, "accelerators", &list); err != nil {
+		return control.Accelerator{}, err
+	}
+	if len(list) != 1 {
+		return control.Accelerator{}, fmt.Errorf("pegasus accelerators: %d accelerators, want 1", len(list))
+	}
+	return list[0], nil
+}
+
+// list decodes the output of a command of pegasus.
+func (d *daemon) list(ctx context.Context, command string, to any) error {
+	out, err := d.v.program(ctx, d.v.environment(), d.v.in("bin/pegasus"), command, "--runtime-dir", d.dir, "--json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, to)
+	}
+	if err != nil {
+		return fmt.Errorf("pegasus %s: %w", command, err)
+	}
+	return nil
 }
 
 // places returns the paths where a driver's library may be, if none is given.

@@ -103,7 +103,7 @@ func (v *visit) recorded() (all []toRecord) {
 		all = append(all, toRecord{filepath.Base(p), []string{p}})
 	}
 	if !v.rehearsal {
-		for _, name := range []string{"bindings", "numba_cuda", "cupy_arrays", "torch_train"} {
+		for _, name := range []string{"bindings", "numba_kernels", "cupy_arrays", "torch_train"} {
 			all = append(all, toRecord{name, []string{"python3", v.in("python", name+".py")}})
 		}
 	}

@@ -36,6 +36,8 @@ type ending struct {
 	now    atomic.Bool
 	why    string
 	result cuda.Result // of every later call; set before now
+
+	abandoned atomic.Bool // some work runs until the process ends
 }
 
 // over reports whether the session has ended.

@@ -133,12 +133,22 @@ func (s *Session) Poll() { s.poller.poll() }
 // goroutine may call it.
 func (s *Session) End(r cuda.Result, why string) { s.end(r, why) }
 
+// Abandon ends the session as End does, and Close doesn't wait for its work: some of it runs until the process ends.
+func (s *Session) Abandon(r cuda.Result, why string) {
+	s.ending.abandoned.Store(true)
+	s.end(r, why)
+}
+
 // Why returns the reason of the end, after Poll has returned.
 func (s *Session) Why() string { return s.ending.why }
 
 // Close destroys the guest's objects after Poll has returned. It waits for a bounded time and reports whether all
 // were destroyed.
 func (s *Session) Close() bool {
+	if s.ending.abandoned.Load() {
+		s.calls.segments.storeAll()
+		return false
+	}
 	gone := make(chan struct{})
 	go func() {
 		s.calls.contexts.forgetAll()
