@@ -1,0 +1,95 @@
+package residence
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// requester is the ledger of a process that needs room. evict carries out a request to another owner at once, so that the
+// order of all steps is fixed.
+type requester struct {
+	*process
+	evict func(Ask)
+}
+
+func (r requester) Ask(a Ask)                   { r.evict(a) }
+func (r requester) AwaitAnswer(d time.Duration) { time.Sleep(d) }
+
+// Guaranteed bytes are requested only when the other owners' evictions have freed nothing for patience, or when no owner
+// exceeds its guarantee. The clock is that of synctest: it advances only while the requester waits.
+func TestGuaranteedBytesLast(t *testing.T) {
+	const need, never = 20, time.Duration(-1)
+	for _, c := range []struct {
+		name   string
+		excess uint64 // bytes of an owner without a guarantee
+		// evict returns the number of bytes that this owner evicts, and the part of them that another process takes before
+		// the requester does. earlier is the number of requests that this owner has answered before.
+		evict func(earlier int) (n, taken uint64)
+		want  time.Duration // until the first request for guaranteed bytes
+	}{
+		{"another process takes the first evictions", 60, func(earlier int) (n, taken uint64) {
+			if earlier < 2 {
+				return need, need
+			}
+			return need, 0
+		}, never},
+		{"another process takes all evictions", 60, func(int) (n, taken uint64) { return need, need }, patience},
+		{"no eviction", 60, func(int) (n, taken uint64) { return 0, 0 }, patience},
+		{"an eviction after some time", 60, func(earlier int) (n, taken uint64) {
+			if earlier == 50 { // one request per slice
+				return need / 2, 0
+			}
+			return 0, 0
+		}, 50*slice + patience},
+		{"no excess", 0, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const guarantee = 40
+				m := newMachine(t, guarantee+c.excess, 0, 4)
+				guaranteed, exceeding, taker := m.processes[1], m.processes[2], m.processes[3]
+				guaranteed.share.Guarantee = guarantee
+				guaranteed.ForceOccupy(guarantee)
+				exceeding.ForceOccupy(c.excess)
+
+				began, requests, last := time.Now(), 0, never
+				var pressing []time.Duration
+				evict := func(a Ask) {
+					at := time.Since(began)
+					switch a.Owner {
+					case guaranteed.id:
+						pressing = append(pressing, at)
+						guaranteed.Vacate(min(a.Bytes, 5)) // more than one such request is needed
+					case exceeding.id:
+						n, taken := c.evict(requests)
+						exceeding.Vacate(n)
+						taker.ForceOccupy(taken)
+						requests, last = requests+1, at
+					}
+				}
+				set := Set{ledger: requester{m.processes[0], evict}}
+				if err := set.Claim(need, nil); err != nil {
+					t.Fatalf("Claim after %v: %v", time.Since(began), err)
+				}
+				if c.want == never {
+					if len(pressing) > 0 || last >= patience {
+						t.Errorf("requests for guaranteed bytes at %v, want none; the last other request at %v, want less than %v",
+							pressing, last, patience)
+					}
+					return
+				}
+				if len(pressing) == 0 {
+					t.Fatalf("no request for guaranteed bytes, want the first at %v", c.want)
+				}
+				// Once guaranteed bytes are requested, the next such request does not wait for patience again.
+				for i, at := range pressing {
+					if at < c.want || at > c.want+slice {
+						t.Errorf("request %d of %d for guaranteed bytes at %v, want %v to %v", i+1, len(pressing), at, c.want,
+							c.want+slice)
+					}
+				}
+			})
+		})
+	}
+}
