@@ -19,7 +19,7 @@ func TestAffine(t *testing.T) { lanetest.EachLevel(t, &arith.VectorLevel, testAf
 
 func testAffine(t *testing.T) {
 	seed := seeds.Fixed(t)
-	for n := range uint64(arith.Pick(testing.Short(), 400, 40)) {
+	for n := range uint64(arith.Pick(testing.Short(), 400, 15)) {
 		tryAffine(t, seed+n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pegasus/accel/soft/lane/arith"
 )
 
 // gridOf runs a body in a grid of blocks, on one core and on two. %b is the block's number, %n the number of blocks.
@@ -118,14 +120,15 @@ store:	st.volatile.global.u32 [%a8], %r2;`, func(t *testing.T, out buffer) {
 
 // Blocks that are put aside in the middle of long loops still end.
 func TestLongBlocks(t *testing.T) {
-	const blocks, turns = 5, 3 << 20
-	gridOf(t, blocks, 1, `
-	mov.u32 %r1, 0; mov.u32 %r2, %r20;
-loop:	mad.lo.u32 %r2, %r2, 5, %r1;
-	add.u32 %r1, %r1, 1;
-	setp.lt.u32 %p1, %r1, 3145728;
-	@%p1 bra loop;
-	st.global.u32 [%a8], %r2;`, func(t *testing.T, out buffer) {
+	const blocks = 5
+	turns := arith.Pick(testing.Short(), 3<<20, 3<<17) // enough for many turns also under the race detector, which is slow
+	gridOf(t, blocks, 1, fmt.Sprintf(`
+	mov.u32 %%r1, 0; mov.u32 %%r2, %%r20;
+loop:	mad.lo.u32 %%r2, %%r2, 5, %%r1;
+	add.u32 %%r1, %%r1, 1;
+	setp.lt.u32 %%p1, %%r1, %d;
+	@%%p1 bra loop;
+	st.global.u32 [%%a8], %%r2;`, turns), func(t *testing.T, out buffer) {
 		for b := range uint32(blocks) {
 			want := b
 			for i := range uint32(turns) {
