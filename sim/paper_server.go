@@ -20,8 +20,9 @@ const correctedLeast = time.Millisecond
 // wake models a wake-up of the thread. The kernel keeps runtime and deadline if the remaining runtime can be
 // used until then without exceeding the granted part of the CPU; otherwise it refills the runtime and
 // postpones the deadline. A thread that slept while its work ran on an accelerator still has all of its
-// runtime, and so gains bandwidth whenever it waits. With RTXG's correction the time for which it slept on
-// the accelerator is taken off the remaining runtime first; asleep is 0 when it wakes up for a new job.
+// runtime, and so gains bandwidth whenever it waits. With the correction of Linux-RTXG (a paper, see
+// docs/policies.md) the time for which it slept on the accelerator is first subtracted from the remaining
+// runtime; asleep is 0 when it wakes up for a new job.
 func (s *server) wake(now Time, asleep time.Duration) {
 	if asleep > 0 {
 		s.remaining = max(s.remaining-asleep, min(s.remaining, correctedLeast))

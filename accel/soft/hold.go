@@ -376,9 +376,9 @@ func (e *executor) allStand() bool {
 	return true
 }
 
-// handOn releases the engine, if the crew still has it, until it is the crew's turn again. It returns false if m is to
-// end, also because the engine, or room for the memory of kernels, is not available any more. mu is held, but not
-// meanwhile.
+// handOn releases the engine, if the crew still has it, and blocks until the crew has it again. It returns false if m
+// has to end: m was cancelled, or the engine or room for the kernels' memory is not available. The caller holds mu;
+// handOn releases it while it waits.
 func (e *executor) handOn(m *member) bool {
 	n, d := m.node, e.dev
 	if e.held {

@@ -4,7 +4,7 @@
 // Callers: backend attaches and detaches domains, and reads state; backend/cpus passes samples of vCPU state.
 //
 // Trust boundary: workers write gate pages, which a hostile worker may fill with anything. A figure from a page is
-// bound to possible values, and a domain whose pages were forged is expelled.
+// limited to possible values, and a domain whose pages were forged is expelled.
 //
 // Locks: Accelerator.mu is the only one. It is not held across a wait, nor while waiting for a value that workers
 // write.

@@ -116,9 +116,9 @@ func (m *Memory) lives() bool {
 	return lives
 }
 
-// readOffer reads an agent's entries. They need not be written atomically: a mix of two offers is followed by an
-// event. Anything but an offer of our version is none; fs.ErrNotExist means that the directory is missing, or
-// incomplete.
+// readOffer reads an agent's entries. The agent may be writing them: a mix of two offers is harmless, because the
+// write that completes it causes an event, and the entries are read again. If they are not an offer of our version, the
+// result is an empty offer. fs.ErrNotExist means that the directory is missing, or incomplete.
 func readOffer(ctx context.Context, c *xenstore.Client, dir string) (offer, error) {
 	var texts [4]string
 	for i, name := range [...]string{wire.StoreState, wire.StoreVersion, wire.StoreControl, wire.StorePort} {

@@ -7,9 +7,9 @@ import (
 	"pegasus/vcpu"
 )
 
-// Window returns until when a policy's action gives its domain the accelerator, as far as the CPUs should
-// follow; 0: they shouldn't. Short leases aren't worth it, the duration of leases of requests is unknown, and
-// a lease without end means that no other domain waits.
+// Window returns the end of the time for which an action gives its domain the accelerator, or 0 if the CPU weight
+// should not follow: for a lease that is short, counts requests (its duration is unknown), or has no end (no
+// other domain waits), and for an action that closes the gate.
 func Window(now vcpu.Time, a *policies.Action) vcpu.Time {
 	until := vcpu.Time(0)
 	switch l := &a.Lease; {

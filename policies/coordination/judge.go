@@ -19,9 +19,9 @@ type Verdict struct {
 	// Window is measured over the time for which a decision held: the part of it during which a vCPU ran.
 	Window Part `json:"window"`
 
-	// Preferred are the domains with work that the policy boosts at each decision: its newest sample reports
-	// their vCPU as running or soon to run, under augc with credit left. Others are all other domains with
-	// work. Taken is the number of Preferred that were chosen.
+	// Preferred are the domains with work that the policy boosts at each decision: according to the newest
+	// sample a vCPU of theirs runs or will run soon, and (under augc only) they have credit left. Others are all
+	// other domains with work. Taken is the number of Preferred that were chosen.
 	Preferred Rivals `json:"preferred"`
 	Others    Rivals `json:"others"`
 	Taken     Rivals `json:"taken"`

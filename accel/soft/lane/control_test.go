@@ -50,7 +50,7 @@ func expect(t *testing.T, got []uint32, want func(i int) uint32) {
 	}
 }
 
-// Each thread leaves the loop after a different number of turns, and all meet
+// Each thread leaves the loop after a different number of iterations, and all meet
 // again for the ballot.
 func TestDivergentLoop(t *testing.T) {
 	got := words(t, 300, `
@@ -172,7 +172,7 @@ end:`, [2]uint32{0, 32}},
 	}
 }
 
-// Threads that part and meet again in each turn of a long loop stay together: no thread waits for long.
+// Threads that part and meet again in each iteration of a long loop stay together: no thread waits for long.
 func TestLongLoopStaysConverged(t *testing.T) {
 	got := words(t, 64, `
 	mov.u32 %r1, 0; mov.u32 %r2, 0; and.b32 %r3, %t, 1; setp.ne.u32 %p2, %r3, 0;

@@ -15,9 +15,9 @@ type ExportedRegion struct {
 	Gone   func() // called when nothing of the space lies there any more, to clear it after its last use; it must not use the space
 }
 
-// Export moves the slab of an allocation to a part of a file, which find returns for so many bytes, unless it lies in one
-// already: allocations next to it keep their addresses. It returns the offset of the allocation in that part, and its
-// length. No other goroutine may use memory of the space meanwhile.
+// Export moves the slab that contains an allocation into a part of a file, unless it is in one already. find returns a
+// part of the given size. All allocations of the slab keep their addresses. Export returns the part, the allocation's
+// offset in it, and its length. No other goroutine may use memory of the space meanwhile.
 func (s *Space) Export(addr uint64, find func(bytes uint64) (*ExportedRegion, error)) (to *ExportedRegion, at, n uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ const maxPoll = 64
 
 // polls returns the instructions of short loops that only wait, in two groups:
 //
-//   - Loads and atomics, of those that aren't marked as volatile or the like, that access the same address again in each
-//     turn of a loop that stores nothing. A compiler would have moved the load out of the loop, unless it has to observe
-//     stores of other threads. So this finds code that polls with loads past the cache, behind a fence, or by adding 0.
+//   - Loads and atomics without a volatile or similar mark that access the same address in each iteration of a loop
+//     that stores nothing. A compiler would have moved the load out of the loop, unless it has to observe stores of
+//     other threads. So this finds code that polls with loads past the cache, behind a fence, or by adding 0.
 //   - Reads of a clock in a loop that changes no memory but the thread's own.
 func polls(body *ptx.Body, blocks []ptx.Block) map[*ptx.Inst]bool {
 	found := map[*ptx.Inst]bool{}
