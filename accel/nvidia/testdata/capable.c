@@ -1,8 +1,8 @@
 /*
- * A driver for tests that can what our own library can't and NVIDIA's can: host memory
- * that is registered. It stands before our library and plays that with what that
- * has. Memory that it creates has others' bytes in it. It is strict: what a driver would refuse, or what would go wrong later, ends
- * the process with a line that says why.
+ * A driver for tests that registers host memory, as NVIDIA's driver does and our library does not. It is loaded before
+ * our library, and implements this with our library's functions. Memory that it creates contains bytes of other
+ * processes. A call that a driver would refuse, or that would fail later, ends the process, and a line on stderr gives
+ * the reason.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -25,7 +25,7 @@ static void wrong(const char *what)
 	abort();
 }
 
-/* A file in the folder that PEGASUS_TEST_FAULTS names says what is to go wrong. */
+/* An operation fails if a file of its name exists in the folder of the variable PEGASUS_TEST_FAULTS. */
 static int faulty(const char *what)
 {
 	const char *folder = getenv("PEGASUS_TEST_FAULTS");
@@ -80,7 +80,10 @@ static int was_mapped(CUdeviceptr at, size_t n)
 	return 0;
 }
 
-/* Functions are loaded when they are first wanted: till then the driver tells no limit of threads, constants or local memory. */
+/*
+ * cuFuncLoad and cuModuleGetFunction load a function. Before that, queries of its limits of threads, constants and local
+ * memory fail.
+ */
 static CUfunction loaded[4096];
 
 static CUfunction *loaded_place(CUfunction f)

@@ -1,7 +1,7 @@
 /*
- * A driver for tests whose contexts take memory for themselves, as a GPU's do, which is missing to all processes; that listens,
- * as NVIDIA's does, for descriptors of its own at a socket with a name and no file, and gives its threads names; and that has
- * clusters, in which it wants grids of 2 and 16 blocks to come.
+ * A driver for tests. Its contexts occupy device memory, as a GPU's do, so all processes have less. Like NVIDIA's, it
+ * listens at an abstract socket and names its threads. It has clusters, and requires that grids of 2 and 16 blocks are
+ * launched as one cluster.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #define _GNU_SOURCE

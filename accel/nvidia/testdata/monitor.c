@@ -1,4 +1,4 @@
-/* A library for tools that watch, for tests: it knows one device. */
+/* A monitoring library (NVML) for tests, with one device. */
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,6 +1,6 @@
 /*
  * Mipmapped arrays: one array per level, each of which programs copy to and from, and use as a texture or surface.
- * Devices here read no mipmaps, so a texture of all levels requires a single level.
+ * No accelerator samples mipmaps, so a texture of a mipmapped array is accepted only if the array has one level.
  */
 #include "core/zz_impl.h"
 #include "object/array.h"

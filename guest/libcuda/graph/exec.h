@@ -36,8 +36,9 @@ struct graph_exec *exec_of(CUgraphExec handle);
  */
 CUresult exec_node(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_exec **e, struct graph_node **n);
 /*
- * Returns the result r of a change of a node; after a success the next launch sends the new version. A node of another
- * context is CUDA_ERROR_INVALID_CONTEXT.
+ * Call it after a change of a node with the change's result r. It returns r, or CUDA_ERROR_INVALID_CONTEXT if r is
+ * success and the node belongs to another context. If it returns success, it has marked the executable graph so that
+ * the next launch sends the new version.
  */
 CUresult exec_changed(struct graph_exec *e, const struct graph_node *n, CUresult r);
 /* Gives a node with a child graph the parameters of another graph, which must have the same nodes and edges. */
