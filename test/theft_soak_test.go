@@ -18,7 +18,7 @@ var (
 func TestSoakTheft(t *testing.T) {
 	for _, policy := range []string{"accc", "rr", "lag", "drr", "xc", "slaf", "credit", "band"} {
 		for _, accounts := range []string{"", "mrq"} {
-			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, texts, bytes8, clocks, quit.restarted(), pile.restarted()} {
+			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, texts, bytes8, clocks, polls, quit.restarted(), pile.restarted()} {
 				a := a.under(policy, accounts)
 				t.Run(a.String(), func(t *testing.T) {
 					gap, part := a.try(t, min(time.Minute, soakTime(t)))

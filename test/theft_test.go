@@ -47,6 +47,7 @@ var (
 	copied = theft{attack: "copies rows of a byte", args: []string{"copy", "128", "2"}, processes: 1}
 	text   = theft{attack: "launches large kernels for the first time", args: []string{"text", "4", "60000"}, processes: 2}
 	bytes8 = theft{attack: "fills bytes", args: []string{"bytes", "128", "50"}, processes: 2}
+	polls  = theft{attack: "waits for words in many processes", args: []string{"poll", "1000", "20"}, processes: 32}
 	clocks = theft{attack: "watches a clock in kernels on 16 streams", args: []string{"wait", "200", "16"}, processes: 2, two: true}
 )
 
@@ -74,6 +75,7 @@ func TestTheft(t *testing.T) {
 		text.under("credit", ""),
 		bytes8.under("accc", "mrq"),
 		clocks.under("drr", ""),
+		polls.under("accc", ""),
 	} {
 		t.Run(a.String(), func(t *testing.T) { a.try(t, 3*time.Second) })
 	}

@@ -48,7 +48,9 @@ type valueWait struct {
 }
 
 // values are the pending waits for values. Kernels and the guest's processors, among others, may write the words, so
-// they are polled: by a goroutine that runs while there are any, at intervals that grow while nothing happens.
+// they are polled: by a goroutine that runs while there are any, at intervals that grow while nothing happens. The
+// polling of a domain takes a bounded part of a processor, whatever the number of its waits and processes: many short
+// sleeps keep other processes from the processors, also where their weights are equal.
 type values struct {
 	mu  sync.Mutex
 	all []valueWait
@@ -56,31 +58,45 @@ type values struct {
 
 const (
 	valueLookLeast = 20 * time.Microsecond
-	valueLookMost  = time.Millisecond
+	valueLookMost  = 10 * time.Millisecond
+	// valueLookPart is the part of the time without a met condition after which the words are polled again.
+	valueLookPart = 32
+	// valueLookCost is about ten times as long as one word takes.
+	valueLookCost = 2 * time.Microsecond
+	// valueWakeCost is about ten times as long as a thread takes to wake and sleep again.
+	valueWakeCost = 100 * time.Microsecond
 )
+
+// pollPause returns the pause before the next poll. idle is the time without a met condition, words and workers are
+// those that the domain polls.
+func pollPause(idle time.Duration, words, workers int) time.Duration {
+	pause := min(max(idle/valueLookPart, valueLookLeast), valueLookMost)
+	return max(pause, time.Duration(words)*valueLookCost+time.Duration(workers-1)*valueWakeCost)
+}
 
 func (v *values) add(w valueWait) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all = append(v.all, w); len(v.all) == 1 {
-		w.c.dev.running.Go(v.poll)
+		w.c.dev.running.Go(func() { v.poll(w.c.dev) })
 	}
 }
 
 // poll polls until no wait is pending.
-func (v *values) poll() {
+func (v *values) poll(d *Device) {
 	debug.SetPanicOnFault(true)
-	pause := valueLookLeast
+	last := d.clock()
 	for {
 		met, left := v.release()
+		words, workers := d.worker.Polls(left)
 		if left == 0 {
 			return
 		}
-		pause = min(pause*5/4, valueLookMost)
+		now := d.clock()
 		if met {
-			pause = valueLookLeast
+			last = now
 		}
-		time.Sleep(pause)
+		time.Sleep(pollPause(time.Duration(now-last), words, workers))
 	}
 }
 

@@ -10,6 +10,7 @@
  *	thief text KERNELS LINES        launches kernels of a large module, each for the first time
  *	thief bytes MIB TIMES           fills memory in one piece
  *	thief wait MS STREAMS           launches kernels that watch the clock, one on each stream, ten times
+ *	thief poll STREAMS SECONDS      makes streams wait for words that never change
  */
 #include "check.h"
 
@@ -186,6 +187,20 @@ static void wait_for(int ms, int streams)
 	free(all);
 }
 
+static void poll_for(int streams, double seconds)
+{
+	CUdeviceptr at = allocate(4 * (size_t)streams);
+
+	CHECK(cuMemsetD32(at, 0, streams));
+	for (int i = 0; i < streams; i++) {
+		CUstream s;
+		CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+		CHECK(cuStreamWaitValue32(s, at + 4 * (CUdeviceptr)i, 1, CU_STREAM_WAIT_VALUE_EQ));
+	}
+	usleep((useconds_t)(seconds * 1e6));
+	_exit(0);
+}
+
 static void text_of(int kernels, int lines)
 {
 	size_t room = 4096 + (size_t)kernels * (512 + (size_t)lines * 48);
@@ -230,6 +245,8 @@ int main(int argc, char **argv)
 		bytes_of((size_t)one << 20, (int)two);
 	else if (!strcmp(mode, "wait"))
 		wait_for((int)one, (int)two);
+	else if (!strcmp(mode, "poll"))
+		poll_for((int)one, two);
 	else if (!strcmp(mode, "text"))
 		text_of((int)one, (int)two);
 	else {

@@ -72,7 +72,7 @@ type user struct {
 	owner    atomic.Uint64
 	wants    [NumTokens]atomic.Int64 // when it last requested each token
 	executes [NumTokens]atomic.Int64 // see Worker.Executes
-	_        [8]byte
+	polls    atomic.Int64            // words in memory; see Worker.Polls
 }
 
 // Engines is the mapped page of a domain on an accelerator.

@@ -48,6 +48,7 @@ func queueIn(e *Engines, m *Memory, clock func() int64) (w *Worker, err error) {
 		for k := range NumTokens {
 			e.l.users[at.index].executes[k].Store(0)
 		}
+		e.l.users[at.index].polls.Store(0)
 	})
 	return w, err
 }
@@ -237,6 +238,23 @@ func (w *Worker) Computes(now int64) {
 
 // Charge adds time of an engine that is held without its token.
 func (w *Worker) Charge(k Token, ns int64) { w.engines.l.added[k].Add(ns) }
+
+// Polls records how many words in memory this worker polls. It returns the words that all workers of the domain poll,
+// and the number of these workers.
+func (w *Worker) Polls(n int) (words, workers int) {
+	w.user().polls.Store(int64(n))
+	for i := range w.engines.used() {
+		if u := &w.engines.l.users[i]; ownerPid(u.owner.Load()) != 0 {
+			if n := min(u.polls.Load(), maxPolls); n > 0 {
+				words, workers = words+int(n), workers+1
+			}
+		}
+	}
+	return words, workers
+}
+
+// maxPolls bounds the words that a worker reports: other workers of its domain wait longer for each.
+const maxPolls = 1 << 20
 
 // Executes records since when an engine that is held without its token has been executing uncharged work of this
 // worker; 0: none. If the worker dies, it is charged from then on until it is reaped.
