@@ -29,7 +29,7 @@ var attempts = []theft{
 func thefts(ctx context.Context, v *visit) (any, error) {
 	policies := v.policies
 	if v.rehearsal {
-		policies = policies[:min(2, len(policies))]
+		policies = policies[:min(2, len(policies))] // none and one more
 	}
 	var f findings
 	for _, p := range policies {
