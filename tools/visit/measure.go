@@ -13,7 +13,7 @@ var measure = []step{
 	{"kernels", "whole programs", 2 * time.Minute, kernels},
 	{"gemm", "matrix products by cuBLAS", time.Minute, python("gemm.py")},
 	{"shares", "two and four domains under each policy: parts of the time beside parts of the credits", 3 * time.Minute, shares},
-	{"theft", "a domain that tries to get more than its half, under each policy: what is left for the other one", 4 * time.Minute, thefts},
+	{"theft", "a domain that tries to get more than its half, under each policy: the part that the other domain keeps", 4 * time.Minute, thefts},
 	{"latency", "a request of 1 ms in 10 ms beside kernels of 25 ms", 2 * time.Minute, latency},
 	{"training", "PyTorch: training steps", 90 * time.Second, python("torch_train.py", "--measure")},
 	{"decoding", "PyTorch: decoding", 90 * time.Second, python("torch_decode.py", "--measure")},

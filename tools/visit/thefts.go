@@ -20,7 +20,7 @@ type theft struct {
 
 var attempts = []theft{
 	{"leaves after long kernels", []string{"wait", "100", "1"}, []string{"wait", "20", "1"}, 2},
-	{"runs long what is predicted short", []string{"pile", "20000000", "3"}, []string{"pile", "200000", "3"}, 4},
+	{"exceeds its predicted time", []string{"pile", "20000000", "3"}, []string{"pile", "200000", "3"}, 4},
 	{"is ended by the kernel timeout", []string{"wait", "5000", "1"}, nil, 1},
 	{"fills memory", []string{"bytes", "4096", "400"}, []string{"bytes", "64", "50"}, 2},
 }
@@ -128,8 +128,8 @@ func (v *visit) theft(ctx context.Context, policy string, a theft, f *findings) 
 	record := func(what string, value float64) {
 		f.Figures = append(f.Figures, figure{Name: fmt.Sprintf("%s, a domain that %s: %s", policy, a.name, what), Value: value})
 	}
-	record("the other one's kernels, of those that it computes alone", beside.PerSecond/alone.PerSecond)
-	record("the other one's time, of the elapsed", float64(after.victim-before.victim)/elapsed)
+	record("the other domain's kernels, of those that it computes alone", beside.PerSecond/alone.PerSecond)
+	record("the other domain's time, of the elapsed", float64(after.victim-before.victim)/elapsed)
 	record("its own", float64(after.thief-before.thief)/elapsed)
 	return nil
 }
