@@ -202,17 +202,17 @@ func (c *Context) waited(r cuda.Result) {
 func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
+	d.mu.Lock()
+	p.telling = true
+	done := p.done
+	p.done = nil
+	d.mu.Unlock()
 	if p.begun.Load() != 0 {
 		d.watchdog.executes(0) // its time is charged now; the watchdog records other running work
 	}
 	if used := d.config.Used; used != nil && u.End > u.Start {
 		used(u.Class, u.End-u.Start-p.delayed) // the engine held during the delay accounts for it
 	}
-	d.mu.Lock()
-	p.telling = true
-	done := p.done
-	p.done = nil
-	d.mu.Unlock()
 	tellEnd(done, r, u)
 	d.mu.Lock()
 	p.told = true

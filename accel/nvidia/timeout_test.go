@@ -10,6 +10,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/cuda"
+	"pegasus/internal/testkit"
 )
 
 const endless = `.version 6.0
@@ -102,7 +103,7 @@ func TestTimeoutIsCharged(t *testing.T) {
 		t.Errorf("a kernel launched at 0 exceeded its limit before %d: %d ns are charged, and the time since %d, want all of its time", now-began, used, since-began)
 	}
 	release()
-	deadline(t, "the kernel ends", func() bool { return d.Queued() == 0 })
+	testkit.Eventually(t, "the kernel ends", func() bool { return d.Queued() == 0 })
 	if u, s := b.read(); u != used || s != since {
 		t.Errorf("%d ns are charged, and the time since %d, want %d and %d as before the kernel's end: it would count twice", u, s-began, used, since-began)
 	}
@@ -113,7 +114,7 @@ func TestAbortIsCharged(t *testing.T) {
 	var b books
 	d := openDevice(t, b.keep)
 	began, release := spinning(t, d)
-	deadline(t, "the kernel runs", func() bool {
+	testkit.Eventually(t, "the kernel runs", func() bool {
 		for _, p := range d.watchdog.kernels() {
 			if p.runs() {
 				return true
@@ -129,18 +130,8 @@ func TestAbortIsCharged(t *testing.T) {
 	}
 	d.aborted.Store(false) // so that a copy ends the kernel
 	release()
-	deadline(t, "the kernel ends", func() bool { return d.Queued() == 0 })
+	testkit.Eventually(t, "the kernel ends", func() bool { return d.Queued() == 0 })
 	if u, s := b.read(); s != 0 || u <= used || u > clock()-began {
 		t.Errorf("%d ns are charged, and the time since %d, want more than %d, at most %d, and 0", u, s, used, clock()-began)
-	}
-}
-
-// deadline waits until a condition holds.
-func deadline(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }

@@ -130,12 +130,15 @@ func (w *watchdog) chargeSoFar(p *inflightOp, forGood bool) {
 		d.charge(p.class, now, math.MaxInt64) // no operation that ends later is charged for the same time
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.charged = now
 	w.report(now)
 	if forGood {
 		w.over = true
 		w.timer.Stop()
+	}
+	w.mu.Unlock()
+	if !p.runs() {
+		w.executes(0) // it has ended meanwhile
 	}
 }
 

@@ -236,7 +236,7 @@ func agree(t *testing.T, form string, dst byte, src string, values [][]uint64, w
 // Every value of 16 bits has the right result in every operation on one.
 func TestSmallUnary(t *testing.T) {
 	if testing.Short() {
-		t.Skip("many values, in one goroutine")
+		t.Skip("many values in one goroutine: slow under the race detector, which finds nothing there")
 	}
 	for name, o := range map[string]*oracle{"f16": halfOracle, "bf16": brainOracle} {
 		nan := func(x uint64) bool { v := o.value(x); return v != v }
@@ -417,7 +417,7 @@ func halfOperands(r *rand.Rand, n, sources int) (list [][]uint64) {
 // Arithmetic is exact and rounded once.
 func TestSmallArithmetic(t *testing.T) {
 	if testing.Short() {
-		t.Skip("many values, in one goroutine")
+		t.Skip("many values in one goroutine: slow under the race detector, which finds nothing there")
 	}
 	r := lanetest.Random(23)
 	for _, name := range []string{"f16", "bf16"} {
