@@ -104,8 +104,10 @@ func TestTimeoutIsCharged(t *testing.T) {
 	}
 	release()
 	testkit.Eventually(t, "the kernel ends", func() bool { return d.Queued() == 0 })
-	if u, s := b.read(); u != used || s != since {
-		t.Errorf("%d ns are charged, and the time since %d, want %d and %d as before the kernel's end: it would count twice", u, s-began, used, since-began)
+	// The end may show that the kernel began somewhat earlier than the clocks' offset let it seem at the timeout.
+	if u, s := b.read(); s != since || u < used || u > since-began {
+		t.Errorf("a kernel launched at 0 is charged %d ns at its end and the time since %d, want %d to %d and %d: none is charged twice",
+			u, s-began, used, since-began, since-began)
 	}
 }
 
