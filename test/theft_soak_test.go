@@ -14,15 +14,23 @@ var (
 	many   = theft{attack: "runs long what is predicted short, in 64 processes", args: []string{"pile", "3000000", "3"}, processes: 64}
 )
 
+// The attacks by calls that take no engine. The victim keeps its part beside them; its gaps depend on how the host's
+// kernel divides CPUs among many threads that wake often (docs/results/theft-2026-11-27.md).
+var (
+	makes  = theft{attack: "makes streams in many processes", args: []string{"streams", "60000", "60"}, processes: 64}
+	graphs = theft{attack: "makes graphs in many processes", args: []string{"graphs", "20000", "60"}, processes: 64}
+)
+
 // Every attack under every policy that divides time, for a minute each, with one account or one for each class of engines.
 func TestSoakTheft(t *testing.T) {
 	for _, policy := range []string{"accc", "rr", "lag", "drr", "xc", "slaf", "credit", "band"} {
 		for _, accounts := range []string{"", "mrq"} {
-			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, texts, bytes8, clocks, polls, quit.restarted(), pile.restarted()} {
+			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, texts, bytes8, clocks, polls, makes, graphs, quit.restarted(), pile.restarted()} {
 				a := a.under(policy, accounts)
 				t.Run(a.String(), func(t *testing.T) {
 					gap, part := a.try(t, min(time.Minute, soakTime(t)))
-					if gap > rotation+longest && !a.restart {
+					crowd := a.attack == makes.attack || a.attack == graphs.attack
+					if gap > rotation+longest && !a.restart && !crowd {
 						t.Errorf("the victim computed nothing for %v, want less than %v", gap, rotation+longest)
 					}
 					if part < 0.475 && !a.restart { // of the elapsed time, also where the thief takes processors and no engine

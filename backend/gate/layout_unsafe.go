@@ -74,8 +74,9 @@ type header struct {
 	holdings [Segments]holding
 
 	preparation
+	handling
 
-	_ [headerBytes - 8*64 - numLeases*64 - Segments*(32+16)]byte
+	_ [headerBytes - 13*64 - numLeases*64 - Segments*(32+16)]byte
 }
 
 // identity is the format of a page.
@@ -129,6 +130,15 @@ type preparation struct {
 	preparersWaiting atomic.Uint32
 	prepared         atomic.Uint32 // futex word: incremented when a preparation slot becomes free
 	_                [52]byte
+}
+
+// handling limits how many workers handle calls at a time.
+type handling struct {
+	handlers        atomic.Uint32 // number of handling slots in use; 0: written by an older daemon, no limit
+	handlersWaiting atomic.Uint32
+	handled         atomic.Uint32 // futex word: incremented when a handling slot becomes free
+	_               [52]byte
+	handling        [maxHandlers]atomic.Uint32 // 1 + the slot of the worker that handles calls
 }
 
 // segment is device memory that the domain's workers share. Workers change it under the lock.

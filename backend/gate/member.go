@@ -20,6 +20,9 @@ type Member struct {
 	slot  *slot
 	stop  atomic.Bool
 
+	place   *atomic.Uint32 // the poller's handling slot; nil: it has none
+	handles int64          // since when
+
 	mu sync.Mutex // held with the Page's lock, which identifies a slot and not a goroutine
 }
 
@@ -173,7 +176,7 @@ type About struct {
 
 // Acquire blocks until the request is admitted, as by Try. It announces a closed gate to the daemon once, with the
 // properties that about returns at that time (nil: none). It returns ErrStopped after Stop. unbounded also marks the
-// work in flight as possibly dependent on the worker's guest.
+// work in flight as possibly dependent on the worker's guest. A worker that waited has no handling slot afterwards.
 func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between, about func() About) (Ticket, error) {
 	m.slot.depends(unbounded)
 	t, v := m.Try(c, predicted, unbounded)
@@ -181,6 +184,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 		m.waited(0)
 		return t, nil
 	}
+	m.Rest()
 	start := Now()
 	m.slot.tell(predicted, about)
 	m.slot.pending.Store(1 + uint32(c))
@@ -452,12 +456,13 @@ func (l *layout) wakeLimitWaiters() {
 	}
 }
 
-// Stop ends a wait in Acquire, AwaitTurn or Prepare, and every later one.
+// Stop ends a wait in Acquire, AwaitTurn, Prepare or Handle, and every later one.
 func (m *Member) Stop() {
 	m.stop.Store(true)
 	callbuf.FutexWake(&m.page.at.generation, 1<<30)
 	callbuf.FutexWake(&m.page.at.released, 1<<30)
 	callbuf.FutexWake(&m.page.at.prepared, 1<<30)
+	callbuf.FutexWake(&m.page.at.handled, 1<<30)
 }
 
 // Calls adds n to the guest's call count.

@@ -375,6 +375,7 @@ func setQuotas(p *gate.Page, s configs.Domain) {
 	p.SetQuota(gate.DeviceMemory, unlimited(s.Memory))
 	p.SetQuota(gate.HostMemory, unlimited(s.HostMemory))
 	p.SetPreparers(runtime.NumCPU() / 4) // a quarter of the processors
+	p.SetHandlers(runtime.NumCPU() / 2)  // half of the processors
 }
 
 func unlimited(s configs.Size) uint64 {

@@ -11,11 +11,14 @@
  *	thief bytes MIB TIMES           fills memory in one piece
  *	thief wait MS STREAMS           launches kernels that watch the clock, one on each stream, ten times
  *	thief poll STREAMS SECONDS      makes streams wait for words that never change
+ *	thief streams STREAMS SECONDS   makes so many streams and destroys them, again and again
+ *	thief graphs NODES SECONDS      instantiates a graph of so many empty nodes, again and again
  */
 #include "check.h"
 
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static CUdevice device;
@@ -201,6 +204,35 @@ static void poll_for(int streams, double seconds)
 	_exit(0);
 }
 
+static void make_streams(int n, time_t seconds)
+{
+	CUstream *all = calloc(n, sizeof *all);
+
+	for (time_t end = time(NULL) + seconds; time(NULL) < end;) {
+		for (int i = 0; i < n; i++)
+			CHECK(cuStreamCreate(&all[i], CU_STREAM_NON_BLOCKING));
+		for (int i = 0; i < n; i++)
+			CHECK(cuStreamDestroy(all[i]));
+	}
+	free(all);
+}
+
+static void make_graphs(int nodes, time_t seconds)
+{
+	CUgraph g;
+	CUgraphExec e;
+	CUgraphNode n;
+
+	CHECK(cuGraphCreate(&g, 0));
+	for (int i = 0; i < nodes; i++)
+		CHECK(cuGraphAddEmptyNode(&n, g, NULL, 0));
+	for (time_t end = time(NULL) + seconds; time(NULL) < end;) {
+		CHECK(cuGraphInstantiateWithFlags(&e, g, 0));
+		CHECK(cuGraphExecDestroy(e));
+	}
+	CHECK(cuGraphDestroy(g));
+}
+
 static void text_of(int kernels, int lines)
 {
 	size_t room = 4096 + (size_t)kernels * (512 + (size_t)lines * 48);
@@ -247,6 +279,10 @@ int main(int argc, char **argv)
 		wait_for((int)one, (int)two);
 	else if (!strcmp(mode, "poll"))
 		poll_for((int)one, two);
+	else if (!strcmp(mode, "streams"))
+		make_streams((int)one, (time_t)two);
+	else if (!strcmp(mode, "graphs"))
+		make_graphs((int)one, (time_t)two);
 	else if (!strcmp(mode, "text"))
 		text_of((int)one, (int)two);
 	else {

@@ -61,6 +61,7 @@ func (q *submitter) awaitCapacity() cuda.Result {
 	if q.poller.reorder.writes && q.waits.Load() != 0 && q.capacityForWrites() {
 		return cuda.Success // possibly no other call frees capacity
 	}
+	q.gate.Rest() // other workers' calls are handled meanwhile
 	f := &q.load
 	q.poller.reorder.begin()
 	defer q.poller.reorder.end()

@@ -635,6 +635,34 @@ func TestPreparesInItsTurn(t *testing.T) {
 	}
 }
 
+// Calls are handled when few enough other workers of the domain handle theirs; a worker without calls is none of them.
+func TestHandlesInItsTurn(t *testing.T) {
+	b := newBench(t, workertest.SmallGeometry())
+	b.page.SetHandlers(1)
+	slot, err := b.page.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.context(1)
+	other := gate.Join(b.page, b.bell, slot)
+	for range 3 {
+		other.Handle() // it returns, so the worker has no slot between its calls
+		done := make(chan struct{})
+		go func() {
+			b.want(0, cuda.OpNop, 0, 0, nil)
+			close(done)
+		}()
+		b.until(other.Others)
+		select {
+		case <-done:
+			t.Error("a call was handled beside another worker's")
+		default:
+		}
+		other.Rest()
+		<-done
+	}
+}
+
 // The first launch of a compiled kernel waits for no worker that compiles.
 func TestNothingToPrepare(t *testing.T) {
 	b := newBench(t, workertest.SmallGeometry())

@@ -80,8 +80,10 @@ func (p *poller) poll() {
 		}
 	}()
 	defer p.count()
+	defer p.gate.Rest()
 	var packet callbuf.Packet
 	for !p.over() {
+		p.gate.Handle()
 		if p.serveDeferred() {
 			continue
 		}
@@ -184,9 +186,13 @@ func (p *poller) idle() {
 		p.slept = false
 		callbuf.Yield() // the thread that woke the poller is often on this processor, and waits for it
 	}
+	if p.gate.Others() {
+		p.gate.Rest()
+	}
 	if p.pollFor(p.spinTime) {
 		return
 	}
+	p.gate.Rest()
 	p.slept = true
 	if !p.over() {
 		p.host.Park(parkSlice)

@@ -56,8 +56,8 @@ func TestPlaceKept(t *testing.T) {
 	} {
 		other.slot.pid.Store(kept.pid)
 		p.at.preparing[0].Store(kept.holder)
-		place := m.takePlace(1, time.Hour, time.Hour)
-		p.leavePlace(place, uint32(m.index)+1)
+		place := m.takePlace(p.preparation(), time.Hour, time.Millisecond)
+		p.preparation().leave(place, uint32(m.index)+1)
 	}
 	p.at.preparers.Store(1 << 31)
 	p.at.preparing[0].Store(0)
@@ -72,13 +72,13 @@ func TestPlaceKept(t *testing.T) {
 func TestPlaceTakenOver(t *testing.T) {
 	p, b, first := fixture(t)
 	p.SetPreparers(1)
-	held := first.takePlace(1, time.Hour, time.Hour)
+	held := first.takePlace(p.preparation(), time.Hour, time.Hour)
 	const patience = 50 * time.Millisecond
 	var taken []int64
 	for range 3 {
 		m := member(t, p, b)
 		before := Now()
-		if place := m.takePlace(1, patience, time.Millisecond); place != held || place.Load() != uint32(m.index)+1 {
+		if place := m.takePlace(p.preparation(), patience, time.Millisecond); place != held || place.Load() != uint32(m.index)+1 {
 			t.Fatal("the slot was not taken over")
 		}
 		taken = append(taken, Now()-before)
@@ -88,7 +88,7 @@ func TestPlaceTakenOver(t *testing.T) {
 			t.Errorf("a slot was taken over after %v, want at least %v", time.Duration(d), patience)
 		}
 	}
-	p.leavePlace(held, uint32(first.index)+1) // no longer its holder
+	p.preparation().leave(held, uint32(first.index)+1) // no longer its holder
 	if held.Load() == 0 {
 		t.Error("a worker released the slot of another")
 	}
@@ -97,7 +97,7 @@ func TestPlaceTakenOver(t *testing.T) {
 	for range cap(waiting) {
 		m := member(t, p, b)
 		go func() {
-			m.takePlace(1, patience, time.Millisecond)
+			m.takePlace(p.preparation(), patience, time.Millisecond)
 			waiting <- Now()
 		}()
 	}
@@ -112,11 +112,11 @@ func TestPlaceTakenOver(t *testing.T) {
 func TestPlacesThatChange(t *testing.T) {
 	p, b, first := fixture(t)
 	p.SetPreparers(1)
-	held := first.takePlace(1, time.Hour, time.Hour)
+	held := first.takePlace(p.preparation(), time.Hour, time.Hour)
 	m, other := member(t, p, b), uint32(member(t, p, b).index)+1
 	const patience = 100 * time.Millisecond
 	got := make(chan *atomic.Uint32)
-	go func() { got <- m.takePlace(1, patience, time.Millisecond) }()
+	go func() { got <- m.takePlace(p.preparation(), patience, time.Millisecond) }()
 	var pause int64 // the longest time without a change
 	for began, last := Now(), Now(); Now()-began < 5*patience.Nanoseconds(); time.Sleep(time.Millisecond) {
 		p.at.prepared.Add(1) // as if the slot had been released and taken again
@@ -134,7 +134,7 @@ func TestPlacesThatChange(t *testing.T) {
 	if !held.CompareAndSwap(uint32(first.index)+1, other) {
 		t.Fatal("the slot is not held")
 	}
-	p.leavePlace(held, other)
+	p.preparation().leave(held, other)
 	if <-got != held {
 		t.Error("the slot that was released was not taken")
 	}
@@ -157,19 +157,19 @@ func TestPlaceOfSlotReused(t *testing.T) {
 	p, b, m := fixture(t)
 	p.SetPreparers(1)
 	killed := member(t, p, b)
-	killed.takePlace(1, time.Second, time.Second)
+	killed.takePlace(p.preparation(), time.Second, time.Second)
 	p.Reap(killed.index)
 	next := member(t, p, b)
 	if next.index != killed.index {
 		t.Fatalf("it has slot %d, want %d", next.index, killed.index)
 	}
 	for name, m := range map[string]*Member{"the next worker": next, "another worker": m} {
-		place := m.takePlace(1, 10*time.Millisecond, time.Millisecond)
+		place := m.takePlace(p.preparation(), 10*time.Millisecond, time.Millisecond)
 		if place == nil {
 			t.Errorf("%s got no place", name)
 			continue
 		}
-		p.leavePlace(place, uint32(m.index)+1)
+		p.preparation().leave(place, uint32(m.index)+1)
 	}
 }
 
@@ -177,36 +177,38 @@ func TestPlaceOfSlotReused(t *testing.T) {
 func TestPlaceFreeAgain(t *testing.T) {
 	const most = 2
 	p, b, first := fixture(t)
+	p.SetPreparers(most)
 	members := []*Member{first, member(t, p, b), member(t, p, b)}
 	for i := range most {
 		ours := make([]*atomic.Uint32, most)
 		for k := range ours {
-			ours[k] = members[k].takePlace(most, time.Hour, time.Hour)
+			ours[k] = members[k].takePlace(p.preparation(), time.Hour, time.Hour)
 		}
 		got := make(chan *atomic.Uint32)
-		go func() { got <- members[most].takePlace(most, time.Hour, time.Hour) }()
+		go func() { got <- members[most].takePlace(p.preparation(), time.Hour, time.Hour) }()
 		for p.at.preparersWaiting.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		p.leavePlace(ours[i], uint32(members[i].index)+1)
+		p.preparation().leave(ours[i], uint32(members[i].index)+1)
 		select {
 		case place := <-got:
-			p.leavePlace(place, uint32(members[most].index)+1)
+			p.preparation().leave(place, uint32(members[most].index)+1)
 		case <-time.After(20 * time.Second):
 			t.Fatalf("place %d is free, and the worker still waits", i)
 		}
-		p.leavePlace(ours[1-i], uint32(members[1-i].index)+1)
+		p.preparation().leave(ours[1-i], uint32(members[1-i].index)+1)
 	}
 }
 
 // A worker that ends waits for no slot.
 func TestStoppedWaitingForPlace(t *testing.T) {
 	p, b, m := fixture(t)
-	if other := member(t, p, b); other.takePlace(1, time.Hour, time.Hour) == nil {
+	p.SetPreparers(1)
+	if other := member(t, p, b); other.takePlace(p.preparation(), time.Hour, time.Hour) == nil {
 		t.Fatal("no place")
 	}
 	over := make(chan *atomic.Uint32)
-	go func() { over <- m.takePlace(1, time.Hour, time.Hour) }()
+	go func() { over <- m.takePlace(p.preparation(), time.Hour, time.Hour) }()
 	for p.at.preparersWaiting.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -222,4 +224,73 @@ func TestStoppedWaitingForPlace(t *testing.T) {
 		}
 	}
 	t.Error("it still waits")
+}
+
+// A bounded number of a domain's workers handle calls at once. One that has handled calls for a while gives its slot to
+// one that waits, and so does one that waits at the gate, or for a preparation slot.
+func TestHandlersTakeTurns(t *testing.T) {
+	for name, give := range map[string]func(*Member){
+		"rests":           (*Member).Rest,
+		"handles on":      (*Member).Handle,
+		"prepares":        func(m *Member) { m.Prepare(func() {}) },
+		"waits to submit": func(m *Member) { m.stop.Store(true); m.Acquire(Compute, 1, false, nil, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, b, m := fixture(t)
+			p.SetHandlers(1)
+			p.SetPreparers(1)
+			other := member(t, p, b)
+			m.Handle()
+			if m.Handle(); m.place == nil || m.Others() {
+				t.Fatal("the only worker with calls has no handling slot, or others wait")
+			}
+			got := make(chan struct{})
+			go func() {
+				other.place = other.takePlace(p.handling(), time.Hour, time.Hour)
+				close(got)
+			}()
+			for !m.Others() {
+				time.Sleep(time.Millisecond)
+			}
+			select {
+			case <-got:
+				t.Fatal("two workers handle calls at once")
+			default:
+			}
+			m.handles = Now() - handleTime.Nanoseconds()
+			given := make(chan struct{})
+			go func() {
+				give(m)
+				close(given)
+			}()
+			select {
+			case <-got:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the other worker still waits")
+			}
+			other.Rest()
+			<-given
+		})
+	}
+}
+
+// A worker that has just begun to handle calls keeps its slot, and one without a limit needs none.
+func TestHandlerKeepsSlot(t *testing.T) {
+	p, b, m := fixture(t)
+	if m.Handle(); m.place != nil {
+		t.Error("a slot was taken although a daemon of an earlier release set no limit")
+	}
+	p.SetHandlers(1)
+	m.Handle()
+	held := m.place
+	p.at.handlersWaiting.Store(1)
+	m.handles = Now() + time.Hour.Nanoseconds()
+	if m.Handle(); m.place != held || held.Load() != uint32(m.index)+1 {
+		t.Error("the slot was given up at once")
+	}
+	p.at.handlersWaiting.Store(0)
+	p.Reap(m.index)
+	if other := member(t, p, b); other.takePlace(p.handling(), time.Hour, time.Hour) != held {
+		t.Error("a dead worker's slot was not free")
+	}
 }
