@@ -220,9 +220,8 @@ test: deps-test ## run all tests; make deps installs what they need
 	@scripts/step 'Tests' $(MAKE) unit
 	@scripts/step 'Tests with virtual machines' $(MAKE) vm-test
 	@scripts/step 'Tests with Xen' $(MAKE) xen-test
-	@scripts/step 'Rehearsal of a visit to a GPU' $(MAKE) gpu-rehearsal
 	@scripts/step 'Tests with the race detector' $(MAKE) race
-	@scripts/step 'Fuzz each decoder for $(FUZZTIME)$(FUZZINPUTS:%= or % inputs)' $(MAKE) fuzz
+	@scripts/step 'Rehearsal of a visit to a GPU; fuzz each decoder for $(FUZZTIME)$(FUZZINPUTS:%= or % inputs)' $(MAKE) -j 2 -O gpu-rehearsal fuzz
 	@echo 'All tests passed.'
 
 quick: deps-build ## check what your change needs, in a minute: format, vet, tests of the changed packages and their dependants
