@@ -72,7 +72,7 @@ type Accelerator struct {
 	RotationCap   time.Duration // upper limit of a turn of all domains
 	IdleYield     time.Duration // a window idle this long is given up; 0: never
 	InFlight      time.Duration // bound of one domain's predicted work in the accelerator
-	KernelTimeout time.Duration // a kernel that runs longer is terminated
+	KernelTimeout time.Duration // a kernel that runs longer is ended
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
 	CPUFollows    bool          // the CPU weight of the machine that has its turn here is raised
@@ -160,7 +160,7 @@ func defaultAccelerator(name string) Accelerator {
 		RotationCap:   time.Second,
 		IdleYield:     2 * time.Millisecond,
 		InFlight:      4 * time.Millisecond,
-		KernelTimeout: 10 * time.Second,
+		KernelTimeout: time.Minute,
 		RefusePTX:     "load",
 		MaxDomains:    64,
 

@@ -143,6 +143,36 @@ func TestFullExampleIsComplete(t *testing.T) {
 	}
 }
 
+// Defaults that depend on the type of accelerator hold unless the key is set.
+func TestDefaultsOfType(t *testing.T) {
+	const text = `
+[[accelerator]]
+name = "soft"
+[[accelerator]]
+name = "gpu"
+type = "nvidia"
+[[accelerator]]
+name = "set"
+type = "nvidia"
+memory = "1GiB"
+kernel_timeout = "1m"
+`
+	c, err := Parse("f", []byte(text), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type defaults struct {
+		timeout time.Duration
+		memory  Size
+	}
+	for i, want := range []defaults{{time.Minute, 2 * GiB}, {10 * time.Second, 0}, {time.Minute, GiB}} {
+		a := c.Accelerators[i]
+		if got := (defaults{a.KernelTimeout, a.Memory}); got != want {
+			t.Errorf("%s: got %+v, want %+v", a.Name, got, want)
+		}
+	}
+}
+
 // Cases that a .bad file can't contain: bytes that aren't text, and properties of this build.
 func TestRefused(t *testing.T) {
 	many := strings.Repeat("[[domain]]\n", MaxDomains)

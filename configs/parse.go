@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -155,11 +156,14 @@ func (p *parser) accelerators(c *Config, tables []table) {
 	}
 }
 
-// ofItsType checks the keys that only some types of accelerators have.
+// ofItsType sets the defaults that depend on the type of accelerator, and checks the keys that only some types have.
 func (p *parser) ofItsType(t table, a *Accelerator) {
 	soft := a.Type == "soft"
 	if !soft && t.keys["memory"] == nil {
 		a.Memory = 0
+	}
+	if !soft && t.keys["kernel_timeout"] == nil {
+		a.KernelTimeout = 10 * time.Second // a kernel that does not end keeps other domains from a GPU
 	}
 	for _, wrong := range []struct {
 		is  bool
