@@ -40,8 +40,8 @@ static double least_ns(struct bench *x, unsigned n)
 }
 
 /*
- * Doubles the steps until they take at least half of the kernel's time or 4 ms, and extrapolates from there, so that
- * the cost of the launch itself is not attributed to the steps.
+ * Doubles the steps until they take at least half of --kernel-ms, or 4 ms if that is less, and extrapolates from there,
+ * so that the cost of the launch itself is not attributed to the steps.
  */
 static unsigned calibrate(struct bench *x)
 {

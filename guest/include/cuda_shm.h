@@ -38,18 +38,17 @@ typedef struct CUshminfo_st {
 } CUshminfo;
 
 /*
- * Finds the segment with the key, or makes it. Of one that is there already bytesize
- * must not be more than its size; with 0 none is made: CUDA_ERROR_NOT_FOUND.
- * CUDA_ERROR_OUT_OF_MEMORY: of the quota, of the device, or of the 512 segments that a
- * domain may have. flags: 0.
+ * Finds the segment with the key, or makes it. For an existing segment bytesize must not exceed its size. With bytesize
+ * 0 none is made: CUDA_ERROR_NOT_FOUND. CUDA_ERROR_OUT_OF_MEMORY: of the quota, of the device, or of the 512 segments
+ * that a domain may have. flags: 0.
  */
 CUresult CUDAAPI cuShmGet(int *id, int key, size_t bytesize, unsigned int flags);
 /*
- * Makes a segment accessible to the current context, at *dptr. Attached again it has
- * another address. CUDA_ERROR_INVALID_HANDLE: there is none, or it was removed. flags: 0.
+ * Makes a segment accessible to the current context, at *dptr. Each attachment has an address of its own.
+ * CUDA_ERROR_INVALID_HANDLE: there is no such segment, or it was removed. flags: 0.
  */
 CUresult CUDAAPI cuShmAt(CUdeviceptr *dptr, int id, unsigned int flags);
-/* Ends that, once the work queued before has ended. */
+/* Ends the attachment at dptr, once the work queued before has ended. */
 CUresult CUDAAPI cuShmDt(CUdeviceptr dptr);
 /* argument: a CUshminfo * with CU_SHM_STAT; CU_SHM_REMOVE ignores it. */
 CUresult CUDAAPI cuShmCtl(int id, int command, void *argument);

@@ -1,7 +1,7 @@
 /*
  * Export tables are undocumented. Programs that bundle the CUDA runtime request some of them; guest/tables, if linked,
- * provides those that are rejected here. The runtime requests its own interface first; without it, the runtime reports
- * that nothing is supported and never requests the tables without which it ends the process.
+ * provides those that are rejected here. The runtime requests its own interface first. If that is rejected, it reports
+ * that nothing is supported. It then never requests those tables whose absence would make it end the process.
  */
 #include "api/export.h"
 

@@ -254,8 +254,9 @@ static bool guard_begin(struct guard *g, const struct area *all, size_t count)
 }
 
 /*
- * Replaces pages by others that are mapped elsewhere, with the same bytes. If the process has reached its limit of
- * mappings, the kernel refuses, and may have unmapped the replaced pages by then: then new private pages get the bytes.
+ * put_in_place replaces the pages at `at` by those at `from`, which have the same bytes. The kernel refuses if the
+ * process has reached its limit of mappings, and may have unmapped the old pages by then. New private pages at `at`
+ * then get the bytes (PLACED_COPY). PLACED_NOT: these could not be mapped either.
  */
 enum placed { PLACED_NOT, PLACED_COPY, PLACED };
 

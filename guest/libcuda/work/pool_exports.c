@@ -38,8 +38,9 @@ struct pool_exports {
 };
 
 /*
- * Makes the mapping the only way to change the file. Kernels before 5.1 lack the seal; without it a process that imports
- * the pool can mislead other importing ones, and not the owner, which does not read the entries' numbers back.
+ * Makes the mapping the only way to change the file. Kernels before 5.1 lack the seal. Without it a process that
+ * imports the pool can mislead other importing processes, but not the owner, which does not read the entries' numbers
+ * back.
  */
 static bool seal(int file)
 {
