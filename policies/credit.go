@@ -204,8 +204,7 @@ func (c *credits) peek() *unit { return c.waiting.top() }
 // betweenCalls is the longest pause of a program that calls again at once.
 const betweenCalls = 100 * time.Microsecond
 
-// waitsFor returns the pause between two calls if u owes more than a turn, otherwise 0. Longer waits are
-// BAND's addition.
+// waitsFor returns betweenCalls if u owes more than a turn and more than o, otherwise 0. BAND adds longer waits.
 func (c *credits) waitsFor(u, o *unit) time.Duration {
 	if b := c.balance(u); b < -c.opt.Tick && b < c.balance(o) {
 		return betweenCalls

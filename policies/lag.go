@@ -19,9 +19,10 @@ const (
 	lagFactor = 8
 	lagLeast  = 2 * time.Millisecond
 	lagMost   = 30 * time.Millisecond
-	// A domain that has work is passed over for lagRotation at most, or for lagPassed times the others' part
-	// of a rotation in which it has its shortest turn, if that is longer: then it has a turn although it is
-	// ahead.
+	// A domain with work is passed over for lagRotation at most; then it has a short turn although it is
+	// ahead. The time is longer where short turns would otherwise be too large a part of its share:
+	// lagPassed times the time that the others get, by credits, for its shortest turn and a short turn (see
+	// patience).
 	lagRotation = 25 * time.Millisecond
 	lagPassed   = 3
 	// lagCosts is the number of switches over which their cost is averaged. One switch may take ten times as

@@ -73,8 +73,8 @@ func (o Options) filled() Options {
 	return o
 }
 
-// check returns an error that names the first option out of its range. The policies that lend windows or budgets take
-// any value of their parameters: a measured cost may lie outside of the range that a site may set.
+// check returns an error that names the first option out of its range. It does not check the parameters of
+// policies that lend windows or budgets: a measured cost may lie outside of the range that a site may set.
 func (o *Options) check() error {
 	if o.Accounts > MRQ {
 		return fmt.Errorf("accounts is %d; %d (SDQ) and %d (MRQ) are allowed", o.Accounts, SDQ, MRQ)

@@ -505,8 +505,8 @@ func (q *queue) refill(now Time) {
 	}
 }
 
-// solitude opens the gate of the only domain. When another domain attaches it takes the lease back, because a
-// request lent before may still wait.
+// solitude opens the gate of a domain that is alone, without limit. When another domain attaches, it ends that lease by
+// takeBack, which counts a request that still waits at the gate as not lent.
 func (q *queue) solitude(now Time) (Decision, bool) {
 	only := q.only()
 	switch {

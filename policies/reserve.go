@@ -11,15 +11,15 @@ import (
 
 // reserves is the slot of a queue that decides which tenants may be served at all (TimeGraph's reservation
 // policies; Kato et al., "TimeGraph: GPU Scheduling for Real-Time Multi-Tasking Environments", USENIX ATC
-// 2011). A reserve has a budget, from which its members' use is taken, and to which every period adds its
-// cost.
+// 2011). A reserve has a budget. Its members' use is subtracted from the budget, and each period adds the
+// reserve's cost.
 //
 //	PE  a request is admitted while the budget is positive; it may overrun
 //	AE  a request is admitted when its predicted cost is within the budget; for one
 //	    that costs more than the reserve the budget is saved up
 //
-// The sum of all promises is at most the limit. A domain whose reserve does not fit is in the background, as
-// are the domains that are configured so.
+// All reserves together get at most the part limit of the accelerator. A domain with a reserve that does not
+// fit is in the background, as are the domains that are configured so.
 type reserves struct {
 	limit      uint64 // of all parts, in ppm
 	taken      uint64

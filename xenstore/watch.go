@@ -156,8 +156,8 @@ func (c *Client) rearm(conn *conn) (set []*Watch, ok bool) {
 // Path returns the watched path.
 func (w *Watch) Path() string { return w.path }
 
-// Next blocks until an event and takes it. It fails with ErrEnded when the watch is closed, and with the client's
-// error when that ends.
+// Next blocks until there is an event, and removes and returns it. It fails with ErrEnded when the watch is closed, and
+// with the client's error when that ends.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	for {
 		w.mu.Lock()

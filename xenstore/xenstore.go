@@ -159,8 +159,8 @@ func (c *Client) again() (*conn, []*Watch) {
 	}
 }
 
-// use makes conn the current connection. Of the watches that were set on it, those removed meanwhile are unset first:
-// a later removal uses conn itself.
+// use makes conn the current connection. It first unsets the watches of set that were removed while they were being set
+// on conn; one that is removed later is unset by its Close.
 func (c *Client) use(conn *conn, set []*Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

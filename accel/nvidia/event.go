@@ -78,8 +78,8 @@ func (s *Stream) waitEvent(e *Event, done accel.Done) cuda.Result {
 	}
 	p := &inflightOp{done: done}
 	if on != nil {
-		// Its end may have been reported meanwhile, without harm: only this goroutine records, so its event is
-		// unchanged.
+		// The end of that record may have been reported meanwhile, without harm: only this goroutine records, so on.end
+		// is unchanged.
 		if r := driver.Wait(c.ctx, s.h, on.end); r != cuda.Success {
 			return r
 		}

@@ -12,11 +12,11 @@ import (
 	"pegasus/accel"
 )
 
-// The driver writes device printf output to this process's standard output, whenever a thread waits for work. This file
-// reads its other end: at the end of each kernel that may have printed, before that end is reported, so that a program
-// finds the text when it has synchronised; and in a goroutine, so that the driver never runs out of room.
+// The driver writes device printf output to this process's standard output, whenever a thread waits for work. This
+// process reads that output back: after each kernel that may have printed, before the kernel's end is reported, so that
+// a program finds the text when it has synchronised; and in a goroutine, so that the driver never runs out of room.
 
-// text is the output read so far, for the context that launched such a kernel last.
+// text reads the output, for the context that last launched a kernel that may print.
 type text struct {
 	file *os.File // nil: the output is not read
 	fd   int

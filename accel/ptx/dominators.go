@@ -1,7 +1,7 @@
 package ptx
 
 // postDominators sets Join by the algorithm of Lengauer and Tarjan on the reversed graph, with paths compressed but not
-// balanced: n log n steps for any graph. Blocks from which no thread gets to its end join nowhere.
+// balanced: n log n steps for any graph. A block from which no thread can reach its end joins nowhere.
 //
 // A guarded return has an edge to the end as well, but it ends threads rather than parting them, so that edge is left
 // out. ends marks the blocks that have one.

@@ -43,8 +43,8 @@ type coreShare struct {
 	retry atomic.Int64 // when it may offer a core again
 }
 
-// rations reports whether a core of m's kernel is to wait for its turn: its time is over and others wait, or the crew uses
-// more cores than there are. mu is held.
+// rations reports whether m's kernel has to cede a core: others wait and it has used its time, or the crew uses more
+// cores than there are. mu is held.
 func (m *member) rations(now int64) bool {
 	e := m.e
 	return len(e.crew) > 1 && (len(e.waits) > 0 && now-m.got >= coreSlice || e.used() > e.dev.config.Cores)

@@ -29,8 +29,8 @@ type deviceMemory struct {
 	log     *slog.Logger
 }
 
-// open maps the pages and reserves the addresses; c gets the page of the domain, if it has none. The caller calls close,
-// also after an error.
+// open registers at the memory page and the engine page, and reserves the addresses. It creates the pages that c lacks;
+// c.Engines is set to a new engine page. The caller calls close, also after an error.
 func (m *deviceMemory) open(c *Config) (err error) {
 	m.shared, m.quota, m.log = c.Shared, c.Quota, c.Log
 	if err := m.makePages(c); err != nil {

@@ -68,9 +68,9 @@ func (w *watchdog) arm() {
 	}
 }
 
-// sleep sets the timer by the processor time measured so far of the kernel with the most: to a part of the limit while
-// none is measured, then to the earliest time at which the kernel can exceed the limit. It returns true if the kernel
-// has exceeded it.
+// sleep sets the timer for the next look. computed is the most processor time that a running kernel has used, as far as
+// it was measured. The timer is set to the rest of the limit, but to no more than limit/unmeasured. If computed has
+// reached the limit, sleep returns true and leaves the timer.
 func (w *watchdog) sleep(computed int64) (late bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -42,8 +42,8 @@ type cgroup struct {
 
 const cgroups = "/sys/fs/cgroup"
 
-// cgroupName matches the groups of daemons, including earlier releases, which used numbers, or nested the other groups
-// in one.
+// cgroupName matches the groups of daemons, also those of earlier releases, which had numbers in their names, or had
+// the others nested in one.
 var cgroupName = regexp.MustCompile(`^(pegasus(?:-[0-9]+|-[0-9a-f]{16})?)(\.spare|\.domain-.*)?$`)
 
 // groupsOf returns the prefix of the groups of the daemon with a runtime directory. Each directory has its own prefix:

@@ -16,8 +16,8 @@ func (g *Guest) SetBell(b Bell) { word32(g.mem, offAgentBell).Store(uint32(b)) }
 // Bell returns the hub's doorbell state.
 func (g *Guest) Bell() Bell { return Bell(word32(g.mem, offHubBell).Load()) }
 
-// HubRouses reports whether a ring also makes the hub wake sleeping workers, without a message. The value is
-// constant in a session.
+// HubRouses reports whether the hub, when the agent rings the doorbell, also wakes the sleeping workers that
+// have packets; the agent then sends no message for that. The value is constant in a session.
 func (g *Guest) HubRouses() bool { return word32(g.mem, offHubRouses).Load() != 0 }
 
 // SetBell publishes the hub's doorbell state; see Guest.

@@ -25,8 +25,8 @@ type machine struct {
 
 var thisMachine = machine{"/", setup.Socket}
 
-// check follows the path of a program: agent, region, host. It searches the cause of a failure in the machine
-// itself.
+// check follows the path of a program: agent, region, host. It searches the machine
+// itself for the cause of a failure.
 func (m machine) check() []control.Check {
 	st, err := m.ask()
 	all := []control.Check{m.checkAgent(st, err)}

@@ -10,11 +10,12 @@
 //	pegasus-libvirt plug [--connect URI] MACHINE <DEVICE
 //	pegasus-libvirt unplug [--connect URI] MACHINE ALIAS
 //
-// Watch prints a line of JSON on every change: all machines whose definition has a region in the directory,
-// or why libvirt is unavailable. It ends at the end of its standard input, and when libvirtd doesn't answer
-// for that time. List prints which machines have regions, now or from their next start on. Show prints
-// libvirt's data of a machine, as JSON; define gives it a new definition, and prints the same. Plug adds a
-// device to a running machine, and unplug removes one from it.
+// Watch prints a line of JSON on every change: all machines with a region in the directory, by their
+// definitions, or why libvirt is unavailable. It ends when its standard input ends, and when libvirtd
+// doesn't answer within TIME. List prints which machines have regions, now or from their next start on.
+// Show prints libvirt's data of a machine, as JSON. Define replaces a machine's definition by the one on
+// its standard input, and prints the machine's data as show does. Plug adds a device to a running machine,
+// and unplug removes one from it.
 package main
 
 import (

@@ -161,8 +161,8 @@ func awaitHosts(dir, path string) (*control.Client, error) {
 	return nil, fmt.Errorf("the host's daemon keeps its state in %s, and did not run for %v: start it with `pegasusd --runtime-dir %s`, or give another --runtime-dir", dir, startTime, dir)
 }
 
-// lock holds a file's lock until unlock is called. A process that starts a daemon has it for startTime at most; one that
-// is stopped has it for longer.
+// lock holds a file's lock until unlock is called. It fails after patience: a process that starts a daemon holds the
+// lock for startTime at most, unless a signal has stopped the process.
 func lock(path string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -64,9 +64,10 @@ func (a *Attachment) check() error {
 	return nil
 }
 
-// WithRegion returns the definition with a region: the device, and in the metadata a record of the changes. An NVDIMM
-// takes a slot, addresses, and a NUMA cell that it has to belong to. An existing region in the directory is replaced;
-// the text is the same if nothing changes.
+// WithRegion returns the definition with a region: the device, and in the metadata a record of the changes. For an
+// NVDIMM the machine's memory limit grows by a slot and by the region's addresses, and a machine without NUMA cells
+// gets one, since an NVDIMM has to belong to a cell. An existing region in the directory is replaced; the text is the
+// same if nothing changes.
 func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return nil, err

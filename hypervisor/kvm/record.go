@@ -28,8 +28,8 @@ type record struct {
 // recordSpace is the namespace of our metadata.
 const recordSpace = "urn:pegasus:machine"
 
-// inOurSpace reports whether the innermost open element is of our namespace. Any open element may declare its prefix:
-// libvirt declares it only once.
+// inOurSpace reports whether the innermost open element is of our namespace. The prefix may be declared in
+// any open element, since libvirt declares it only once.
 func inOurSpace(open []*element) bool {
 	prefix, _, ok := strings.Cut(open[len(open)-1].name, ":")
 	for _, e := range slices.Backward(open) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Kernel is an unpacked kernel package. The package isn't installed, so that this machine
-// can't boot that kernel itself.
+// Kernel is an unpacked kernel package. The package isn't installed: this machine must not boot
+// that kernel itself.
 type Kernel struct {
 	Image   string
 	modules map[string]string // name to path; "": built in

@@ -31,8 +31,8 @@ func shares(ctx context.Context, v *visit) (any, error) {
 	return f, nil
 }
 
-// busy returns a program that keeps the device busy with kernels of so many milliseconds, until it is
-// stopped.
+// busy returns a program that keeps the device busy with kernels of that many steps (see stepsOf), until it
+// is stopped.
 func (v *visit) busy(ctx context.Context, d *daemon, domain string, steps float64, args ...string) *exec.Cmd {
 	all := append([]string{"--size", v.size(1056, 16), "--steps", fmt.Sprint(math.Ceil(steps)), "--no-check", "--quiet", "--json"}, args...)
 	return d.guest(ctx, domain, v.in("bench/busy"), all...)

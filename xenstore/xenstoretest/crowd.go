@@ -46,7 +46,7 @@ var crowdCases = []Case{
 	}}),
 }
 
-// crowd runs many concurrent callers, each of which checks its answers, and watches whose readers must have seen the
+// crowd runs many concurrent callers and watches. Each caller checks its answers, and each watch's reader must get the
 // last value in the end.
 func crowd(e *env) {
 	ctx, cancel := context.WithCancelCause(e.ctx)

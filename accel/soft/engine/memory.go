@@ -154,7 +154,7 @@ func Open(fd int) (*Memory, error) {
 }
 
 // OpenPages maps, in a worker, the pages of its accelerator and of its domain on it; the caller keeps ownership of the
-// files. The file of the domain's page can then only be read.
+// files. It replaces files[1], the domain's page, by a file that can only be read.
 func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
 	if len(files) != 2 {
 		return nil, nil, fmt.Errorf("an accelerator with %d files: want the pages of the accelerator and of the domain", len(files))

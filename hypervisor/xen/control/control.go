@@ -19,7 +19,7 @@ import (
 )
 
 // Caller calls the hypervisor, such as privcmd.Hypercalls. Memory is memory accessible to it, at Address: a page for
-// the argument, and more behind for the argument's pointers.
+// the argument, then room for the data that the argument points to.
 type Caller interface {
 	Call(op uint64, args ...uint64) (int64, error)
 	Memory() []byte

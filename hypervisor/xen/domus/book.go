@@ -41,8 +41,8 @@ func newBook(served map[uint16]string, log *slog.Logger) *book {
 // endTime is how long XenStore may lack a domU that the hypervisor has: an ending domU is removed there first.
 const endTime = 2 * readEvery
 
-// name applies the names in XenStore. A domU that is missing there keeps its name for as long as the hypervisor has
-// it: a restarted server has lost all of them.
+// name applies the names in XenStore. A domU that is missing there keeps its name for as long as the hypervisor has the
+// domU: a restarted XenStore has lost all names.
 func (b *book) name(all map[uint16]string, now time.Time) {
 	b.named = true
 	for id, name := range b.names {

@@ -51,9 +51,9 @@ var (
 )
 
 // Look calls `tell` with the records since the last Look, up to a time shortly before now. ok is false at the first
-// look, which calibrates the clock, and again for two looks after another program has switched tracing off or the
-// CPUs' clock was set back: earlier records then have no connection to later ones. Look returns an error the first
-// time of that. A source that can't be opened is reported once, and not retried.
+// look, which calibrates the clock. It is false for two looks after another program has switched tracing off or the
+// CPUs' clock was set back, since earlier records then have no connection to later ones; the first of these looks
+// returns an error. A source that can't be opened is reported once, and not retried.
 func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, err error) {
 	now := f.now() // before the reading: all records up to here, except delayed ones, are visible
 	if ok, err = f.ready(now); !ok {

@@ -2,7 +2,8 @@ package exec
 
 import "sync"
 
-// Growth adds cores to a launch while it runs, one launch after the other. The zero value is ready. Any goroutine may call Add.
+// Growth adds cores to a launch while it runs; it serves one launch after the other. The zero value is ready. Any
+// goroutine may call Add.
 type Growth struct {
 	mu    sync.Mutex
 	prog  *Program
@@ -11,8 +12,8 @@ type Growth struct {
 	cores sync.WaitGroup
 }
 
-// Add has up to n more cores take blocks of the launch, and returns how many: none once its last block is begun, and maybe none
-// while it pauses. It does not wait for the launch's cores.
+// Add has up to n more cores take blocks of the launch, and returns how many: none once the last block has begun, and
+// maybe none while the launch pauses. It does not wait for the launch's cores.
 func (g *Growth) Add(n int) (added int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,7 +1,7 @@
 package ir
 
-// MbarrierState is a barrier in shared memory, which completes a phase when all arrivals that it expects have come, and
-// all bytes of copies that they announced. Its fields from the lowest bit: 20 bits, the arrivals that a phase expects; 20
+// MbarrierState is a barrier in shared memory. It completes a phase when all expected arrivals have come, and all bytes
+// of the copies that were announced. Its fields from the lowest bit: 20 bits, the arrivals that a phase expects; 20
 // bits, the arrivals pending; 21 bits, a signed count of bytes; one clear bit; one bit that marks an mbarrier; and the
 // parity of the current phase.
 type MbarrierState uint64

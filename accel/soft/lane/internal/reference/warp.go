@@ -237,8 +237,8 @@ func (w *warp) lanes(mask uint32) (list []*thread) {
 
 func (t *thread) lane() int { return t.number % warpSize }
 
-// execute runs an instruction for some threads: one that reads other threads' registers for all at once, any other
-// thread by thread.
+// execute runs an instruction for the threads of mask. An instruction that reads other threads' registers runs for all
+// of them at once; every other instruction runs for one thread after the other.
 func (w *warp) execute(in *inst, mask uint32) {
 	lanes := w.lanes(mask)
 	switch in.op {
