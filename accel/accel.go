@@ -106,8 +106,8 @@ type Context interface {
 type Module interface {
 	Layout() *cuda.ModuleLayout
 	// Bind binds the texture or surface reference at an address of the module to a texture or surface, or to nil, for
-	// later launches. It returns cuda.ErrorInvalidHandle for any other address; a device whose modules have no references
-	// returns that always.
+	// later launches. It returns cuda.ErrorInvalidHandle for any other address, and for any address if the device's
+	// modules have no references.
 	Bind(reference uint64, t Texture) cuda.Result
 	// Unload releases the module once work submitted before has ended.
 	Unload()

@@ -29,7 +29,7 @@ func (s *source) at(table, key string) string {
 }
 
 // DropIns returns the files that belong to the configuration file at path, sorted by name: those in the
-// directory path.d whose names end in ".toml" and don't begin with a dot.
+// directory path.d with names that end in ".toml" and don't begin with a dot.
 func DropIns(path string) ([]string, error) {
 	dir := path + ".d"
 	entries, err := os.ReadDir(dir)

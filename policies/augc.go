@@ -14,10 +14,10 @@ var _ = register(Spec{
 
 var boost = newCount(Param{Key: "boost", Zero: "CPU credit doesn't count", Doc: "factor of CPU credit"}, 4, 0, 16)
 
-// newAugC returns the policy that chooses by the sum of balance and boost: a domain whose vCPU runs is
-// boosted by boost times the CPU credit that this vCPU has left. Boosts are not taken off the balance, which
-// falls with every window, so no domain is denied its turn for long. (Gupta et al., "Pegasus: Coordinated
-// Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
+// newAugC returns the policy that chooses by the sum of balance and boost: a domain with a running vCPU is
+// boosted by boost times the CPU credit that this vCPU has left. Boosts are not taken off the balance,
+// which falls with every window, so no domain is denied its turn for long. (Gupta et al., "Pegasus:
+// Coordinated Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
 //
 // In a rotation's time a domain's balance rises by a tick. Between the least and the greatest there are 2
 // clamps, so it takes 2 + Boost rotations until it cannot rise any more, and the domain's patience is Boost

@@ -23,9 +23,9 @@ var (
 // comes next it is held back for a moment, since another unit, which has just been served, may be back by
 // then.
 //
-// That helps units whose pause between two requests is shorter than hold_back. For longer pauses, and where no
-// statistics of the pauses exist, see lag. A unit that has waited for the others' part of a rotation has its
-// brief lease without being held back.
+// That helps units that pause for less than hold_back between two requests. For longer pauses, and where no statistics
+// of the pauses exist, see lag. A unit that has waited for the others' part of a rotation has its brief lease without
+// being held back.
 func newBand(o Options) Policy {
 	if o.Mode == Paper {
 		return newPublishedBand(o)

@@ -6,18 +6,17 @@ import "time"
 // the accelerator in between.
 const briefApart = 2
 
-// coordinated is the frame of policies that use the hypervisor's schedule: tick by tick it chooses the next
-// domain by the domains' balances and by whose vCPUs run. The function choose makes a policy of it.
+// coordinated is the frame of policies that use the hypervisor's schedule: tick by tick it chooses the next domain by
+// the domains' balances and their running vCPUs. The function choose makes a policy of it.
 //
 // The time that a domain uses is taken off its balance and divided among the competing domains, itself included, in
 // proportion to their credits: CPU credits where there are any. So balances are consumed, and only the differences
 // between them matter. A debtor without work counts as competing until its balance is 0.
 //
-// A schedule that prefers some domains could keep others waiting: a domain that has waited for longer than
-// its patience is next, regardless of the schedule. Without a schedule a domain
-// that has waited for the others' part of a rotation has a brief window although another is owed more: the
-// other one catches up over several rotations. A domain whose own work ran on after its windows, by more than
-// the slack, waits until the excess is repaid.
+// A schedule that prefers some domains could keep others waiting: a domain that has waited for longer than its patience
+// is next, regardless of the schedule. Without a schedule a domain that has waited for the others' part of a rotation
+// has a brief window although another is owed more: the other one catches up over several rotations. If a domain's own
+// work ran on after its windows by more than the slack, the domain waits until the excess is repaid.
 //
 // The published algorithm is publishedTicks.
 type coordinated struct {
@@ -51,9 +50,9 @@ func (p *coordinated) runsOn(e *domainState, d time.Duration) {
 	e.ranOn = min(e.ranOn+max(e.tail-p.opt.Tick, 0)-before, maxDebt)
 }
 
-// wantFrom returns when e, which waits, has waited for the others' part of a rotation. The time is later for
-// a domain whose work runs on for long after its windows, so that brief windows come to at most half of a
-// share, and for one that owes time for that reason.
+// wantFrom returns when e, which waits, has waited for the others' part of a rotation. The time is later for a domain
+// with work that runs on for long after its windows, so that brief windows come to at most half of a share, and for one
+// that owes time for that reason.
 func (p *coordinated) wantFrom(e *domainState) Time {
 	span := max(p.opt.Tick, briefApart*(p.opt.brief()+e.tail))
 	at := e.since.Add(e.tail + max(scaleTime(span, max(p.pot.total-e.credits, 0), e.credits), p.opt.Tick))

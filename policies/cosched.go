@@ -14,14 +14,13 @@ var _ = register(Spec{
 
 var maxSkip = newCount(Param{Key: "max_skip", Doc: "ticks for which a domain with work is passed over"}, 4, 1, mostSkips)
 
-// newCoSched returns the policy that follows the CPUs: of the domains whose vCPUs run, the one with the
-// greatest balance is next; of all domains if none of them runs. (Gupta et al., "Pegasus: Coordinated
-// Scheduling for Virtualized Accelerator-based Systems", USENIX ATC 2011.)
+// newCoSched returns the policy that follows the CPUs: of the domains with running vCPUs, the one with the greatest
+// balance is next; of all domains if no vCPU runs. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized
+// Accelerator-based Systems", USENIX ATC 2011.)
 //
-// A domain whose vCPU sleeps until its own call returns never runs, and would never be served. So no domain
-// with work is passed over for more than max_skip ticks. However, no domain is urgent
-// before as many ticks as the others need to get their parts: with more domains than max_skip all would be
-// urgent always.
+// A domain with a vCPU that sleeps until its own call returns never runs, and would never be served. So no domain with
+// work is passed over for more than max_skip ticks. However, no domain is urgent before as many ticks as the others
+// need to get their parts: with more domains than max_skip all would be urgent always.
 func newCoSched(o Options) Policy {
 	if o.Mode == Paper {
 		return newPublishedCoSched(o)
@@ -38,7 +37,7 @@ func newCoSched(o Options) Policy {
 	return p
 }
 
-// follow returns the domain with the greatest balance among those whose vCPUs run. A balance below least, in 1/scale
+// follow returns the domain with the greatest balance among those with running vCPUs. A balance below least, in 1/scale
 // ns, outweighs that a vCPU runs.
 func (p *ticks) follow(now Time, least int64) choice {
 	var best choice

@@ -132,8 +132,8 @@ func (c *credits) unitChanged(now Time, u *unit) {
 	c.reweigh()
 }
 
-// reweigh passes every unit's new income to the tab. A unit whose domains have left repays its debt by the
-// income that it had.
+// reweigh passes every unit's new income to the tab. After its domains have left, a unit repays its debt by the income
+// that it had.
 func (c *credits) reweigh() {
 	for u := range c.tab.units {
 		if len(u.members) > 0 {

@@ -29,11 +29,11 @@ var (
 // coefficients of its domain that follow the measured costs; without these the prediction is used, or a
 // quantum.
 //
-// As published each request is lent by itself, and a unit whose requests pause loses its rest. In production
-// mode a unit gets as many requests at a time as it can pay for before another unit's turn comes, at most for
-// a short turn: between two leases the accelerator is idle for some 50 µs, which are 6 % of a request of
-// 0.8 ms. And since consecutive requests of a program come a short time after the ones before ended, a unit
-// counts as having requests as long as no gap exceeds roundsRest.
+// As published each request is lent by itself, and a unit loses its rest when its requests pause. In production mode a
+// unit gets as many requests at a time as it can pay for before another unit's turn comes, at most for a short turn:
+// between two leases the accelerator is idle for some 50 µs, which are 6 % of a request of 0.8 ms. And since
+// consecutive requests of a program come a short time after the ones before ended, a unit counts as having requests as
+// long as no gap exceeds roundsRest.
 func newDRR(o Options) Policy {
 	return newQueue("drr", o, newRounds(o), o.order(byArrival))
 }
@@ -41,8 +41,8 @@ func newDRR(o Options) Policy {
 // roundsRest is the time for which a unit without requests keeps its rest.
 const roundsRest = 2 * time.Millisecond
 
-// Requests are lent several at a time to a domain of whose last requests manyShort cost less than short each, since
-// only the cost of the first request can be estimated. A longer one halves the count.
+// Requests are lent several at a time to a domain after manyShort requests that cost less than short each, since only
+// the cost of the first request can be estimated. A longer one halves the count.
 const (
 	short     = 2 * time.Millisecond
 	manyShort = 16
@@ -197,7 +197,7 @@ func (d *rounds) pays(u *unit) int64 {
 	return max(deficitOf(u).first+d.visits(u)-1, d.coming(u))
 }
 
-// reckon repositions a waiting unit whose rest or first request has changed.
+// reckon repositions a waiting unit after a change of its rest or first request.
 func (d *rounds) reckon(u *unit) {
 	if !d.waiting.has(u) {
 		return
@@ -213,7 +213,7 @@ func (d *rounds) visits(u *unit) int64 {
 	return int64(max(short, 0)/r.quantum) + 1
 }
 
-// dequeue removes a unit whose request was lent or withdrawn; its rest is lost if no other request comes soon.
+// dequeue removes a unit after its request was lent or withdrawn; its rest is lost if no other request comes soon.
 func (d *rounds) dequeue(now Time, u *unit) {
 	r := deficitOf(u)
 	d.waiting.remove(u)

@@ -58,7 +58,7 @@ type fair struct {
 
 	// State since the window began, or since the holder was last alone.
 	start  Time
-	others time.Duration // used by others, whose work was still in flight
+	others time.Duration // used by others for work that was still in flight
 
 	why reason
 }

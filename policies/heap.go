@@ -37,7 +37,7 @@ func (h *heap[T]) remove(e *T) {
 	}
 }
 
-// fix moves e, whose order changed, to its place.
+// fix moves e to its place after its order changed.
 func (h *heap[T]) fix(e *T) { h.up(h.down(*h.at(e)-1, e), e) }
 
 // up places e at i, or nearer to the front.

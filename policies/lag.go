@@ -39,8 +39,8 @@ const (
 	lagRests = 250
 )
 
-// lag is the project's own fair policy: weighted virtual time of measured use, a bounded lead, and short
-// waits for domains whose next request is expected soon.
+// lag is the project's own fair policy: weighted virtual time of measured use, a bounded lead, and short waits for
+// domains that are expected to have a request soon.
 //
 // Each domain has a virtual time, which grows by the time that it used over its credits. The holder keeps the
 // accelerator until it is ahead, by Ahead, of the domain with work that has the least virtual time; then that

@@ -16,7 +16,7 @@ type Ledger interface {
 	// Keeps reports whether the policy keeps accounts. If not, the other methods
 	// must not be called.
 	Keeps() bool
-	// Leave is Detach for a domain whose account stays. Until the next Attach of its ID the domain takes part
+	// Leave is Detach, but the domain's account stays. Until the next Attach of its ID the domain takes part
 	// only by its account.
 	Leave(now Time, id ID)
 	// Balance returns the accelerator time that the domain is owed (positive) or
@@ -139,7 +139,7 @@ func (s *Scheduler) settled(now Time, m *member) bool {
 	return true
 }
 
-// sweep drops the absent domains whose accounts are settled.
+// sweep drops the absent domains with settled accounts.
 func (s *Scheduler) sweep(now Time) {
 	if s.absent == 0 || now < s.sweepAt {
 		return

@@ -2,10 +2,10 @@ package policies
 
 import "time"
 
-// Paper mode: the algorithms as they were published, for the figures of the papers. Files whose names begin with paper_
-// hold them, one for each production file that has a published counterpart; the constructor of a policy chooses between
-// the two, so that the code of production mode can be read without them. They are in this package because they use the
-// same frames.
+// Paper mode: the algorithms as they were published, for the figures of the papers. Files with names that begin with
+// paper_ hold them, one for each production file that has a published counterpart; the constructor of a policy chooses
+// between the two, so that the code of production mode can be read without them. They are in this package because they
+// use the same frames.
 //
 //	paper_ring.go         windows: rr, accc, xc, slaf
 //	paper_slaf.go         objectives: slaf

@@ -125,10 +125,10 @@ func (p *commonPot) spend(e *domainState, d time.Duration) {
 	p.reckon(e)
 }
 
-// debt returns the debt of e, whose balance must be up to date.
+// debt returns the debt of e. The balance of e must be up to date.
 func (e *domainState) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
 
-// reckon adds e, whose balance must be up to date, to the debtors, or removes it from them.
+// reckon adds e to the debtors, or removes it from them. The balance of e must be up to date.
 func (p *commonPot) reckon(e *domainState) {
 	owes := p.debts && !e.active && e.balance < 0
 	switch has := p.debtors.has(e); {

@@ -397,7 +397,7 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 	}
 }
 
-// replace repositions the lanes of a reserve whose budget changed.
+// replace repositions the lanes of a reserve after its budget changed.
 func (q *queue) replace(now Time, r *reserve) {
 	for _, l := range r.lanes {
 		q.reposition(now, l)
@@ -482,9 +482,8 @@ func (q *queue) usedUpAt(now Time) Time {
 // that ends with the request that is executed.
 const lookEvery = time.Millisecond
 
-// heldUntil returns until when the accelerator is kept for the last domain served, whose next request is
-// expected, because the waiting domain owes time: pauses between the requests of others do not repay that
-// debt.
+// heldUntil returns until when the accelerator is kept for the last domain served and its expected next request,
+// because the waiting domain owes time: pauses between the requests of others do not repay that debt.
 func (q *queue) heldUntil() Time {
 	if q.books == nil || q.handover.last == nil || q.handover.last.waits() {
 		return 0

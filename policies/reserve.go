@@ -146,7 +146,7 @@ func (rs *reserves) part(c *tenant) {
 	}
 }
 
-// fits returns the first refused tenant whose reserve fits now, or nil.
+// fits returns the first refused tenant with a reserve that fits now, or nil.
 func (rs *reserves) fits() *tenant {
 	for _, c := range rs.refused {
 		p := c.domain.Promise.Reserve

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// roster holds the domains of a queue, and the units that they belong to. Every domain has one unit, whose credits
-// are the sum of its members'. A unit exists as long as it has members, or keeps the account of a domain that has
-// left. The roster reports the changes of units to the queue's share.
+// roster holds the domains of a queue, and the units that they belong to. Every domain has one unit. A
+// unit's credits are the sum of its members'. A unit exists as long as it has members, or keeps the account
+// of a domain that has left. The roster reports the changes of units to the queue's share.
 type roster struct {
 	share  share
 	books  books // the share, if it keeps accounts; otherwise nil

@@ -13,15 +13,15 @@ import (
 // and Next returns the latest time of the next Ready. It belongs to one goroutine. It allocates nothing per
 // decision.
 //
-// A driver's loop is: sleep until Next or until a doorbell rings; read the gate pages of the domains whose
-// gates are open or were just closed, and of those that rang; Step the time they used since the last read,
-// then whether they have work (Arrived, or Drained and since when); Ready; write its actions to the gate
-// pages. Work that arrives while a gate is open need not ring; the driver reports it at the next read.
+// A driver's loop is: sleep until Next or until a doorbell rings; read the gate pages of the domains with
+// gates that are open or were just closed, and of those that rang; Step the time they used since the last
+// read, then whether they have work (Arrived, or Drained and since when); Ready; write its actions to the
+// gate pages. Work that arrives while a gate is open need not ring; the driver reports it at the next read.
 type Scheduler struct {
 	accounts   []account
 	members    map[ID]*member
 	order      []*member // all, by ID
-	absent     int       // members that have left, and whose accounts are kept
+	absent     int       // members that have left; their accounts are kept
 	sweepAt    Time      // when settled accounts among them are dropped
 	actions    []Action
 	last       Time

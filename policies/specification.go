@@ -174,7 +174,7 @@ func (e *Entry) micros(field, value string, least, most time.Duration) (time.Dur
 	return time.Duration(n) * time.Microsecond, nil
 }
 
-// agrees returns an error for an entry whose shared reserve differs in another entry.
+// agrees returns an error if the entry's shared reserve differs in another entry.
 func (e *Entry) agrees(shared map[string]Entry) *SpecificationError {
 	r := e.Promise.Reserve
 	if r.Shared == "" {

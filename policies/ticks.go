@@ -18,8 +18,8 @@ const patienceMost = 1 << 60 // 36 years: chosen so that sums do not overflow
 // vCPU should have.
 const creditPeriod = 30 * time.Millisecond
 
-// ticks is the state of a policy that chooses the next domain tick by tick, by the domains' balances and by whose vCPUs
-// run, and the steps that do not depend on how a domain pays for its windows.
+// ticks is the state of a policy that chooses the next domain tick by tick, by the domains' balances and their running
+// vCPUs, and the steps that do not depend on how a domain pays for its windows.
 type ticks struct {
 	name     string
 	opt      Options
@@ -68,7 +68,7 @@ type tickWindow struct {
 	idleEnd  Time          // its end if the holder stays idle
 	brief    bool          // the window of the holder, or of next, is a brief one
 	over     bool          // the holder closed its last context
-	overlaps time.Duration // used by others since start, whose work was still in flight
+	overlaps time.Duration // used since start by others, for work that was still in flight
 }
 
 // choice is the next domain, and the reason.
@@ -103,13 +103,13 @@ type domainState struct {
 	tail  time.Duration // used since its last window ended
 	ranOn time.Duration // the part of its debt from such use, beyond a tick each time
 
-	runs      bool          // it is among the domains whose vCPUs run
+	runs      bool          // it is among the domains with running vCPUs
 	remaining time.Duration // CPU credit left
 	idling    idling
 	overrun   overrun // as published
 }
 
-// observe stores the domains whose vCPUs run, and their CPU credit, at most so much. A domain that is missing from
+// observe stores the domains with running vCPUs, and their CPU credit, at most so much. A domain that is missing from
 // the sample does not run.
 func (c *cpuSchedule) observe(now Time, s *vcpu.Sample, members map[ID]*domainState, most time.Duration) {
 	for _, e := range c.running {
@@ -132,7 +132,7 @@ func (c *cpuSchedule) observe(now Time, s *vcpu.Sample, members map[ID]*domainSt
 	}
 }
 
-// at returns the domains whose vCPUs run, or nil if the sample is older than that.
+// at returns the domains with running vCPUs, or nil if the sample is older than that.
 func (c *cpuSchedule) at(now Time, oldest time.Duration) []*domainState {
 	if now.Sub(c.seen) > oldest {
 		return nil
@@ -277,12 +277,12 @@ func (p *ticks) leave(e *domainState) {
 	p.pot.leave(e)
 }
 
-// Observe stores the domains whose vCPUs run.
+// Observe stores the domains with running vCPUs.
 func (p *ticks) Observe(now Time, s *vcpu.Sample) {
 	p.cpus.observe(now, s, p.members, p.opt.span())
 }
 
-// scheduled returns the domains whose vCPUs run, or nil if the sample is too old.
+// scheduled returns the domains with running vCPUs, or nil if the sample is too old.
 func (p *ticks) scheduled(now Time) []*domainState { return p.cpus.at(now, 2*p.opt.Tick) }
 
 // continues returns the decision about the window of the holder, unless the window is over: it stays open while no other

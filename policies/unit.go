@@ -9,7 +9,7 @@ type unit struct {
 	credits int64 // sum of its members' credits
 	bw      int64 // sum of its members' bandwidths, in ‰; 0: by credits
 	members []*tenant
-	absent  int        // domains that have left and whose account this unit keeps
+	absent  int        // domains that have left; this unit keeps their account
 	line    heap[lane] // lanes with a request that may be served, the first in front
 	free    lane       // lane of members without a reserve
 	waiting int        // members with a request, whether or not it may be served

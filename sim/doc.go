@@ -8,7 +8,7 @@
 // nanoseconds, randomness comes from one stream per entity, and a run is one
 // goroutine: the same scenario and seed give the same run everywhere, and equal hashes show that they did.
 //
-// Files whose names begin with paper_ hold models of single mechanisms of papers, which no policy uses.
+// Files with names that begin with paper_ hold models of single mechanisms of papers, which no policy uses.
 //
 // A scenario is a TOML file (scenario.go): accelerators, domains, workloads, the policies to compare, and the
 // expected results (row.go). Those in scenarios/ are the experiments of the papers that the policies are

@@ -348,8 +348,8 @@ func testHastySegments(t *testing.T, b *bench) {
 	}
 }
 
-// testLostSegments checks that attaching a segment whose bytes are lost yields zeros or an error, and never another
-// process's bytes.
+// testLostSegments checks that attaching a segment after the loss of its bytes yields zeros or an error, and never
+// another process's bytes.
 func testLostSegments(t *testing.T, b *bench) {
 	b.peers()
 	d := newDomain(b)

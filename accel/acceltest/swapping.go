@@ -23,7 +23,7 @@ type Crowd struct {
 	Left func() (used, had uint64)
 }
 
-// CrowdOf returns a Crowd of devices whose memory is accounted in page.
+// CrowdOf returns a Crowd of devices with their memory accounted in page.
 func CrowdOf[D interface {
 	accel.Device
 	Evicted() uint64
@@ -41,8 +41,8 @@ func CrowdOf[D interface {
 	return c
 }
 
-// RunSwapping tests eviction between devices. open returns a Crowd of n devices, which close when the test ends, and
-// whose allocation unit is 2 MiB at most.
+// RunSwapping tests eviction between devices. open returns a Crowd of n devices, with an allocation unit of at most 2
+// MiB, which close when the test ends.
 func RunSwapping(t *testing.T, open func(t testing.TB, n int, memory, swap uint64) Crowd) {
 	for _, part := range []struct {
 		name string
@@ -383,7 +383,7 @@ func testAbsent(t *testing.T, c Crowd) {
 	}
 }
 
-// testWaitingForTheGuest checks that a request for memory doesn't block a process whose work waits for that process
+// testWaitingForTheGuest checks that a request for memory doesn't block a process with work that waits for the process
 // itself.
 func testWaitingForTheGuest(t *testing.T, c Crowd) {
 	a, b := c.user(t, 0), c.user(t, 1)

@@ -167,7 +167,7 @@ type stream struct {
 	destroyed bool
 }
 
-// Query implements accel.Stream. An operation whose end is being reported has ended.
+// Query implements accel.Stream. An operation has ended when its end is being reported.
 func (s *stream) Query() cuda.Result {
 	c := s.ctx
 	c.dev.mu.Lock()

@@ -11,7 +11,7 @@ import (
 
 // timeline is a context's time, in nanoseconds since its creation, as the device measures it. The driver returns only
 // differences, in milliseconds as float32, which are exact to the microsecond for some seconds: so a new base is
-// recorded at intervals, whose own position is measured from the previous one.
+// recorded at intervals, and its position is measured from the previous one.
 //
 // The offset from the host's clock is bounded as follows: no work has begun before it was submitted, nor ended after
 // its end was observed. So differences between the clocks' rates don't add up, and no extra measurement is needed.

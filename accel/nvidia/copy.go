@@ -109,7 +109,7 @@ func (s *Stream) copyOut(dst, src *side, b box, done accel.Done) cuda.Result {
 	return r
 }
 
-// giveCopy submits a copy to the driver neither of whose ends is unpinned host memory.
+// giveCopy submits a copy to the driver. Neither end is unpinned host memory.
 func (s *Stream) giveCopy(dst, src *side, b box) cuda.Result {
 	c := s.ctx
 	n := b.width * b.height * b.depth

@@ -11,7 +11,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Stream is a queue of work in order: the driver's stream, and the operations whose end is yet to be reported.
+// Stream is a queue of work in order: the driver's stream, and the operations with an end that is yet to be reported.
 type Stream struct {
 	ctx       *Context
 	h         driver.Stream

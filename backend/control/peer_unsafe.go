@@ -52,7 +52,7 @@ func (p Peer) Member(gid int) bool {
 	return false
 }
 
-// peerGroups reads SO_PEERGROUPS, an array of gid_t whose length the kernel reports with ERANGE.
+// peerGroups reads SO_PEERGROUPS, an array of gid_t. The kernel reports its length with ERANGE.
 func peerGroups(fd int) ([]int, error) {
 	buf := make([]byte, 4*64)
 	for {

@@ -19,7 +19,7 @@ const SocketName = "control.sock"
 // OnceMark is a file in the runtime directory of a daemon that removes that directory, with all in it, when it ends.
 const OnceMark = "once"
 
-// DaemonLock is a file in the runtime directory whose lock (flock) the daemon of that directory holds until it ends.
+// DaemonLock is a file in the runtime directory. The daemon of that directory holds its lock (flock) until it ends.
 const DaemonLock = "daemon.lock"
 
 // PrivateLog is the log of a private daemon, within its runtime directory.
@@ -56,7 +56,7 @@ func checkVariable(dir string) error {
 // maxRuntimeDir leaves room for the names of sockets below it.
 const maxRuntimeDir = MaxSocketPath - len("/workers/9999999999.sock")
 
-// CheckRuntimeDir returns an error for a directory whose sockets' paths would be too long.
+// CheckRuntimeDir returns an error if the paths of sockets in the directory would be too long.
 func CheckRuntimeDir(dir string) error {
 	if len(dir) > maxRuntimeDir {
 		return fmt.Errorf("runtime directory %s: its path has %d bytes; with more than %d the paths of sockets in it are too long", dir, len(dir), maxRuntimeDir)

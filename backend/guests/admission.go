@@ -48,9 +48,9 @@ func (w waiting) awaitSeat(ctx context.Context, most uint64) (*guest, error) {
 	}
 }
 
-// awaitExitingGuests blocks until the workers whose guest processes have ended are gone: the domain's workers, and
-// other domains' workers with device memory. A program's seat and memory are then free for a program started after it.
-// It waits little more than deathGrace: it does not wait for processes that end later.
+// awaitExitingGuests blocks until the workers of ended guest processes are gone: the domain's workers, and other
+// domains' workers with device memory. A program's seat and memory are then free for a program started after it. It
+// waits little more than deathGrace: it does not wait for processes that end later.
 func (w waiting) awaitExitingGuests(ctx context.Context) {
 	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
 	for _, g := range w.exitingGuests() {

@@ -214,7 +214,7 @@ func (o *owned) awaitTerm(t time.Time) {
 	}
 }
 
-// expire deletes leases whose term is over, and ends the wait for machines. Registry.mu is held.
+// expire deletes leases after their term, and ends the wait for machines. Registry.mu is held.
 func (reg *Registry) expire(now time.Time) {
 	if reg.soonest.IsZero() || now.Before(reg.soonest) {
 		return

@@ -81,7 +81,7 @@ type plan struct {
 	queue        *placement.Queue
 	domains      map[*domain]domainPlan // the domains that admit processes
 	entries      []entry
-	guarded      []*domain // domains whose endpoints admit other users than before
+	guarded      []*domain // domains with endpoints that admit other users than before
 }
 
 // acceleratorPlan holds an accelerator's next settings, their policies, and the settings of `pegasus policy` that stay.

@@ -128,7 +128,7 @@ func (r Requests) EachPage(do func(accelerator, domain string, page *gate.Page))
 	}
 }
 
-// Drawn returns the processes of all domains and machines whose use of the CPUs a timeline shows.
+// Drawn returns the processes of all domains and machines, for a timeline of their use of the CPUs.
 func (r Requests) Drawn() []hypervisor.Guests {
 	reg := r.reg
 	return cpuDomains{reg}.drawn()

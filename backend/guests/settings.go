@@ -20,7 +20,7 @@ type setting struct {
 	File  string `json:"file"` // the configuration's value then, in TOML
 }
 
-// standing returns the settings whose keys the configuration, read by get, has not changed since.
+// standing returns the settings that the configuration, read by get, has not changed since.
 func standing(all map[string]setting, get func(key string) string) map[string]setting {
 	left := map[string]setting{}
 	for k, s := range all {

@@ -187,7 +187,7 @@ func (st *store) restoreDomain(name string, was domainState) {
 	}
 }
 
-// openRestored opens the endpoints of restored domains, and ends domains whose owners ended while no daemon ran.
+// openRestored opens the endpoints of restored domains, and ends the domains of owners that ended while no daemon ran.
 // Registry.mu is held.
 func (st *store) openRestored() {
 	reg := st.reg

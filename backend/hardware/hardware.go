@@ -42,8 +42,8 @@ type Accelerator interface {
 	Reap(domain string, pid int)
 	// Serve assigns engines to one domain after another, until ctx ends.
 	Serve(ctx context.Context)
-	// Mend repairs damage by hostile workers, as far as it can be detected, and returns the domains in whose pages it
-	// found damage. One goroutine calls it, several times a second.
+	// Mend repairs damage by hostile workers, as far as it can be detected, and returns the domains with damaged pages.
+	// One goroutine calls it, several times a second.
 	Mend() (domains []string)
 	Close() error
 }

@@ -4,7 +4,7 @@
 // Callers: backend attaches and detaches domains, and reads state; backend/cpus passes samples of vCPU state.
 //
 // Trust boundary: workers write gate pages, which a hostile worker may fill with anything. A figure from a page is
-// limited to possible values, and a domain whose pages were forged is expelled.
+// limited to possible values, and a domain with forged pages is expelled.
 //
 // Locks: Accelerator.mu is the only one. It is not held across a wait, nor while waiting for a value that workers
 // write.
@@ -240,8 +240,8 @@ func (a *Accelerator) turn() time.Duration {
 	return min(max(next.Sub(vcpu.Time(a.now())), 0), beatEvery)
 }
 
-// guard repairs a gate page if a worker has changed a field that only the daemon writes, and expels the domain, whose
-// workers may have computed out of turn. a.mu is held.
+// guard repairs a gate page if a worker has changed a field that only the daemon writes, and expels the domain, since
+// its workers may have computed out of turn. a.mu is held.
 func (a *Accelerator) guard(m *Attachment) {
 	if m.Page.Intact() {
 		return
@@ -343,8 +343,8 @@ func (l members) find(id vcpu.ID) (int, bool) {
 	return slices.BinarySearchFunc(l, id, func(m *Attachment, id vcpu.ID) int { return cmp.Compare(m.ID, id) })
 }
 
-// Attach adds a domain with its store, its account and its page, whose gate is closed or left over from the previous
-// daemon.
+// Attach adds a domain with its store, its account and its page. The page's gate is closed, or left over from the
+// previous daemon.
 func (a *Accelerator) Attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File, account hardware.Account) *Attachment {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -165,7 +165,7 @@ const (
 	// turnsHalf is the turn time after which the weight of earlier turns has halved.
 	turnsHalf = float64(time.Second)
 	// turnsPart is the reciprocal of the least share of its turns that a domain uses: less than an honest domain uses
-	// on a host whose processors are taken.
+	// on a host with busy processors.
 	turnsPart = 8
 	// turnsLeast is the least turn time on which wasted decides.
 	turnsLeast = float64(200 * time.Millisecond)

@@ -47,8 +47,7 @@ type Config struct {
 	Log io.Writer
 }
 
-// Main is the main function of a worker process, whose descriptor 3 is the
-// socket to the daemon. It returns the exit status.
+// Main is the main function of a worker process. Descriptor 3 is the socket to the daemon. It returns the exit status.
 func Main(c Config) int {
 	if c.Log == nil {
 		c.Log = os.Stderr

@@ -104,7 +104,7 @@ func (g cgroup) groupOf(domain string) string { return g.dir + ".domain-" + doma
 // spares returns the directory of the group of workers without a job. Its weight is that of one process.
 func (g cgroup) spares() string { return g.dir + ".spare" }
 
-// defaultCredits give the weight of a process whose weight was never set.
+// defaultCredits give the weight that a process has until one is set.
 const defaultCredits = 256
 
 // cpuWeight and cpuShares return credits in the units of version 2 and 1.

@@ -64,7 +64,7 @@ func (w *Workers) FreeUID(uid int) {
 	delete(w.uids, uid)
 }
 
-// removeCgroups removes the groups. For a private daemon, whose workers have ended, it retries for patience: the
+// removeCgroups removes the groups. For a private daemon, after its workers have ended, it retries for patience: the
 // kernel takes a moment to release ended processes.
 func (w *Workers) removeCgroups(patience time.Duration) {
 	end := time.Now().Add(patience)

@@ -8,8 +8,8 @@ const loaderText = "# " + written + ".\n" + LibraryDir + "\n"
 // Socket is the path of the agent's socket; libcuda.so.1 has it built in, too.
 const Socket = "/run/pegasus/guest.sock"
 
-// RegionDir is where the agent mounts the memory shared with the host. It isn't beside the socket, whose directory
-// containers see.
+// RegionDir is where the agent mounts the memory shared with the host. It isn't beside the socket, since containers see
+// the socket's directory.
 const RegionDir = "/run/pegasus-guest/region"
 
 // systemd owns the socket, so that a program that starts before the agent, or while it restarts, waits instead of

@@ -1,5 +1,5 @@
-// Package smi prints a guest's use of its accelerator, with the columns and flags of nvidia-smi, whose own binary calls
-// undocumented functions of NVML.
+// Package smi prints a guest's use of its accelerator, with the columns and flags of nvidia-smi. NVIDIA's own binary
+// calls undocumented functions of NVML.
 //
 // Callers: pegasus and pegasus-guest.
 //

@@ -24,7 +24,7 @@ func grantTables(refs []grant.Ref) (*grant.Grant, error) {
 	return tables, nil
 }
 
-// fillTables writes the tables, whose own references are tables.
+// fillTables writes the tables. Their own references are tables.
 func fillTables(mem []byte, refs, tables []grant.Ref) {
 	for i := range tables {
 		n := min(len(refs), region.TableRefs)

@@ -101,8 +101,8 @@ type member struct {
 	gone    bool
 }
 
-// Set replaces the pools and the machines whose weights may be changed. A machine that is missing from them
-// gets its configured weight back.
+// Set replaces the pools, and the machines with weights that may be changed. A machine that is missing from
+// them gets its configured weight back.
 func (b *Boosts) Set(now vcpu.Time, pools []Pool) {
 	b.pass(now)
 	var old []*member

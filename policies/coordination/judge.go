@@ -56,8 +56,8 @@ type Share struct {
 	CPU    time.Duration `json:"cpu_ns"`
 }
 
-// Judge evaluates a trace. It counts the decisions between rivals whose windows lie within the time for which
-// the trace has the running vCPUs.
+// Judge evaluates a trace. It counts the decisions between rivals with windows that lie within the time for which the
+// trace has the running vCPUs.
 func Judge(all []Line) Verdict {
 	j := judge{truth: truthOf(all), domains: make(map[policies.ID]*domain)}
 	for i := range all {
@@ -79,7 +79,7 @@ type judge struct {
 	domains map[policies.ID]*domain
 	order   []*domain // in order of appearance
 	sample  *vcpu.Sample
-	pending []choice // whose windows haven't ended
+	pending []choice // their windows haven't ended
 	aged    int      // decisions with a sample
 }
 
@@ -203,7 +203,7 @@ func (j *judge) prefers(id policies.ID) bool {
 	return j.sample.Scheduled(i) && (j.verdict.Policy != "augc" || j.sample.Domains[i].Remaining > 0)
 }
 
-// ended evaluates the choices whose windows end now.
+// ended evaluates the choices with windows that end now.
 func (j *judge) ended(now policies.Time, which func(*choice) bool) {
 	j.pending = slices.DeleteFunc(j.pending, func(c choice) bool {
 		if !which(&c) {

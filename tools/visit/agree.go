@@ -72,8 +72,8 @@ func conformance(ctx context.Context, v *visit) (any, error) {
 	return contract(ctx, v, "^(TestConformance|TestPlaces.*|TestTimeoutIsCharged|TestAbortIsCharged)$")
 }
 
-// swapping runs the conformance tests of devices whose memory moves: not in a rehearsal, whose driver can't
-// do that.
+// swapping runs the conformance tests of devices with memory that moves: not in a rehearsal, since its
+// driver can't do that.
 func swapping(ctx context.Context, v *visit) (any, error) {
 	return contract(ctx, v, "^TestSwapping.*$")
 }

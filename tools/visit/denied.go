@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A worker whose filter lacks a system call that its driver needs fails without a hint of that. If no audit
-// daemon takes them, the kernel logs such calls.
+// A worker fails without a hint if its filter lacks a system call that its driver needs. The kernel logs the
+// denied calls, unless an audit daemon takes the records.
 
 // kernelLog returns the readable part of the kernel's log.
 func kernelLog() []byte {

@@ -85,7 +85,7 @@ func recording(ctx context.Context, v *visit) (any, error) {
 	return all, nil
 }
 
-// toRecord is a program whose calls are recorded.
+// toRecord is a program to be recorded.
 type toRecord struct {
 	name    string
 	command []string

@@ -90,8 +90,8 @@ func (v *visit) in(name ...string) string {
 	return filepath.Join(append([]string{v.folder}, name...)...)
 }
 
-// patience returns the time limit for an operation that takes at most d on a device: longer in a rehearsal,
-// whose machine may be slow and have other load.
+// patience returns the time limit for an operation that takes at most d on a device: longer in a
+// rehearsal, since its machine may be slow and have other load.
 func (v *visit) patience(d time.Duration) time.Duration {
 	if v.rehearsal {
 		return 5 * d

@@ -124,8 +124,8 @@ func (s *scanner) skipTo(end string) {
 // mostNumbered bounds the names that are taken from b<n>, which declares b0, b1 and so on.
 const mostNumbered = 1 << 20
 
-// declared appends the names of a declaration whose state space was read: the first word that begins with no dot,
-// except the number after .align, and those after commas. References to textures and surfaces have none.
+// declared appends the names of a declaration, after its state space: the first word that begins with no dot, except
+// the number after .align, and those after commas. References to textures and surfaces have none.
 func (s *scanner) declared(names []string) (_ []string, bytes uint64) {
 	wanted, depth := true, 0 // a name; and brackets
 	each, one := uint64(1), uint64(0)

@@ -109,7 +109,7 @@ func (s *Space) Describe(addr uint64) string {
 	return fmt.Sprintf("offset %d of the allocation of %d bytes at %#x", int64(addr-start), bytes, start)
 }
 
-// mapMargin maps the memory of the margins, whose pages exist once they are touched.
+// mapMargin maps the memory of the margins. Its pages exist once they are touched.
 func mapMargin() ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, marginBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {

@@ -11,8 +11,8 @@ import "pegasus/cuda"
 // Max bounds the live objects in a table.
 const Max = 65536
 
-// Table maps the ids of one kind of object. An id whose creation failed returns that error until it
-// is destroyed.
+// Table maps the ids of one kind of object. An id returns the error of its creation, if that failed, until it is
+// destroyed.
 type Table[T any] struct {
 	m map[uint64]entry[T]
 

@@ -10,8 +10,8 @@ import (
 	"pegasus/cuda"
 )
 
-// callbacks are the host functions that the guest's own threads run. A stream whose callback is due is blocked until
-// the guest reports the callback as done. It handles the calls about them.
+// callbacks are the host functions that the guest's own threads run. A stream with a due callback is blocked until the
+// guest reports the callback as done. It handles the calls about them.
 type callbacks struct {
 	base
 	streams *streams

@@ -33,7 +33,7 @@ type pendingError struct {
 	r      cuda.Result
 }
 
-// maxPendingErrors bounds the streams whose errors a context keeps separately.
+// maxPendingErrors bounds the streams for which a context keeps separate errors.
 const maxPendingErrors = 1024
 
 // noStream stands for the stream of work without one of its own: only calls that synchronise the context return its

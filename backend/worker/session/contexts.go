@@ -17,7 +17,7 @@ type contexts struct {
 	destroying sync.WaitGroup // contexts that are being destroyed
 }
 
-// objectOwner is a group of calls whose objects belong to contexts.
+// objectOwner is a group of calls about objects that belong to contexts.
 type objectOwner interface {
 	// dropContext removes the objects of a context that is being destroyed.
 	dropContext(*guestContext)
@@ -132,7 +132,7 @@ func (h *contexts) Goodbye(cuda.Call) cuda.Result {
 	return cuda.Success
 }
 
-// TensorMap serves devices whose kernels copy tiles of tensors.
+// TensorMap serves devices with kernels that copy tiles of tensors.
 func (h *contexts) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
 	g, r := h.of(c)
 	if r != cuda.Success {

@@ -239,7 +239,7 @@ func waitElsewhere(e accel.Event) accel.HostFunc {
 	}}
 }
 
-// completeRecord stores the serial of a record that will not be made, or whose event is gone.
+// completeRecord stores the serial of a record that will not be made, or that has lost its event.
 func (h *events) completeRecord(id, serial uint64) {
 	if e, r := h.table.Get(id); r == cuda.Success {
 		e.complete(h.host, id, serial)

@@ -24,7 +24,7 @@
 // is held, or held across a call of the device. ending.once runs the session's end, and with it accel.Aborter.Abort,
 // which therefore must not wait for a goroutine that ends the session.
 //
-// A segment whose guest violates the protocol is dropped: all its later calls return CUDA_ERROR_LAUNCH_FAILED. After a
+// A segment is dropped if its guest violates the protocol: all its later calls return CUDA_ERROR_LAUNCH_FAILED. After a
 // kernel has exceeded its timeout they return CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of the worker
 // CUDA_ERROR_UNKNOWN.
 package session

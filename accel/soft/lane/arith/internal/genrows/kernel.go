@@ -14,7 +14,7 @@ type operand struct {
 }
 
 // kernel is the vector version of an operation. It computes n lanes, a multiple of 16, or of 64 if the result is a row
-// of bits. An operand whose bit is set in the kernel's argument scalars is a single value: the kernel first fills a
+// of bits. An operand with its bit set in the kernel's argument scalars is a single value: the kernel first fills a
 // vector on the stack with it, and each iteration reads that vector.
 type kernel struct {
 	*isa
