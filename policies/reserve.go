@@ -18,8 +18,8 @@ import (
 //	AE  a request is admitted when its predicted cost is within the budget; for one
 //	    that costs more than the reserve the budget is saved up
 //
-// All reserves together get at most the part limit of the accelerator. A domain with a reserve that does not
-// fit is in the background, as are the domains that are configured so.
+// All reserves together get at most limit ppm of the accelerator. A domain with a reserve that does not fit
+// is in the background, as are the domains that are configured so.
 type reserves struct {
 	limit      uint64 // of all parts, in ppm
 	taken      uint64
