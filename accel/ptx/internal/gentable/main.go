@@ -40,9 +40,10 @@ func page(lines []ptx.Line) string {
 	fmt.Fprintf(&b, "This page is for developers of CUDA kernels and of compilers: it lists the forms of PTX instructions\n"+
 		"that the software accelerator executes. [ptx.md](ptx.md) describes modules, missing features and\n"+
 		"behaviour.\n\n"+
-		"There are %d instructions. A modifier in brackets is optional; of modifiers with bars between them\n"+
-		"one is chosen. Modifiers may stand in any order, but of two layouts of matrices the first is that of\n"+
-		"A. Of several lists of types the first is for the first type of the instruction, and so on.\n\n", len(ops))
+		"There are %d instructions. A modifier in brackets is optional. Bars separate modifiers of which one\n"+
+		"is chosen. Modifiers may stand in any order, except that of two layouts of matrices the first is\n"+
+		"that of matrix A. Semicolons separate lists of types: the first list is for the first type of the\n"+
+		"instruction, and so on.\n\n", len(ops))
 	b.WriteString("| instruction | modifiers | types |\n|---|---|---|\n")
 	last := ""
 	for _, r := range slices.Compact(rows) {
