@@ -23,7 +23,8 @@
 //	        kind and deadline, written by the daemon only, and the remaining
 //	        budget and requests, which workers decrement
 //	  then the table of device segments, the workers' remaining allowance for the
-//	  host's log, and the claims of workers that acquire or release a segment
+//	  host's log, the claims of workers that acquire or release a segment, and the
+//	  slots of the workers that prepare work and of those that handle calls
 //	256 slots of 3072 bytes, one per worker, each written by its worker alone
 //	while that lives:
 //	  pid, work in flight and pending, kind and size of the waiting request, time used

@@ -76,7 +76,7 @@ type header struct {
 	preparation
 	handling
 
-	_ [headerBytes - 13*64 - numLeases*64 - Segments*(32+16)]byte
+	_ [headerBytes - 14*64 - numLeases*64 - Segments*(32+16)]byte
 }
 
 // identity is the format of a page.
@@ -127,17 +127,21 @@ type totals struct {
 type preparation struct {
 	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot of the worker that prepares work
 	preparers        atomic.Uint32               // number of preparation slots in use; 0: written by an older daemon, no limit
-	preparersWaiting atomic.Uint32
-	prepared         atomic.Uint32 // futex word: incremented when a preparation slot becomes free
-	_                [52]byte
+	_                [4]byte                     // used by earlier releases
+	prepared         atomic.Uint32               // futex word: incremented when a preparation slot becomes free
+	_                [4]byte
+	preparersWaiting waiters
+	_                [48 - Slots/8]byte
 }
 
 // handling limits how many workers handle calls at a time.
 type handling struct {
 	handlers        atomic.Uint32 // number of handling slots in use; 0: written by an older daemon, no limit
-	handlersWaiting atomic.Uint32
+	_               [4]byte
+	handlersWaiting waiters // read for each call
+	_               [64 - 8 - Slots/8]byte
 	handled         atomic.Uint32 // futex word: incremented when a handling slot becomes free
-	_               [52]byte
+	_               [60]byte
 	handling        [maxHandlers]atomic.Uint32 // 1 + the slot of the worker that handles calls
 }
 

@@ -11,8 +11,8 @@ import (
 	"pegasus/callbuf"
 )
 
-// Member is a worker's side of a Page. One goroutine, the poller, calls Try, Acquire and Calls; any goroutine may call
-// Finish and the memory methods.
+// Member is a worker's side of a Page. One goroutine, the poller, calls Try, Acquire, Calls, Prepare and the methods
+// about the handling slot; any goroutine may call Finish and the memory methods.
 type Member struct {
 	page  *Page
 	bell  *Bell

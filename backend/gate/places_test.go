@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pegasus/internal/testkit"
 )
 
 // A bounded number of a domain's workers prepare work at once, and the next one begins when one of them ends.
@@ -26,7 +28,7 @@ func TestPreparersAtOnce(t *testing.T) {
 	}
 	<-began
 	<-began
-	for p.at.preparersWaiting.Load() == 0 {
+	for !p.preparation().waiting.any() {
 		time.Sleep(time.Millisecond)
 	}
 	select {
@@ -186,7 +188,7 @@ func TestPlaceFreeAgain(t *testing.T) {
 		}
 		got := make(chan *atomic.Uint32)
 		go func() { got <- members[most].takePlace(p.preparation(), time.Hour, time.Hour) }()
-		for p.at.preparersWaiting.Load() == 0 {
+		for !p.preparation().waiting.any() {
 			time.Sleep(time.Millisecond)
 		}
 		p.preparation().leave(ours[i], uint32(members[i].index)+1)
@@ -209,7 +211,7 @@ func TestStoppedWaitingForPlace(t *testing.T) {
 	}
 	over := make(chan *atomic.Uint32)
 	go func() { over <- m.takePlace(p.preparation(), time.Hour, time.Hour) }()
-	for p.at.preparersWaiting.Load() == 0 {
+	for !p.preparation().waiting.any() {
 		time.Sleep(time.Millisecond)
 	}
 	for range 100 { // the worker may be about to sleep
@@ -240,24 +242,26 @@ func TestHandlersTakeTurns(t *testing.T) {
 			p.SetHandlers(1)
 			p.SetPreparers(1)
 			other := member(t, p, b)
-			m.Handle()
-			if m.Handle(); m.place == nil || m.Others() {
-				t.Fatal("the only worker with calls has no handling slot, or others wait")
+			if !m.MayHandle() || !m.MayHandle() || m.Wanted() {
+				t.Fatal("the only worker with calls may not handle them")
+			}
+			if other.MayHandle() {
+				t.Fatal("two workers may handle calls at once")
 			}
 			got := make(chan struct{})
 			go func() {
 				other.place = other.takePlace(p.handling(), time.Hour, time.Hour)
 				close(got)
 			}()
-			for !m.Others() {
-				time.Sleep(time.Millisecond)
-			}
-			select {
-			case <-got:
-				t.Fatal("two workers handle calls at once")
-			default:
+			testkit.Eventually(t, "the other worker waits", m.Wanted)
+			m.handles = Now() + time.Hour.Nanoseconds()
+			if !m.MayHandle() {
+				t.Error("the worker had to give its slot up at once")
 			}
 			m.handles = Now() - handleTime.Nanoseconds()
+			if m.MayHandle() {
+				t.Error("the worker may go on although another has waited for long")
+			}
 			given := make(chan struct{})
 			go func() {
 				give(m)
@@ -274,23 +278,77 @@ func TestHandlersTakeTurns(t *testing.T) {
 	}
 }
 
-// A worker that has just begun to handle calls keeps its slot, and one without a limit needs none.
-func TestHandlerKeepsSlot(t *testing.T) {
+// Each worker that waits for a handling slot gets one, without a take-over, and so does one that makes room for them.
+func TestHandlersAllServed(t *testing.T) {
+	p, b, first := fixture(t)
+	p.SetHandlers(1)
+	first.MayHandle()
+	served := make(chan int, 4)
+	var all sync.WaitGroup
+	for i := range 3 {
+		m := member(t, p, b)
+		all.Go(func() {
+			m.place = m.takePlace(p.handling(), time.Hour, time.Hour)
+			served <- i
+			m.Rest()
+		})
+		testkit.Eventually(t, "it waits", func() bool { return p.handling().waiting[m.index/64].Load()>>(m.index%64)&1 != 0 })
+		time.Sleep(time.Millisecond) // until it sleeps
+	}
+	first.Handle()
+	served <- 3
+	first.Rest()
+	all.Wait()
+	seen := map[int]bool{}
+	for range 4 {
+		seen[<-served] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("only the workers %v had a slot", seen)
+	}
+}
+
+// A daemon of an earlier release sets no limit. The slot of a dead worker is free again, one that died while it waited
+// waits no more, and limits that became lower forget nothing.
+func TestHandlerDies(t *testing.T) {
 	p, b, m := fixture(t)
-	if m.Handle(); m.place != nil {
-		t.Error("a slot was taken although a daemon of an earlier release set no limit")
+	if !m.MayHandle() || m.place != nil {
+		t.Error("a slot was taken although there is no limit")
+	}
+	p.SetHandlers(2)
+	killed, waits := member(t, p, b), member(t, p, b)
+	m.MayHandle()
+	killed.MayHandle()
+	if m.place == nil || killed.place == nil {
+		t.Fatal("there are not two slots")
 	}
 	p.SetHandlers(1)
-	m.Handle()
-	held := m.place
-	p.at.handlersWaiting.Store(1)
-	m.handles = Now() + time.Hour.Nanoseconds()
-	if m.Handle(); m.place != held || held.Load() != uint32(m.index)+1 {
-		t.Error("the slot was given up at once")
+	p.handling().waiting[waits.index/64].Or(1 << (waits.index % 64))
+	if !m.Wanted() {
+		t.Error("nobody waits")
 	}
-	p.at.handlersWaiting.Store(0)
-	p.Reap(m.index)
-	if other := member(t, p, b); other.takePlace(p.handling(), time.Hour, time.Hour) != held {
-		t.Error("a dead worker's slot was not free")
+	p.Reap(waits.index)
+	if m.Wanted() {
+		t.Error("a dead worker waits")
+	}
+	p.Reap(killed.index)
+	if n := killed.place.Load(); n != 0 {
+		t.Errorf("the dead worker %d has a slot", n)
+	}
+}
+
+// A worker that keeps its slot delays the others for a bounded time.
+func TestHandlerTakenOver(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetHandlers(1)
+	m.MayHandle()
+	other, began := member(t, p, b), Now()
+	other.Handle()
+	if d := time.Duration(Now() - began); other.place == nil || d < handlePatience {
+		t.Errorf("another worker may handle calls after %v, want at least %v", d, handlePatience)
+	}
+	m.Rest()
+	if other.place.Load() != uint32(other.index)+1 {
+		t.Error("a worker released the slot that another one had taken over")
 	}
 }

@@ -153,7 +153,7 @@ func (dom *domain) attach(a *accelerator) error {
 		page.Free()
 		return err
 	}
-	setQuotas(page, dom.settings)
+	dom.reg.setQuotas(page, dom.settings)
 	page.SetLogSpent(dom.logSpent)
 	dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	return nil

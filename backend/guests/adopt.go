@@ -105,7 +105,7 @@ func (ad adoption) takeOver(a *accelerator, dom *domain, s *workers.Survivor) er
 		}
 		store := s.Files.Store
 		s.Files.Gate, s.Files.Store = nil, nil
-		setQuotas(page, dom.settings)
+		ad.reg.setQuotas(page, dom.settings)
 		dom.on, dom.attachment = a, a.Attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 		return nil
 	}
@@ -164,6 +164,7 @@ func (g *guest) resume(s *workers.Survivor) {
 	reg.guests[g.id] = g
 	reg.nextGuest = max(reg.nextGuest, g.id)
 	dom.guests[g] = struct{}{}
+	reg.shareProcessors()
 	g.worker.Order(g.standing())
 	reg.tasks.Go(func() { g.attend() })
 }

@@ -364,18 +364,45 @@ func (dom *domain) apply(s configs.Domain) {
 	if dom.on == nil {
 		return
 	}
-	setQuotas(dom.attachment.Page, s)
+	reg.setQuotas(dom.attachment.Page, s)
 	for _, err := range reg.workers.Limit(dom.name, dom.limits()) {
 		dom.note("warning", "%v", err)
 	}
 	dom.on.SetShares(dom.attachment, s, dom.cpu.Credits)
 }
 
-func setQuotas(p *gate.Page, s configs.Domain) {
+func (reg *Registry) setQuotas(p *gate.Page, s configs.Domain) {
 	p.SetQuota(gate.DeviceMemory, unlimited(s.Memory))
 	p.SetQuota(gate.HostMemory, unlimited(s.HostMemory))
 	p.SetPreparers(runtime.NumCPU() / 4) // a quarter of the processors
-	p.SetHandlers(runtime.NumCPU() / 2)  // half of the processors
+	p.SetHandlers(reg.handlers())
+}
+
+// handlers returns how many workers of a domain may handle calls at once: half as many as there are processors, or all
+// while no other domain has workers.
+func (reg *Registry) handlers() int {
+	if reg.several {
+		return runtime.NumCPU() / 2
+	}
+	return runtime.NumCPU()
+}
+
+// shareProcessors adapts the domains to whether several of them have workers. Registry.mu is held.
+func (reg *Registry) shareProcessors() {
+	several := false
+	for _, g := range reg.guests {
+		several = len(g.dom.guests) != len(reg.guests)
+		break
+	}
+	if several == reg.several {
+		return
+	}
+	reg.several = several
+	for _, dom := range reg.domains {
+		if dom.on != nil {
+			dom.attachment.Page.SetHandlers(reg.handlers())
+		}
+	}
 }
 
 func unlimited(s configs.Size) uint64 {

@@ -265,6 +265,7 @@ func (dom *domain) seat(most uint64) (*guest, error) {
 	reg.slices[win] = true
 	dom.guests[g] = struct{}{}
 	reg.guests[g.id] = g
+	reg.shareProcessors()
 	return g, nil
 }
 
@@ -296,6 +297,7 @@ func (g *guest) vacateSeat() {
 	delete(dom.guests, g)
 	delete(reg.guests, g.id)
 	delete(reg.slices, g.win)
+	reg.shareProcessors()
 	reg.workers.Strike(g.id)
 	g.close()
 	dom.leave()

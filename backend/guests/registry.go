@@ -103,6 +103,7 @@ type seats struct {
 	guests    map[uint64]*guest // by worker ID
 	nextGuest uint64
 	slices    map[int]bool // device windows in use
+	several   bool         // more than one domain has guests
 	arriving  int          // guests that wait for an answer
 	adopted   int          // guests of the previous daemon
 }

@@ -646,17 +646,24 @@ func TestHandlesInItsTurn(t *testing.T) {
 	b.context(1)
 	other := gate.Join(b.page, b.bell, slot)
 	for range 3 {
-		other.Handle() // it returns, so the worker has no slot between its calls
+		b.until(other.MayHandle) // the worker gives its slot up when it has no calls
+		began := time.Now()
 		done := make(chan struct{})
 		go func() {
 			b.want(0, cuda.OpNop, 0, 0, nil)
 			close(done)
 		}()
-		b.until(other.Others)
-		select {
-		case <-done:
+		ended := func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}
+		b.until(func() bool { return other.Others() || ended() })
+		if ended() && time.Since(began) < 100*time.Millisecond { // after that the worker takes the slot over
 			t.Error("a call was handled beside another worker's")
-		default:
 		}
 		other.Rest()
 		<-done

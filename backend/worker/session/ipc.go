@@ -30,6 +30,7 @@ func (h *segments) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendRes
 	if h.allocations.owners[a.Address] == nil {
 		return out, cuda.ErrorInvalidValue
 	}
+	h.gate.Rest()
 	if d := h.can.PeerSharing; d != nil {
 		t, bytes, r := d.ExportIPC(a.Address)
 		return cuda.MemLendResult{Tag: t.Tag, Bytes: bytes, Segment: t.ID}, r
@@ -58,6 +59,7 @@ func (h *segments) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBor
 	if r != cuda.Success {
 		return out, r
 	}
+	h.gate.Rest() // it may wait for the other process's worker
 	if b := g.can.Peers; b != nil {
 		return h.importIPC(g, b, a)
 	}

@@ -67,7 +67,9 @@ func (h *mappings) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Resul
 	if r != cuda.Success {
 		return r
 	}
-	r = h.createMemory(m, a)
+	if r = h.createMemory(m, a); r == cuda.ErrorOutOfMemory {
+		h.gate.Rest()
+	}
 	for r == cuda.ErrorOutOfMemory && m.AwaitFree() && !h.over() {
 		r = h.createMemory(m, a)
 	}

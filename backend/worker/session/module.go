@@ -130,7 +130,9 @@ func (h *modules) inspectModule(a cuda.ModuleInspectArgs) (out cuda.ModuleInspec
 	if r != cuda.Success {
 		return out, r
 	}
-	layout, text, r := h.device.Inspect(image)
+	var layout *cuda.ModuleLayout
+	var text string
+	h.gate.Prepare(func() { layout, text, r = h.device.Inspect(image) })
 	out.LogLength = uint64(copy(x.log, text))
 	if r == cuda.Success {
 		out.LayoutLength, r = x.put(layout)

@@ -83,11 +83,11 @@ func (p *poller) poll() {
 	defer p.gate.Rest()
 	var packet callbuf.Packet
 	for !p.over() {
-		p.gate.Handle()
 		if p.serveDeferred() {
 			continue
 		}
 		if p.next(&packet) {
+			p.takeSlot()
 			p.serve(packet.Header, packet.Payload)
 		} else {
 			p.idle()
@@ -130,8 +130,18 @@ func (p *poller) serveDeferred() bool {
 	if l.deferred = l.deferred[1:]; len(l.deferred) == 0 {
 		l.deferred = nil
 	}
+	p.takeSlot()
 	p.serve(first.Header, first.payload)
 	return true
+}
+
+// takeSlot waits until this worker may handle a call.
+func (p *poller) takeSlot() {
+	if !p.gate.MayHandle() {
+		p.count()
+		p.host.Publish()
+		p.gate.Handle()
+	}
 }
 
 // serve executes one call.
@@ -182,12 +192,12 @@ func (p *poller) refuse(c cuda.Call) {
 // idle waits for the next packet: it polls for a short while, if a seat is free, and then sleeps.
 func (p *poller) idle() {
 	p.count()
+	if p.slept || p.gate.Wanted() {
+		p.gate.Rest()
+	}
 	if p.slept {
 		p.slept = false
 		callbuf.Yield() // the thread that woke the poller is often on this processor, and waits for it
-	}
-	if p.gate.Others() {
-		p.gate.Rest()
 	}
 	if p.pollFor(p.spinTime) {
 		return
@@ -234,7 +244,8 @@ func (p *poller) pollTime(d time.Duration) time.Duration {
 	return d
 }
 
-func (p *poller) ready() bool { return p.host.Ready() || p.over() }
+// ready reports whether the poller ends polling: for work, or to pass on its handling slot.
+func (p *poller) ready() bool { return p.host.Ready() || p.over() || p.gate.Wanted() }
 
 // whileWaiting is the poller's step while a call waits for admission or capacity. See admit.
 func (p *poller) whileWaiting() (unbounded bool, slice time.Duration) {

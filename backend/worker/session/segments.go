@@ -100,6 +100,7 @@ func (h *segments) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cud
 	if len(h.attached) >= handles.Max {
 		return out, cuda.ErrorOutOfMemory
 	}
+	h.gate.Rest() // it may wait for another worker that has the segment
 	seg, err := h.gate.AttachSegment(a.Segment)
 	if err != nil {
 		return out, segmentResult(err)
