@@ -84,8 +84,8 @@ func (m *Member) Rest() {
 	}
 }
 
-// Wanted reports whether the worker has a handling slot that another worker of the domain waits for.
-func (m *Member) Wanted() bool { return m.place != nil && m.Others() }
+// Awaited reports whether the worker has a handling slot that another worker of the domain waits for.
+func (m *Member) Awaited() bool { return m.place != nil && m.Others() }
 
 // Others reports whether workers of the domain wait for a handling slot.
 func (m *Member) Others() bool { return m.page.at.handlersWaiting.any() }

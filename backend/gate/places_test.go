@@ -243,7 +243,7 @@ func TestHandlersTakeTurns(t *testing.T) {
 			p.SetPreparers(1)
 			other := member(t, p, b)
 			for range 2 {
-				if !m.MayHandle() || m.Wanted() {
+				if !m.MayHandle() || m.Awaited() {
 					t.Fatal("the only worker with calls may not handle them")
 				}
 			}
@@ -255,7 +255,7 @@ func TestHandlersTakeTurns(t *testing.T) {
 				other.place = other.takePlace(p.handling(), time.Hour, time.Hour)
 				close(got)
 			}()
-			testkit.Eventually(t, "the other worker waits", m.Wanted)
+			testkit.Eventually(t, "the other worker waits", m.Awaited)
 			m.handles = Now() + time.Hour.Nanoseconds()
 			if !m.MayHandle() {
 				t.Error("the worker had to give its slot up at once")
@@ -326,11 +326,11 @@ func TestHandlerDies(t *testing.T) {
 	}
 	p.SetHandlers(1)
 	p.handling().waiting[waits.index/64].Or(1 << (waits.index % 64))
-	if !m.Wanted() {
+	if !m.Awaited() {
 		t.Error("nobody waits")
 	}
 	p.Reap(waits.index)
-	if m.Wanted() {
+	if m.Awaited() {
 		t.Error("a dead worker waits")
 	}
 	p.Reap(killed.index)

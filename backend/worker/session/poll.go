@@ -192,7 +192,7 @@ func (p *poller) refuse(c cuda.Call) {
 // idle waits for the next packet: it polls for a short while, if a seat is free, and then sleeps.
 func (p *poller) idle() {
 	p.count()
-	if p.slept || p.gate.Wanted() {
+	if p.slept || p.gate.Awaited() {
 		p.gate.Rest()
 	}
 	if p.slept {
@@ -245,7 +245,7 @@ func (p *poller) pollTime(d time.Duration) time.Duration {
 }
 
 // ready reports whether the poller ends polling: for work, or to pass on its handling slot.
-func (p *poller) ready() bool { return p.host.Ready() || p.over() || p.gate.Wanted() }
+func (p *poller) ready() bool { return p.host.Ready() || p.over() || p.gate.Awaited() }
 
 // whileWaiting is the poller's step while a call waits for admission or capacity. See admit.
 func (p *poller) whileWaiting() (unbounded bool, slice time.Duration) {
