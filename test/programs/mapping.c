@@ -141,6 +141,7 @@ static void reading(void)
 	CHECK(cuMemMap(at, PAGE, 0, a, 0));
 	allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	CHECK(cuMemsetD32(at, 9, 1));
+	CHECK(cuCtxSynchronize()); /* fills are asynchronous, and access changes at once */
 	allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READ);
 	CHECK(cuMemcpyDtoH(&word, at, 4));
 	CLAIM(word == 9);
