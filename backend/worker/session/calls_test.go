@@ -589,11 +589,7 @@ func TestPreparedBeforeTheGate(t *testing.T) {
 func TestPreparesInItsTurn(t *testing.T) {
 	b := newBench(t, workertest.SmallGeometry())
 	b.page.SetPreparers(1)
-	slot, err := b.page.TakeSlot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := gate.Join(b.page, b.bell, slot)
+	other := b.sibling()
 	var all sync.WaitGroup
 	defer all.Wait()
 	var word uint64
@@ -639,12 +635,8 @@ func TestPreparesInItsTurn(t *testing.T) {
 func TestHandlesInItsTurn(t *testing.T) {
 	b := newBench(t, workertest.SmallGeometry())
 	b.page.SetHandlers(1)
-	slot, err := b.page.TakeSlot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	b.context(1)
-	other := gate.Join(b.page, b.bell, slot)
+	other := b.sibling()
 	for range 3 {
 		b.until(other.MayHandle) // the worker gives its slot up when it has no calls
 		began := time.Now()
@@ -674,22 +666,19 @@ func TestHandlesInItsTurn(t *testing.T) {
 func TestNothingToPrepare(t *testing.T) {
 	b := newBench(t, workertest.SmallGeometry())
 	b.page.SetPreparers(1)
-	slot, err := b.page.TakeSlot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	word := b.context(1)
 	b.dev.Ready.Store(true)
 	b.createGraph(0, 7, kernelNode(1, 0, word))
 	began, end := make(chan struct{}), make(chan struct{})
-	var other sync.WaitGroup
-	other.Go(func() {
-		gate.Join(b.page, b.bell, slot).Prepare(func() {
+	other := b.sibling()
+	var preparing sync.WaitGroup
+	preparing.Go(func() {
+		other.Prepare(func() {
 			close(began)
 			<-end
 		})
 	})
-	defer other.Wait()
+	defer preparing.Wait()
 	defer close(end)
 	<-began
 	called := time.Now()
@@ -700,6 +689,16 @@ func TestNothingToPrepare(t *testing.T) {
 	if d := time.Since(called); d > 5*time.Second {
 		t.Errorf("the launches took %v", d)
 	}
+}
+
+// sibling is another worker of the domain.
+func (b *bench) sibling() *gate.Member {
+	b.t.Helper()
+	slot, err := b.page.TakeSlot()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return gate.Join(b.page, b.bell, slot)
 }
 
 func first(r cuda.Result, _ []byte) cuda.Result { return r }
