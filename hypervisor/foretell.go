@@ -7,10 +7,10 @@ import (
 )
 
 // Foretell sets Next of each account: the predicted part of the coming period that its vCPU runs. The predicted
-// demand of a vCPU that is awake is the average of recent periods that it began awake, which is all of the period
-// unless it rests now and then; that of a sleeping vCPU is the average of those that it began asleep. The vCPUs on
-// one CPU share it by weight. The recent average error is added, which accounts for other load on the CPUs and for
-// migrations.
+// demand of an awake vCPU is its average demand in recent periods that it began awake: the whole period, unless it
+// sometimes sleeps. The predicted demand of a sleeping vCPU is its average in recent periods that it began asleep. The
+// vCPUs on one CPU share it by weight. The recent average error is added, which accounts for other load on the CPUs and
+// for migrations.
 //
 // It is called every period after Settle, which measures the error.
 func Foretell(all []*Account, period time.Duration) {

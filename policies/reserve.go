@@ -9,7 +9,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// reserves is the slot of a queue that decides which tenants may be served at all (TimeGraph's reservation
+// reserves is the part of a queue that decides which tenants may be served at all (TimeGraph's reservation
 // policies; Kato et al., "TimeGraph: GPU Scheduling for Real-Time Multi-Tasking Environments", USENIX ATC
 // 2011). A reserve has a budget. Its members' use is subtracted from the budget, and each period adds the
 // reserve's cost.

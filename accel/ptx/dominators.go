@@ -140,9 +140,9 @@ func (d *dominators) least(v int32) int32 {
 	return d.label[v]
 }
 
-// ends returns the blocks that the end follows: of those that end threads and can be reached the ones that return, or
-// else those that exit, or else all. A thread that exits or traps where others return does so after an error, for which
-// the others need not part.
+// ends reports for each block whether the end of the function follows it. That holds for the blocks that return; if no
+// reachable block returns, also for those that exit; if none of these is reachable, also for those that trap. A thread
+// that exits or traps where others return does so after an error, for which the others need not part.
 func ends(blocks []Block, insts []Inst) []bool {
 	reached, stack := make([]bool, len(blocks)), []int{0}
 	for len(stack) > 0 {

@@ -154,11 +154,10 @@ func (f feed) charge(now int64, m *Attachment, u vcpu.Usage, ended [gate.NumClas
 // count converts a worker-supplied request count, bounding it to 2^20.
 func count(n uint64) int { return int(min(n, 1<<20)) }
 
-// turns tracks how long a domain recently had the turn, and for how much of that time it held engines. A program that
-// queues little runs dry now and then because a busy host wakes the program or its worker late, though it is
-// backlogged: its unused time is its own loss. A domain that blocks others and hardly uses its turns is charged for
-// them, since no other domain could use them. A worker that hostile code has taken over may report any use of such
-// time.
+// turns tracks how long a domain recently had the turn, and for how much of that time it held engines. A busy host
+// wakes a program or its worker late, so a domain that queues little leaves parts of its turns unused, which is its own
+// loss. A domain that blocks others and hardly uses its turns is charged for them, since no other domain could use
+// them. A worker that hostile code has taken over may report any use of such time.
 type turns struct{ had, used float64 } // ns
 
 const (

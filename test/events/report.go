@@ -40,9 +40,9 @@ func ParseReport(text string) (r Report) {
 	return r
 }
 
-// Taken reports whether a machine's program has taken an event as the script requires. before is the report up to the
-// event, r the report since the event's beginning, and atFirst the part of r up to the event's end. Taken returns an
-// error if the program can't take the event so any more.
+// Taken reports whether a machine's program has reacted to an event as the script requires. before is the report up to
+// the event, r the report since the event's beginning, and atFirst the part of r up to the event's end. Taken returns
+// an error once the required reaction has become impossible.
 func Taken(then string, before, atFirst, r Report) (bool, error) {
 	boot, _, _ := strings.Cut(before.Program, "-")
 	switch failed, fails := strings.CutPrefix(then, FailsWith); {

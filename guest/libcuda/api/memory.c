@@ -225,8 +225,8 @@ static bool is_own(uint64_t at, uint64_t end)
 }
 
 /*
- * Registered memory whose pages cuMemHostUnregister is moving back, of all threads. It counts as registered until the
- * call returns. The lock is never held during a blocking call.
+ * A range of registered memory whose pages cuMemHostUnregister is moving back. The list has the ranges of all threads.
+ * A range counts as registered until the call returns. The lock is never held during a blocking call.
  */
 struct leaving {
 	uint64_t begin, end;

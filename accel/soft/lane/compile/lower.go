@@ -1,10 +1,10 @@
-// Package compile lowers PTX to programs of package ir: it gives registers places, and each instruction becomes one or a
-// few instructions of the executor.
+// Package compile lowers PTX to programs of package ir: it assigns slots to registers, and turns each instruction into
+// one or a few instructions of the executor.
 //
 // Callers: accel/soft/lane.
 //
-// Trust boundary: the PTX is hostile. Package ptx has checked its forms; operands that the executor relies on are checked
-// here.
+// Trust boundary: the PTX is hostile. Package ptx has checked its forms; operands that the executor relies on are
+// checked here.
 package compile
 
 import (
@@ -446,7 +446,7 @@ func same(t ptx.Type) [4]bool {
 	return [4]bool{w, w, w, w}
 }
 
-// trim puts a result of 16 bits into its normal form.
+// trim clears the upper half of a result of 16 bits.
 func (l *lowerer) trim(d ir.Place, t ptx.Type) {
 	if t.Size() == 2 {
 		l.op("cvtU16", d, d)
