@@ -136,7 +136,7 @@ type PeerAttacher interface {
 	// briefly.
 	ImportIPC(t ShareToken) (addr, bytes uint64, r cuda.Result)
 	// AttachSegment makes a device segment accessible to the context and returns its address. It may block while other
-	// processes begin or end to hold the segment, and for as long as copying its bytes takes. The segment is accounted
+	// processes acquire or release the segment, and for as long as copying its bytes takes. The segment is accounted
 	// for already.
 	AttachSegment(s DeviceSegment) (addr uint64, r cuda.Result)
 	Detacher

@@ -1,9 +1,9 @@
 // Package libvirt provides libvirt's machines to the daemon: which are attached, whether they run, and which threads
 // their vCPUs are.
 //
-// A separate program, pegasus-libvirt, connects to libvirt, for that takes libvirt's C library: the daemon doesn't
-// link it, and a host without it lacks only libvirt's machines. One process runs for each of libvirt's URIs; it
-// writes its reports as lines of JSON.
+// A separate program, pegasus-libvirt, connects to libvirt, since that requires libvirt's C library: the daemon doesn't
+// link the library, and a host without it lacks only libvirt's machines. One process of the program runs for each of
+// libvirt's URIs; it writes its reports as lines of JSON.
 //
 // Callers: the daemon.
 //

@@ -187,9 +187,9 @@ func (s *Space) newSlab(n uint64) (*slab, error) {
 	return l, nil
 }
 
-// Free clears the allocation at addr, makes its place available, and returns its size. Exported memory is cleared when
-// it is allocated again, or by the owner of its file: until then it stays usable for processes that have attached it,
-// as when this process ends first.
+// Free clears the allocation at addr, makes its addresses available, and returns its size. Exported memory is cleared
+// when it is allocated again, or by the owner of its file: until then it stays usable for processes that have attached
+// it, as when this process ends first.
 func (s *Space) Free(addr uint64) (uint64, error) {
 	l := s.at(addr)
 	if l == nil || l.shared {

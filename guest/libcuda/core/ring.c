@@ -466,8 +466,8 @@ static CUresult hopeless(const struct record *r)
 }
 
 /*
- * Sleeps until the host has answered the thread, whose slot and tag are in the event's word, the record has completed,
- * or no answer can arrive.
+ * Sleeps until the record has completed, the host has answered the thread (whose slot and tag are in the event's word),
+ * or no answer can arrive any more.
  */
 static CUresult sleep_at(const struct record *record, uint64_t name, struct call *c)
 {

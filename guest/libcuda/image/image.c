@@ -203,8 +203,8 @@ static CUresult append(struct image *linked, const struct image *text)
 }
 
 /*
- * A linked program of several files has, beside the result, which may be machine code only, the fat binaries of its
- * inputs, for devices that have to link them again: a list that ends in NULL.
+ * A program that was linked from several files contains the linked result, which may be machine code only, and the fat
+ * binaries of its inputs, for devices that have to link them again. The list of inputs ends in NULL.
  */
 static CUresult link_prelinked(const void *const *list, struct target target, struct image *image)
 {

@@ -1,11 +1,9 @@
-// Probe exercises Xen's devices from inside a domain: in a domU `probe grant` shares memory and
-// an event channel with Dom0 and prints their numbers; in Dom0 `probe map DOMAIN PORT REF…` and
-// `probe hand` use them,
-// `probe keep COMMAND…` keeps the files that a command leaves;
-// `probe sched` prints the hypervisor's state of vCPUs, `probe weigh` sets a weight,
-// `probe cpus` handles vCPUs and weights as the daemon does, `probe record` records
-// the hypervisor's scheduling trace, and `probe agree` compares that trace with the
-// hypervisor's counters; `probe silence` switches tracing off; `probe left` counts the product's resources.
+// Probe exercises Xen's devices from inside a domain. In a domU `probe grant` shares memory and an event channel with
+// Dom0 and prints their numbers. In Dom0 `probe map DOMAIN PORT REF…` and `probe hand` use them, and `probe keep
+// COMMAND…` keeps the files that a command leaves. `probe sched` prints the hypervisor's state of vCPUs, `probe weigh`
+// sets a weight, and `probe cpus` handles vCPUs and weights as the daemon does. `probe record` records the hypervisor's
+// scheduling trace, `probe agree` compares that trace with the hypervisor's counters, and `probe silence` switches
+// tracing off. `probe left` counts the product's resources.
 package main
 
 import (
