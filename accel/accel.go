@@ -81,7 +81,7 @@ type Context interface {
 	NewEvent(flags uint32) (Event, cuda.Result)
 	NewArray(d ArrayDesc) (Array, cuda.Result)
 	// NewTexture creates a texture or surface that kernels of this context address by handle. A device that has
-	// cuda.GivesHandles among its habits chooses the handle itself, and ignores this one.
+	// cuda.GivesHandles among its Quirks chooses the handle itself, and ignores this one.
 	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
 
 	// Submit queues work to a stream. If Submit returns an error, done is not called; otherwise done is called once. A

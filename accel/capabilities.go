@@ -24,7 +24,7 @@ type Capabilities struct {
 	Diagnostics  Diagnoser   // profiles and additional checks of kernels
 	StreamWords  WordSupport // WaitValue and WriteValue; the zero value: neither
 	Version      uint32      // of CUDA, 1000*major + 10*minor, if the worker has to report a lower one than its own; 0: not
-	Habits       int32       // of package cuda: TakesMachineCode, GivesHandles
+	Quirks       int32       // of package cuda: TakesMachineCode, GivesHandles
 }
 
 // ContextCapabilities are the optional abilities of a Context, as Capabilities are those of its device. All contexts of

@@ -10,12 +10,12 @@ import (
 // Host is the host's side of a segment. Next, Park and Publish belong to one goroutine, the poller; the other
 // methods may be called from any goroutine.
 type Host struct {
-	mem   []byte
-	arena []byte
-	l     Layout
-	next  uint32 // free-running index of the next slot to read
-	told  uint32 // head as last published to the guest
-	err   error  // the first protocol error; after it the ring is dead
+	mem           []byte
+	arena         []byte
+	l             Layout
+	next          uint32 // free-running index of the next slot to read
+	publishedHead uint32 // head as last published to the guest
+	err           error  // the first protocol error; after it the ring is dead
 
 	apart     bool          // FeatureApart
 	bell      bool          // FeatureBell
@@ -122,7 +122,7 @@ func (h *Host) Next(p *Packet) (bool, error) {
 		return ok, err
 	}
 	ready := h.published(h.next)
-	if !ready || h.next-h.told >= h.l.RingSlots/4 {
+	if !ready || h.next-h.publishedHead >= h.l.RingSlots/4 {
 		h.Publish() // head for the packets served: a guest that finds its packet taken may look for its effects
 	}
 	if !ready {
@@ -178,10 +178,10 @@ func (h *Host) fail(format string, args ...any) error {
 // Publish stores the ring's head for the guest. Next does it, for the packets before, when the ring is empty
 // and every quarter of it; a poller that is about to wait for something else calls it first.
 func (h *Host) Publish() {
-	if h.told == h.next {
+	if h.publishedHead == h.next {
 		return
 	}
-	h.told = h.next
+	h.publishedHead = h.next
 	head, waiting := word32(h.mem, offHead), word32(h.mem, offProducersWaiting)
 	wake := waiting.Load() != 0
 	if wake {
@@ -317,13 +317,13 @@ func (h *Host) PoisonContext(id uint32, result int32) {
 }
 
 // Owe sets whether a context has a pending error of a queued call: then a synchronising call must fetch it.
-func (h *Host) Owe(id uint32, owes bool) { h.tell(offContextOwes, id, owes) }
+func (h *Host) Owe(id uint32, owes bool) { h.setContextWord(offContextOwes, id, owes) }
 
 // TextWaits sets whether a context has text for the program: then a synchronising call must fetch it.
-func (h *Host) TextWaits(id uint32, waits bool) { h.tell(offContextText, id, waits) }
+func (h *Host) TextWaits(id uint32, waits bool) { h.setContextWord(offContextText, id, waits) }
 
-// tell sets a context's word among those at off.
-func (h *Host) tell(off uint64, id uint32, yes bool) {
+// setContextWord sets a context's word among those at off.
+func (h *Host) setContextWord(off uint64, id uint32, yes bool) {
 	if id >= MaxContexts {
 		return
 	}

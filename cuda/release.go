@@ -16,10 +16,10 @@ var (
 	driverText = regexp.MustCompile(`^([0-9]{1,3})\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
 )
 
-// Told returns the CUDA and driver versions that are reported to a guest's program, like
+// ReportedVersions returns the CUDA and driver versions that are reported to a guest's program, like
 // guest/libcuda/core/release.c: the values of the variables PEGASUS_CUDA and PEGASUS_DRIVER, by default the host's
 // CUDA and the first driver that had it.
-func Told(host uint32, getenv func(string) string) (version uint32, driver string) {
+func ReportedVersions(host uint32, getenv func(string) string) (version uint32, driver string) {
 	version = host
 	if m := driverText.FindStringSubmatch(getenv("PEGASUS_DRIVER")); m != nil {
 		branch, _ := strconv.Atoi(m[1])

@@ -11,7 +11,7 @@ import (
 //	u32 version, deviceCount, driverVersion, attributeCount
 //	per device: char name[128], u8 uuid[16], u64 totalMem, char pciBusId[16], i32 attribute[attributeCount]
 //
-// The attribute of number NoAttribute has the device's Habits.
+// The attribute of number NoAttribute has the device's quirks.
 type DeviceSnapshot struct {
 	DriverVersion uint32 // 1000*major + 10*minor
 	Devices       []Device
@@ -27,7 +27,7 @@ const (
 	// NoAttribute is an attribute number that CUDA does not use.
 	NoAttribute = 0
 
-	// Habits are properties of a device that guests have to take into account.
+	// Quirks are properties of a device that guests have to take into account.
 	TakesMachineCode = 1 << 0 // it loads cubins
 	GivesHandles     = 1 << 1 // it chooses the handles of textures and surfaces: OpTextureHandle returns them
 

@@ -21,14 +21,14 @@ type Account struct {
 	CPU   int            // where it runs, waits or ran last; -1: nowhere yet
 	Next  int            // prediction: the part of the coming period that it runs, in ‰
 
-	rests    bool          // reached the bound of its credit, and has not run since
-	wants    time.Duration // average demand of CPU time in a period that it begins asleep
-	leaves   time.Duration // average of the time it leaves unused in a period that it begins awake
-	began    bool          // awake at the beginning of this period
-	foretold time.Duration // time predicted for this period by weight; valid if `told` is set
-	off      time.Duration // average excess of its running time over the prediction
-	told     bool
-	past     [10]doing // ended periods, latest first
+	rests     bool          // reached the bound of its credit, and has not run since
+	wants     time.Duration // average demand of CPU time in a period that it begins asleep
+	leaves    time.Duration // average of the time it leaves unused in a period that it begins awake
+	began     bool          // awake at the beginning of this period
+	foretold  time.Duration // time predicted for this period by weight; valid if predicted is set
+	off       time.Duration // average excess of its running time over the prediction
+	predicted bool
+	past      [10]doing // ended periods, latest first
 }
 
 // Settle updates accounts at the end of a period. Accounts that ran or waited earn their parts of the time of their

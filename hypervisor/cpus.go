@@ -53,9 +53,9 @@ type Weight struct {
 // Runs samples at short intervals when the vCPUs of domains run, for a timeline. Its methods are called by one
 // goroutine.
 type Runs interface {
-	// Look calls `tell` with the runs since the last Look, each by itself where the source separates them. A run in
+	// Look calls emit with the runs since the last Look, each by itself where the source separates them. A run in
 	// progress is reported in pieces.
-	Look(of []Guests, tell func(Run))
+	Look(of []Guests, emit func(Run))
 	Close()
 }
 

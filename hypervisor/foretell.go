@@ -26,7 +26,7 @@ func Foretell(all []*Account, period time.Duration) {
 		c.account.foretold = c.gets
 	}
 	for _, a := range all {
-		a.told = true
+		a.predicted = true
 		a.Next = int(1000 * min(max(a.foretold+a.off, 0), a.budget(period)) / period)
 	}
 }
@@ -94,7 +94,7 @@ func (a *Account) learn(period time.Duration) {
 		a.wants += (wanted - a.wants) / memory
 	}
 	a.began = a.awake()
-	if a.told {
+	if a.predicted {
 		a.off += (min(a.Ran, period) - a.foretold - a.off) / memory
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 // Machines provides the attached virtual machines of this host, as their hypervisors report them.
 type Machines interface {
-	// Watch calls `tell` with all machines at first and then after each change, until ctx ends. All calls come from one
+	// Watch calls notify with all machines at first and then after each change, until ctx ends. All calls come from one
 	// goroutine.
-	Watch(ctx context.Context, tell func([]Machine))
+	Watch(ctx context.Context, notify func([]Machine))
 }
 
 // Machine is a virtual machine as its hypervisor reports it.

@@ -97,14 +97,14 @@ func (c *conversation) say(t *testing.T, line string) {
 			c.wait(length(t, words[1]))
 			return
 		}
-		c.tell(t, words)
+		c.input(t, words)
 	}
 	if c.sched != nil && strings.TrimSpace(line) != "" {
 		c.ready()
 	}
 }
 
-func (c *conversation) tell(t *testing.T, words []string) {
+func (c *conversation) input(t *testing.T, words []string) {
 	switch words[0] {
 	case "policy":
 		p := policiesOf(t, words[1:])

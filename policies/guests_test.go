@@ -22,20 +22,20 @@ type guests struct {
 
 // guest is a domain with one program, whose requests are of both classes in turn.
 type guest struct {
-	lease  [numClasses]Lease // the rest of it
-	lent   [numClasses]Lease
-	open   [numClasses]bool
-	terms  int                // number of leases reported to it
-	wants  int                // requests that it has not submitted yet; the first waits
-	passed [numClasses]uint64 // number of requests ever admitted
-	flying [numClasses][]int  // requests in flight; the terms under which each came
-	held   [numClasses]bool   // the requests in flight wait for the gate to open
-	used   [numClasses]Usage  // not yet reported
-	since  Time               // when it ran out of work; 0: it has some
-	told   Time               // since, as last reported
-	heads  [numClasses]Request
-	again  bool             // its gate has been closed since
-	worked [numClasses]bool // as last reported
+	lease    [numClasses]Lease // the rest of it
+	lent     [numClasses]Lease
+	open     [numClasses]bool
+	terms    int                // number of leases reported to it
+	wants    int                // requests that it has not submitted yet; the first waits
+	passed   [numClasses]uint64 // number of requests ever admitted
+	flying   [numClasses][]int  // requests in flight; the terms under which each came
+	held     [numClasses]bool   // the requests in flight wait for the gate to open
+	used     [numClasses]Usage  // not yet reported
+	since    Time               // when it ran out of work; 0: it has some
+	reported Time               // since, as last reported
+	heads    [numClasses]Request
+	again    bool             // its gate has been closed since
+	worked   [numClasses]bool // as last reported
 }
 
 // mostFlying is the limit of requests of a class in flight.
@@ -99,21 +99,21 @@ func (g *guests) step(what, who, how byte) {
 	}
 }
 
-func (g *guests) tell(e Event) { g.sched.Step(g.now, &e) }
+func (g *guests) send(e Event) { g.sched.Step(g.now, &e) }
 
 func (g *guests) attach(id ID, what, who, how byte) {
 	d := Domain{ID: id, Credits: 64 + 4*Credits(how), CPU: 64 + Credits(what), Promise: promiseOf(what, who, how)}
-	g.tell(Event{Kind: Attach, Domain: d})
+	g.send(Event{Kind: Attach, Domain: d})
 	if g.all[id] == nil {
 		g.all[id] = &guest{since: g.now}
-		g.tell(Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+		g.send(Event{Kind: Wake, Domain: d, Signal: ContextOpened})
 	}
 }
 
 func (g *guests) detach(id ID) {
 	g.look(id)
-	g.tell(Event{Kind: Wake, Domain: Domain{ID: id}, Signal: ContextClosed})
-	g.tell(Event{Kind: Detach, Domain: Domain{ID: id}})
+	g.send(Event{Kind: Wake, Domain: Domain{ID: id}, Signal: ContextClosed})
+	g.send(Event{Kind: Detach, Domain: Domain{ID: id}})
 	g.all[id] = nil
 }
 
@@ -215,7 +215,7 @@ func (g *guests) look(id ID) {
 	d, of := g.all[id], Domain{ID: id}
 	for c, u := range d.used {
 		if u != (Usage{}) {
-			g.tell(Event{Kind: Charge, Domain: of, Class: Class(c), Used: u})
+			g.send(Event{Kind: Charge, Domain: of, Class: Class(c), Used: u})
 		}
 	}
 	d.used = [numClasses]Usage{}
@@ -223,16 +223,16 @@ func (g *guests) look(id ID) {
 	case g.mrq:
 		g.classes(id)
 	case d.busy():
-		g.tell(Event{Kind: Wake, Domain: of, Signal: Arrived})
-		d.told = 0
-	case d.told == 0 || d.since > d.told:
-		d.told = d.since
-		g.tell(Event{Kind: Wake, Domain: of, Signal: Drained, Since: d.since})
+		g.send(Event{Kind: Wake, Domain: of, Signal: Arrived})
+		d.reported = 0
+	case d.reported == 0 || d.since > d.reported:
+		d.reported = d.since
+		g.send(Event{Kind: Wake, Domain: of, Signal: Drained, Since: d.since})
 	}
 	for c := Compute; c < numClasses; c++ {
 		if r := d.head(c); r != d.heads[c] || d.again && r.Seq != 0 {
 			d.heads[c] = r
-			g.tell(Event{Kind: Head, Domain: of, Class: c, Request: r})
+			g.send(Event{Kind: Head, Domain: of, Class: c, Request: r})
 		}
 	}
 	d.again = false
@@ -248,7 +248,7 @@ func (g *guests) classes(id ID) {
 			e.Signal = Arrived
 		}
 		if busy || d.worked[c] {
-			g.tell(e)
+			g.send(e)
 		}
 		d.worked[c] = busy
 	}
@@ -335,7 +335,7 @@ func (g *guests) check() {
 			if d.open[a.class] {
 				open++
 			}
-			if busy := !g.mrq && d.told == 0 || g.mrq && d.worked[a.class]; q != nil && q.domains.tenants[ID(id)].waits() && !busy {
+			if busy := !g.mrq && d.reported == 0 || g.mrq && d.worked[a.class]; q != nil && q.domains.tenants[ID(id)].waits() && !busy {
 				g.t.Fatalf("%s: domain %d is in line without work", g.name, id)
 			}
 			for c := Compute; c < numClasses; c++ {

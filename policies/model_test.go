@@ -89,13 +89,13 @@ type clientWork struct {
 
 // clientReports are a client's reports to the scheduler, sent and pending.
 type clientReports struct {
-	isIdle bool
-	since  Time // since when it is idle, or has work
-	told   Time // since, as last reported
-	idle   Time // until when its idle time is reported
-	report Usage
-	used   time.Duration
-	mark   time.Duration // used at the beginning of the measurement
+	isIdle   bool
+	since    Time // since when it is idle, or has work
+	reported Time // since, as last reported
+	idle     Time // until when its idle time is reported
+	report   Usage
+	used     time.Duration
+	mark     time.Duration // used at the beginning of the measurement
 }
 
 // ending is the way in which the processes of a domain that has one at a time end.
@@ -143,7 +143,7 @@ func (m *model) add(c *client) {
 	if c.to == 0 {
 		c.to = never
 	}
-	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.stopped = true, c.from, never, c.from, max(c.burst, 1), never, never
+	c.isIdle, c.idle, c.reported, c.wakes, c.left, c.asked, c.stopped = true, c.from, never, c.from, max(c.burst, 1), never, never
 	m.domains = append(m.domains, c)
 	m.scripts = append(m.scripts, script{c.from, m.comes(c)}, script{c.to, func(m *model) {
 		m.step(Event{Kind: Detach, Domain: c.domain()})
@@ -350,7 +350,7 @@ func (m *model) vary(c *client) {
 	m.step(Event{Kind: Detach, Domain: c.domain()})
 	c.open = false
 	c.from = m.now.Add(c.away)
-	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.stopped, c.since = true, c.from, never, c.from, max(c.burst, 1), never, never, 0
+	c.isIdle, c.idle, c.reported, c.wakes, c.left, c.asked, c.stopped, c.since = true, c.from, never, c.from, max(c.burst, 1), never, never, 0
 	m.scripts = append(m.scripts, script{c.from, m.comes(c)})
 	slices.SortStableFunc(m.scripts, byTime)
 }
@@ -466,10 +466,10 @@ func (m *model) schedule() {
 		}
 	}
 	for _, c := range m.domains {
-		if m.now < c.from || m.now >= c.to || c.told == c.since {
+		if m.now < c.from || m.now >= c.to || c.reported == c.since {
 			continue
 		}
-		c.told = c.since
+		c.reported = c.since
 		sig := Arrived
 		if c.isIdle {
 			sig = Drained

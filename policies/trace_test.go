@@ -20,18 +20,18 @@ func TestTrace(t *testing.T) {
 			m.run(Time(100 * ms))
 			var trace bytes.Buffer
 			out := json.NewEncoder(&trace)
-			tape := func(r Record) {
+			recordLine := func(r Record) {
 				if err := out.Encode(r); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := m.sched.Record(m.now, Choice{name, Defaults(Production)}, tape); err != nil {
+			if err := m.sched.Record(m.now, Choice{name, Defaults(Production)}, recordLine); err != nil {
 				t.Fatal(err)
 			}
 			m.schedule()
 			m.run(Time(600 * ms))
 			again := Choice{"lag", Defaults(Paper)}
-			tape(Record{At: m.now, Choice: &again})
+			recordLine(Record{At: m.now, Choice: &again})
 			m.sched.Use(m.now, mustNew(t, "lag", Paper))
 			m.schedule()
 			m.run(Time(800 * ms))

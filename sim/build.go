@@ -133,7 +133,7 @@ func (b *builder) addDomain(spec *Domain, i int) error {
 	}
 	d := &domain{
 		index: int32(len(b.domains)), name: name, spec: spec, host: h, seat: len(h.all), id: vcpu.ID(len(h.all) + 1),
-		chance: chance, poller: poller{depth: max(spec.Depth, 1)}, reports: reports{told: Forever},
+		chance: chance, poller: poller{depth: max(spec.Depth, 1)}, reports: reports{reported: Forever},
 	}
 	d.cpu.credits = vcpu.Credits(spec.CPUCredits).OrDefault()
 	d.cpu.weight = int64(d.cpu.credits)

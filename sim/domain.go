@@ -55,16 +55,16 @@ type gate struct {
 
 // reports are a domain's reports to its scheduler, sent and pending.
 type reports struct {
-	used   [3]policies.Event // Charges, by policies.Class
-	worked [3]bool
-	rested [3]Time // since when a class has no work; 0: it never had any
-	busy   bool
-	since  Time      // of the current state, busy or not
-	told   Time      // the last since reported to the scheduler
-	heads  [3]uint64 // numbers of the requests at the gate
-	dirty  bool
-	looked Time
-	idle   idleTime
+	used     [3]policies.Event // Charges, by policies.Class
+	worked   [3]bool
+	rested   [3]Time // since when a class has no work; 0: it never had any
+	busy     bool
+	since    Time      // of the current state, busy or not
+	reported Time      // the last since reported to the scheduler
+	heads    [3]uint64 // numbers of the requests at the gate
+	dirty    bool
+	looked   Time
+	idle     idleTime
 }
 
 // idleTime is the time that a gate was open without work.

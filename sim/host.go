@@ -171,10 +171,10 @@ func (h *host) tellWork(d *domain) {
 		h.tellClasses(d)
 		return
 	}
-	if d.reports.told == d.reports.since {
+	if d.reports.reported == d.reports.since {
 		return
 	}
-	d.reports.told = d.reports.since
+	d.reports.reported = d.reports.since
 	e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.Drained, Since: d.reports.since}
 	if d.reports.busy {
 		e.Signal = policies.Arrived
@@ -233,14 +233,14 @@ func (h *host) tellHeads(d *domain) {
 		d.reports.heads[c] = seq
 		e := policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c}
 		if r != nil {
-			e.Request = r.told()
+			e.Request = r.view()
 		}
 		h.step(&e)
 	}
 }
 
-// told returns the scheduler's view of a request.
-func (r *request) told() policies.Request {
+// view returns the scheduler's view of a request.
+func (r *request) view() policies.Request {
 	return policies.Request{Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began}
 }
 

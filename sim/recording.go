@@ -162,13 +162,13 @@ func (r *Recording) play(policy string, follow bool) (*Replayed, error) {
 			}
 		case e.Event != nil:
 			out.Events++
-			told := e.Event
+			passed := e.Event
 			if other {
-				told = is.instead(e.At, told, was)
+				passed = is.instead(e.At, passed, was)
 			}
-			sched.Step(e.At, told)
+			sched.Step(e.At, passed)
 			if follow {
-				is.event(e.At, told, e.Name)
+				is.event(e.At, passed, e.Name)
 			}
 		default:
 			out.Turns++

@@ -106,7 +106,7 @@ func (s *Sim) happen(e *event) {
 	case appeared:
 		s.appear(s.domains[e.entity])
 	case vanished:
-		s.vanish(s.domains[e.entity])
+		s.endDomain(s.domains[e.entity])
 	}
 }
 
@@ -115,14 +115,14 @@ func (s *Sim) appear(d *domain) {
 	h := d.host
 	h.members = append(h.members, d)
 	d.reports.looked = s.now
-	d.presence.gone, d.presence.returns, d.reports.busy, d.reports.told = false, false, false, Forever
+	d.presence.gone, d.presence.returns, d.reports.busy, d.reports.reported = false, false, false, Forever
 	d.reports.heads, d.reports.worked, d.reports.rested = [3]uint64{}, [3]bool{}, [3]Time{}
 	if d.presence.here = d.threads[0].program.calls(); d.presence.here {
 		h.step(&policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
 	}
 	if !h.gpu.memory.allocate(d) {
 		d.presence.failed = true
-		if s.vanish(d); !d.spec.Background {
+		if s.endDomain(d); !d.spec.Background {
 			s.missing -= d.spec.Runs
 		}
 		return
@@ -135,8 +135,8 @@ func (s *Sim) appear(d *domain) {
 	}
 }
 
-// vanish ends a domain. Its requests in flight run to their end and are charged to it.
-func (s *Sim) vanish(d *domain) {
+// endDomain ends a domain. Its requests in flight run to their end and are charged to it.
+func (s *Sim) endDomain(d *domain) {
 	if d.presence.gone {
 		return
 	}

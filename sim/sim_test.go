@@ -117,7 +117,7 @@ func TestReplayDecidesTheSame(t *testing.T) {
 // decides otherwise at the same events.
 func TestReplayOfTrace(t *testing.T) {
 	var file bytes.Buffer
-	tape := func(r policies.Record) {
+	recordLine := func(r policies.Record) {
 		if err := json.NewEncoder(&file).Encode(r); err != nil {
 			t.Fatal(err)
 		}
@@ -139,11 +139,11 @@ func TestReplayOfTrace(t *testing.T) {
 			for id := range policies.ID(3) {
 				sched.Step(now, &policies.Event{Domain: policies.Domain{ID: id}})
 			}
-			if err := sched.Record(now, c, tape); err != nil {
+			if err := sched.Record(now, c, recordLine); err != nil {
 				t.Fatal(err)
 			}
 		default:
-			tape(policies.Record{At: now, Choice: &c})
+			recordLine(policies.Record{At: now, Choice: &c})
 			sched.Use(now, p...)
 		}
 		for seq := range uint64(60) {

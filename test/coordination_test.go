@@ -111,7 +111,7 @@ func TestRequestsAreTold(t *testing.T) {
 	}
 	h.await(sharers)
 	id := h.names("a0")
-	keys, told := make(map[string]map[uint64]bool), 0
+	keys, requests := make(map[string]map[uint64]bool), 0
 	h.records(time.Second, func(r policies.Record) {
 		if r.Event == nil || r.Event.Kind != policies.Head || r.Event.Request.Seq == 0 || !r.Event.Request.Known {
 			return
@@ -124,10 +124,10 @@ func TestRequestsAreTold(t *testing.T) {
 			keys[name] = make(map[uint64]bool)
 		}
 		keys[name][q.Key] = true
-		told++
+		requests++
 	})
-	if told < 20 || len(keys["short"]) != 1 || len(keys["long"]) != 1 {
-		t.Errorf("%d requests with keys %v, want one for each domain, which has one kernel", told, keys)
+	if requests < 20 || len(keys["short"]) != 1 || len(keys["long"]) != 1 {
+		t.Errorf("%d requests with keys %v, want one for each domain, which has one kernel", requests, keys)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestLastEvent(t *testing.T) {
 			failed <- err
 		}()
 		<-began
-		w.tell("/v")
+		w.enqueue("/v")
 		w.fail(ErrEnded)
 		if err := <-failed; err != nil {
 			t.Fatalf("after %d times: %v", i, err)

@@ -115,7 +115,7 @@ func (c *Client) event(path, token string) {
 	w := c.watches[token]
 	c.mu.Unlock()
 	if w != nil {
-		w.tell(path)
+		w.enqueue(path)
 	}
 }
 
@@ -202,8 +202,8 @@ func (w *Watch) Take() []Event {
 	return all
 }
 
-// tell adds an event.
-func (w *Watch) tell(path string) {
+// enqueue adds an event.
+func (w *Watch) enqueue(path string) {
 	w.mu.Lock()
 	switch {
 	case w.err != nil || w.known[path]:

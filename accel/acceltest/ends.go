@@ -240,13 +240,13 @@ func testDestroyInFlight(t *testing.T, b *bench) {
 	p := b.alloc(1 << 20)
 	s := b.stream(1)
 	a := newAnswer()
-	var told atomic.Int32
-	done := func(r cuda.Result, _ accel.Usage) { told.Add(1); a <- r }
+	var reported atomic.Int32
+	done := func(r cuda.Result, _ accel.Usage) { reported.Add(1); a <- r }
 	b.want(b.ctx.Submit(s, k.work(), done), cuda.Success)
 	for range 10 {
 		b.want(b.ctx.Submit(s, accel.Fill{Address: p, Width: 1 << 20, Height: 1, ElementSize: 1}, done), cuda.Success)
 	}
-	b.ctx.Synchronize(func(r cuda.Result) { told.Add(1); a <- r })
+	b.ctx.Synchronize(func(r cuda.Result) { reported.Add(1); a <- r })
 	if !b.traits.Cancels {
 		k.letGo() // such a device has to wait for the kernel
 	}
@@ -255,7 +255,7 @@ func testDestroyInFlight(t *testing.T, b *bench) {
 	b.ctx.Destroy(func() { close(again) })
 	b.until(gone)
 	b.until(again)
-	if n := told.Load(); n != 12 {
+	if n := reported.Load(); n != 12 {
 		t.Errorf("%d of 12 ends were told of before the context was gone", n)
 	}
 	for range 12 {

@@ -29,7 +29,7 @@ func (n *notes) of(name string) accel.Done {
 	}
 }
 
-func (n *notes) told() []string {
+func (n *notes) order() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.all)
@@ -62,7 +62,7 @@ func testOrder(t *testing.T, b *bench) {
 	a := newAnswer()
 	s.Synchronize(a.result)
 	b.want(b.wait(a), cuda.Success)
-	if got := n.told(); !slices.Equal(got, want) {
+	if got := n.order(); !slices.Equal(got, want) {
 		t.Errorf("told of in the order %v", got)
 	}
 	if out[0] != 40 {
@@ -94,7 +94,7 @@ func testLegacyStream(t *testing.T, b *bench) {
 	b.want(b.wait(ready), cuda.Success)
 	b.want(third.Query(), cuda.Success)
 	b.want(b.sync(), cuda.Success)
-	if got := n.told(); !slices.Equal(got, []string{"free", "blocking host", "legacy", "third"}) {
+	if got := n.order(); !slices.Equal(got, []string{"free", "blocking host", "legacy", "third"}) {
 		t.Error(got)
 	}
 	for _, s := range []accel.Stream{blocking, free, third, b.ctx.DefaultStream()} {
@@ -157,16 +157,16 @@ func testToldMayAsk(t *testing.T, b *bench) {
 		"stream": func(s accel.Stream, _ accel.Event) cuda.Result { return s.Query() },
 		"legacy": func(accel.Stream, accel.Event) cuda.Result { return b.ctx.DefaultStream().Query() },
 	} {
-		s, e, told := b.stream(0), b.event(), make(chan struct{})
+		s, e, order := b.stream(0), b.event(), make(chan struct{})
 		k := b.spinner()
 		b.submit(s, k.work())
 		b.want(b.ctx.Submit(s, accel.Record{Event: e}, func(cuda.Result, accel.Usage) {
-			close(told)
+			close(order)
 			time.Sleep(20 * time.Millisecond)
 		}), cuda.Success)
 		b.want(ask(s, e), cuda.ErrorNotReady)
 		k.letGo()
-		<-told
+		<-order
 		if r := ask(s, e); r != cuda.Success {
 			t.Errorf("%s: %v", name, r)
 		}
@@ -192,7 +192,7 @@ func testAtRest(t *testing.T, b *bench) {
 		var n notes
 		b.want(b.ctx.Submit(b.ctx.DefaultStream(), accel.Record{Event: e}, n.of("record")), cuda.Success)
 		b.want(b.ctx.Submit(b.stream(0), accel.WaitEvent{Event: e}, n.of("wait")), cuda.Success)
-		if got := n.told(); len(got) != 2 {
+		if got := n.order(); len(got) != 2 {
 			t.Fatalf("at rest, told of %v before Submit returned", got)
 		}
 		if _, r := e.Time(); r != cuda.Success {
@@ -257,7 +257,7 @@ func testWaitForEvents(t *testing.T, b *bench) {
 	b.want(two.Query(), cuda.ErrorNotReady)
 	k.letGo()
 	b.want(b.sync(), cuda.Success)
-	if got := n.told(); !slices.Equal(got, []string{"kernel", "in", "record", "wait", "within"}) {
+	if got := n.order(); !slices.Equal(got, []string{"kernel", "in", "record", "wait", "within"}) {
 		t.Error(got)
 	}
 	if got := b.download(q, 18); !bytes.Equal(got, []byte("words to be copied")) {
@@ -285,8 +285,8 @@ func testHostFunctions(t *testing.T, b *bench) {
 	b.want(b.ctx.Submit(one, hold("one"), n.of("one")), cuda.Success)
 	b.want(b.ctx.Submit(one, accel.Fill{Address: p, Width: 1, Height: 1, Value: 2, ElementSize: 1}, n.of("after")), cuda.Success)
 	first := <-due
-	if first.name != "one" || first.status != cuda.Success || !slices.Equal(n.told(), []string{"fill"}) {
-		t.Errorf("due is %v, told of was %v", first, n.told())
+	if first.name != "one" || first.status != cuda.Success || !slices.Equal(n.order(), []string{"fill"}) {
+		t.Errorf("due is %v, told of was %v", first, n.order())
 	}
 	var seen [1]byte
 	a := newAnswer()
@@ -304,7 +304,7 @@ func testHostFunctions(t *testing.T, b *bench) {
 	b.want(b.wait(a), cuda.Success)
 	second.finished()
 	b.want(b.sync(), cuda.Success)
-	if got := n.told(); !slices.Equal(got, []string{"fill", "one", "after", "two"}) {
+	if got := n.order(); !slices.Equal(got, []string{"fill", "one", "after", "two"}) {
 		t.Error(got)
 	}
 	// Many host functions run one after another, and call finished themselves.

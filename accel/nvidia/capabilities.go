@@ -11,7 +11,7 @@ import (
 // Capabilities returns the groups that the driver supports. Coordination is not among them: the worker program keeps
 // the pages that all workers share.
 func (d *Device) Capabilities() accel.Capabilities {
-	all := accel.Capabilities{Control: d, Prediction: d, StreamWords: d.words(), Version: uint32(d.version), Habits: habits()}
+	all := accel.Capabilities{Control: d, Prediction: d, StreamWords: d.words(), Version: uint32(d.version), Quirks: quirks()}
 	if d.mapper() != nil {
 		all.Mapping = d
 	}
@@ -38,9 +38,9 @@ func (d *Device) words() (s accel.WordSupport) {
 	return s
 }
 
-// habits reports that NVIDIA's driver loads cubins and chooses textures' handles. The project's own library, which
+// quirks reports that NVIDIA's driver loads cubins and chooses textures' handles. The project's own library, which
 // replaces it in tests, has a function that NVIDIA's lacks.
-func habits() int32 {
+func quirks() int32 {
 	if driver.Has("cuShmGet") {
 		return cuda.GivesHandles
 	}

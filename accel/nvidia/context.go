@@ -29,8 +29,8 @@ type Context struct {
 	arrays    uint64 // bytes that the arrays are accounted with
 	kept      uint64 // bytes that could not be freed; guarded by the device's mutex
 	extra     extra
-	freeing   int  // pending frees
-	text      told // guarded by the device's text's mutex
+	freeing   int         // pending frees
+	text      contextText // guarded by the device's text's mutex
 	destroyed frame.Destruction
 }
 

@@ -105,7 +105,7 @@ func (e *Event) Time() (int64, cuda.Result) {
 	c := e.ctx
 	d := c.dev
 	d.mu.Lock()
-	for e.pending != nil && e.pending.telling {
+	for e.pending != nil && e.pending.reporting {
 		d.changed.Wait()
 	}
 	pending := e.pending != nil

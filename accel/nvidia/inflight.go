@@ -31,8 +31,8 @@ type inflightOp struct {
 	settle    func() // runs in any case
 	done      accel.Done
 	followers []*barrier
-	telling   bool // its callbacks are running, after its end
-	told      bool
+	reporting bool // its callbacks are running, after its end
+	reported  bool
 }
 
 // timing measures when the device executes an operation.
@@ -112,8 +112,8 @@ func (s *Stream) append(p *inflightOp) {
 			p.letGo()
 		}
 	}
-	start := !s.telling
-	s.telling = true
+	start := !s.reporting
+	s.reporting = true
 	d.mu.Unlock()
 	if start {
 		go s.reportEnds()
@@ -146,11 +146,11 @@ func (s *Stream) head(last bool) *inflightOp {
 	defer d.mu.Unlock()
 	p := s.first
 	if p == nil {
-		s.telling = !last
+		s.reporting = !last
 		return nil
 	}
 	for _, b := range p.behind {
-		for !b.told {
+		for !b.reported {
 			d.changed.Wait()
 		}
 	}
@@ -203,7 +203,7 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
 	d.mu.Lock()
-	p.telling = true
+	p.reporting = true
 	done := p.done
 	p.done = nil
 	d.mu.Unlock()
@@ -215,7 +215,7 @@ func (p *inflightOp) reportEnd(r cuda.Result, u accel.Usage) {
 	}
 	tellEnd(done, r, u)
 	d.mu.Lock()
-	p.told = true
+	p.reported = true
 	s.pending.Add(-1)
 	if s.first = p.next; s.first == nil {
 		s.last = nil
@@ -261,7 +261,7 @@ func (p *inflightOp) began() (at int64, ok bool) {
 		d := p.ctx.dev
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if before := p.follows; before != nil && before.telling {
+		if before := p.follows; before != nil && before.reporting {
 			return before.ended, true
 		}
 		return p.base.at, true // its submission is later than that
@@ -277,7 +277,7 @@ func (p *inflightOp) hasBegun() bool {
 	e, before := p.begin, p.follows
 	if before != nil {
 		e = before.end // if its end is reported meanwhile, and its event is reused, the answer is too cautious once
-		if before.telling {
+		if before.reporting {
 			e = nil
 		}
 	}
@@ -333,7 +333,7 @@ func (s *Stream) predecessor() *inflightOp {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := s.last
-	if p == nil || p.telling || !p.timed || p.end == nil || p.hold != nil || len(s.behind()) > 0 {
+	if p == nil || p.reporting || !p.timed || p.end == nil || p.hold != nil || len(s.behind()) > 0 {
 		return nil
 	}
 	return p

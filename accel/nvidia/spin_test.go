@@ -21,7 +21,7 @@ func (s *seats) EndSpin()      { s.given.Add(1) }
 func (s *Stream) lingers() bool {
 	s.ctx.dev.mu.Lock()
 	defer s.ctx.dev.mu.Unlock()
-	return s.telling
+	return s.reporting
 }
 
 // A thread polls for the end of work before it sleeps, unless the work is predicted to take long; and then it keeps no

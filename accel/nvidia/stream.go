@@ -20,7 +20,7 @@ type Stream struct {
 	destroyed bool
 
 	first, last *inflightOp  // that have not ended
-	telling     bool         // a goroutine waits for them
+	reporting   bool         // a goroutine waits for them
 	pending     atomic.Int32 // how many there are
 }
 
@@ -100,7 +100,7 @@ func (s *Stream) covered() (all []*inflightOp) {
 
 // allTold reports whether the callbacks of all operations are running.
 func allTold(all []*inflightOp) bool {
-	return !slices.ContainsFunc(all, func(p *inflightOp) bool { return !p.telling })
+	return !slices.ContainsFunc(all, func(p *inflightOp) bool { return !p.reporting })
 }
 
 // Query returns cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady: an idle stream is ready beside

@@ -25,8 +25,8 @@ type text struct {
 	of *Context
 }
 
-// told is the pending output of a context.
-type told struct {
+// contextText is the pending output of a context.
+type contextText struct {
 	prints bool // it has launched a kernel that may print
 	kept   []byte
 	waits  bool
@@ -70,16 +70,16 @@ func (t *text) drain() (over bool) {
 	return true
 }
 
-func (t *told) add(b []byte) {
+func (t *contextText) add(b []byte) {
 	t.kept = append(t.kept, b...)
 	if n := len(t.kept) - maxText; n > 0 {
 		t.kept = bytes.Clone(t.kept[n:]) // the oldest goes
 	}
-	t.tell()
+	t.notify()
 }
 
-// tell calls onText when output becomes available, or is used up.
-func (t *told) tell() {
+// notify calls onText when output becomes available, or is used up.
+func (t *contextText) notify() {
 	if waits := len(t.kept) > 0; waits != t.waits && t.onText != nil {
 		t.waits = waits
 		t.onText(waits)
@@ -153,7 +153,7 @@ func (c *Context) ReadOutput(to []byte) (n int, of accel.File, left uint64) {
 	if len(c.text.kept) == 0 {
 		c.text.kept = nil
 	}
-	c.text.tell()
+	c.text.notify()
 	return n, accel.Stdout, uint64(len(c.text.kept))
 }
 

@@ -166,7 +166,7 @@ func (w *watchdog) kernels() (all []*inflightOp) {
 // runs reports whether a kernel has begun, and its end was not reported.
 func (p *inflightOp) runs() bool {
 	p.ctx.dev.mu.Lock()
-	over := p.telling
+	over := p.reporting
 	p.ctx.dev.mu.Unlock()
 	return !over && p.hasBegun()
 }

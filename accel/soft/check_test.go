@@ -82,8 +82,8 @@ func TestCheckBounds(t *testing.T) {
 	for name, body := range besideKernels {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []int64{-8, 100, 104, 504, 512, 4096} {
-				told := make(chan string, 1)
-				d, c := open(t, func(c *Config) { c.OnFault = func(_ cuda.Result, text string) { told <- text } })
+				faults := make(chan string, 1)
+				d, c := open(t, func(c *Config) { c.OnFault = func(_ cuda.Result, text string) { faults <- text } })
 				d.Check(accel.Checks{Bounds: true})
 				m := load(t, c, besideModule(body))
 				some := []uint64{alloc(t, c, 100), alloc(t, c, 100), alloc(t, c, 100)}
@@ -97,21 +97,21 @@ func TestCheckBounds(t *testing.T) {
 					continue
 				}
 				form := fmt.Sprintf(`PTX line 8: illegal address, address 0x[0-9a-f]+, offset %d of the allocation of 100 bytes at %#x$`, at, some[1])
-				if got := <-told; !regexp.MustCompile(form).MatchString(got) {
+				if got := <-faults; !regexp.MustCompile(form).MatchString(got) {
 					t.Errorf("%q, want %s", got, form)
 				}
 			}
 		})
 	}
-	told := make(chan string, 1)
-	d, c := open(t, func(c *Config) { c.OnFault = func(_ cuda.Result, text string) { told <- text } })
+	faults := make(chan string, 1)
+	d, c := open(t, func(c *Config) { c.OnFault = func(_ cuda.Result, text string) { faults <- text } })
 	d.Check(accel.Checks{Bounds: true})
 	m := load(t, c, besideModule(besideKernels["wide"]))
 	a, out := alloc(t, c, 100), alloc(t, c, 4)
 	if r, _ := launchBeside(t, c, m, a+96, 1, out); r != cuda.ErrorIllegalAddress {
 		t.Errorf("an access that begins within: %v", r)
 	}
-	if got, want := <-told, "illegal address: an access of 8 bytes, of which only the first 4 are there, address"; !regexp.MustCompile(want).MatchString(got) {
+	if got, want := <-faults, "illegal address: an access of 8 bytes, of which only the first 4 are there, address"; !regexp.MustCompile(want).MatchString(got) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

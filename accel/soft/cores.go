@@ -43,19 +43,19 @@ type coreShare struct {
 	retry atomic.Int64 // when it may offer a core again
 }
 
-// rations reports whether m's kernel has to cede a core: others wait and it has used its time, or the crew uses more
+// mustCede reports whether m's kernel has to cede a core: others wait and it has used its time, or the crew uses more
 // cores than there are. mu is held.
-func (m *member) rations(now int64) bool {
+func (m *member) mustCede(now int64) bool {
 	e := m.e
 	return len(e.crew) > 1 && (len(e.waits) > 0 && now-m.got >= coreSlice || e.used() > e.dev.config.Cores)
 }
 
-// ration makes a core of m's kernel wait for its turn.
-func (m *member) ration(now int64) {
+// cedeInTurn makes a core of m's kernel wait for its turn.
+func (m *member) cedeInTurn(now int64) {
 	e := m.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m.rations(now) {
+	if m.mustCede(now) {
 		w := m.cede(now)
 		e.grant()
 		e.awaitCore(w)

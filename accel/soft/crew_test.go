@@ -273,7 +273,7 @@ func TestChargesAddUp(t *testing.T) {
 	for range 8 {
 		stop := turn.alternate(rng, 3*time.Millisecond)
 		contexts := []*Context{context(t, d), context(t, d)}
-		var told sync.WaitGroup
+		var callbacks sync.WaitGroup
 		for range 40 {
 			c := contexts[rng.IntN(2)]
 			length, fails := time.Duration(rng.IntN(4000))*time.Microsecond, rng.IntN(60) == 0
@@ -295,28 +295,28 @@ func TestChargesAddUp(t *testing.T) {
 			launch.Grid[0] = 1 + rng.Uint32N(4)
 			launch.Cooperative = rng.IntN(10) == 0
 			launch.Spent = func(u accel.Usage) { spent += u.End - u.Start }
-			told.Add(1)
+			callbacks.Add(1)
 			done := func(_ cuda.Result, u accel.Usage) {
 				if ns := u.End - u.Start; spent > ns {
 					t.Errorf("%d ns in all, %d were told of", ns, spent)
 				} else {
 					sum.Add(ns)
 				}
-				told.Done()
+				callbacks.Done()
 			}
 			if c.Submit(stream(t, c, 1), launch, done) != cuda.Success {
-				told.Done()
+				callbacks.Done()
 			}
 			if rng.IntN(8) == 0 {
-				told.Add(1)
+				callbacks.Add(1)
 				want(t, rival.Submit(rival.DefaultStream(), launchOf(goModule(rival, 0, func(*run) *fault { return nil })),
-					func(_ cuda.Result, u accel.Usage) { rivals.Add(u.End - u.Start); told.Done() }), cuda.Success)
+					func(_ cuda.Result, u accel.Usage) { rivals.Add(u.End - u.Start); callbacks.Done() }), cuda.Success)
 			}
 		}
 		if rng.IntN(2) == 0 {
 			contexts[0].Destroy(func() {})
 		}
-		told.Wait()
+		callbacks.Wait()
 		stop()
 		happens(t, "the engine is given back", func() bool { return page.Holder(engine.Compute) == 0 })
 		if held := page.engines.Total()[engine.Compute]; held != sum.Load()+rivals.Load() {

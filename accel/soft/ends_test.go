@@ -41,11 +41,11 @@ again:
 `
 
 func TestKernelTimeout(t *testing.T) {
-	told := make(chan struct{}, 1)
+	reports := make(chan struct{}, 1)
 	const limit = 2 * time.Second // a quick kernel has to end within it on a busy machine too
 	_, c := open(t, func(c *Config) {
 		c.KernelTimeout = limit.Nanoseconds()
-		c.OnTimeout = func() { told <- struct{}{} }
+		c.OnTimeout = func() { reports <- struct{}{} }
 	})
 	quick := goModule(c, 0, func(*run) *fault { return nil })
 	endless := load(t, c, endlessKernel)
@@ -58,7 +58,7 @@ func TestKernelTimeout(t *testing.T) {
 	w := newWaiter()
 	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
 	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
-	<-told
+	<-reports
 	want(t, c.Err(), cuda.ErrorLaunchTimeout)
 }
 
@@ -210,11 +210,11 @@ func TestFaultSaysWhere(t *testing.T) {
 		"endless": `^kernel endless: CUDA_ERROR_LAUNCH_TIMEOUT at block 0,0,0, thread 0,0,0, PTX line \d+ \(vec\.cu:2[01]\): it computed for longer`,
 		"bare":    `^kernel bare: CUDA_ERROR_LAUNCH_FAILED at block 0,0,0, thread 0,0,0, PTX line \d+: trap$`,
 	} {
-		told := make(chan string, 2)
+		reports := make(chan string, 2)
 		_, c := open(t, func(c *Config) {
 			c.KernelTimeout = (500 * time.Millisecond).Nanoseconds()
-			c.OnTimeout = func() { told <- "timeout" }
-			c.OnFault = func(_ cuda.Result, text string) { told <- text }
+			c.OnTimeout = func() { reports <- "timeout" }
+			c.OnFault = func(_ cuda.Result, text string) { reports <- text }
 		})
 		w := newWaiter()
 		l := launchOf(load(t, c, faultyKernels))
@@ -223,9 +223,9 @@ func TestFaultSaysWhere(t *testing.T) {
 		if r := w.wait(t); !r.Sticky() {
 			t.Errorf("%s: %v", kernel, r)
 		}
-		got := <-told
+		got := <-reports
 		if got == "timeout" { // a busy host ends the kernel late
-			got = <-told
+			got = <-reports
 		}
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: %q, not %s", kernel, got, want)

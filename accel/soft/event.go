@@ -94,7 +94,7 @@ func (e *Event) Time() (int64, cuda.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for e.pending != nil && e.pending.telling.Load() {
-		d.told.Wait()
+		d.reported.Wait()
 	}
 	switch {
 	case e.ctx.Err() != cuda.Success:

@@ -85,12 +85,12 @@ func TestReplaySpends(t *testing.T) {
 	let := make(chan struct{})
 	m := goModule(c, 0, func(*run) *fault { time.Sleep(time.Millisecond); <-let; return nil })
 	g := chain(t, c, m, 3)
-	told := make(chan accel.Usage, 3)
+	partsSpent := make(chan accel.Usage, 3)
 	done := newWaiter()
-	want(t, c.Submit(c.DefaultStream(), accel.Replay{Graph: g, Spent: func(u accel.Usage) { told <- u }}, done.done), cuda.Success)
+	want(t, c.Submit(c.DefaultStream(), accel.Replay{Graph: g, Spent: func(u accel.Usage) { partsSpent <- u }}, done.done), cuda.Success)
 	for range 3 {
 		let <- struct{}{}
-		if u := <-told; u.Class != accel.Compute || u.End-u.Start < 1e6 {
+		if u := <-partsSpent; u.Class != accel.Compute || u.End-u.Start < 1e6 {
 			t.Errorf("told of %+v", u)
 		}
 	}

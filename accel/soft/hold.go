@@ -108,7 +108,7 @@ func (e *executor) acquire(m *member, n *node, resumes bool) (since int64, ok bo
 // giveBack releases an engine that was acquired in vain, and charges the time since then to n.
 func (e *executor) giveBack(n *node, since int64) {
 	end := max(e.dev.clock(), since+1)
-	n.tell(accel.Usage{Class: n.class, Start: since, End: end})
+	n.charge(accel.Usage{Class: n.class, Start: since, End: end})
 	e.dev.worker.ReleaseAt(e.token, end)
 }
 
@@ -264,7 +264,7 @@ func (e *executor) pay(now int64, part bool) {
 	n := e.crew[0].node
 	u := accel.Usage{Class: n.class, Start: e.since, End: now}
 	if part || n.tells || n.more {
-		n.tell(u)
+		n.charge(u)
 	} else {
 		n.add(u) // which Done reports
 	}
@@ -317,7 +317,7 @@ func (m *member) yield() bool {
 		e.pay(now, true)
 		e.dev.worker.Computes(now)
 	}
-	settles, rations := now < e.settled, m.rations(now)
+	settles, mustCede := now < e.settled, m.mustCede(now)
 	e.mu.Unlock()
 	if turn != nil && !settles && !turn.Held(accel.Compute) {
 		e.stopAll() // the pause at the end of the turn can't be over: this core has not stopped
@@ -326,8 +326,8 @@ func (m *member) yield() bool {
 	if spends { // the condition that kept kernels from joining may be over
 		e.recruit()
 	}
-	if rations {
-		m.ration(now)
+	if mustCede {
+		m.cedeInTurn(now)
 		return e.due.Load()
 	}
 	return false

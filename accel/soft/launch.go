@@ -147,8 +147,8 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 // program's stderr.
 func (c *Context) refuse(f *function, err error) cuda.Result {
 	c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
-	if !f.told {
-		f.told = true
+	if !f.explained {
+		f.explained = true
 		c.makeText()
 		fmt.Fprintf(&c.text.stderr, "pegasus: kernel %s can't be launched: %v\n", f.layout.Name, err)
 	}

@@ -21,16 +21,16 @@ type Module struct {
 
 // function is one kernel of a module.
 type function struct {
-	number   uint64 // of all that were loaded
-	layout   *cuda.FunctionLayout
-	required [3]uint32 // .reqntid, zero if absent
-	declared int32     // how many threads a block may have by .maxntid and .reqntid
-	heap     bool      // allocates or frees memory
-	tells    bool      // prints or asserts
-	code     code
-	image    uint64     // number of the module, for the profile
-	refusal  *ptx.Error // why it can't be launched, or nil
-	told     bool       // the program has received the reason why it can't be compiled
+	number    uint64 // of all that were loaded
+	layout    *cuda.FunctionLayout
+	required  [3]uint32 // .reqntid, zero if absent
+	declared  int32     // how many threads a block may have by .maxntid and .reqntid
+	heap      bool      // allocates or frees memory
+	tells     bool      // prints or asserts
+	code      code
+	image     uint64     // number of the module, for the profile
+	refusal   *ptx.Error // why it can't be launched, or nil
+	explained bool       // the program has received the reason why it can't be compiled
 }
 
 // Layout returns the module's layout.

@@ -116,8 +116,8 @@ func (t *engineTime) add(u accel.Usage) {
 	t.held += max(u.End-u.Start, 0)
 }
 
-// tell calls the spent callback for u, and for all later parts.
-func (t *engineTime) tell(u accel.Usage) {
+// charge calls the spent callback for u, and for all later parts.
+func (t *engineTime) charge(u accel.Usage) {
 	t.add(u)
 	if t.tells = true; t.spent != nil {
 		t.spent(u)
@@ -254,7 +254,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, m *member, ready *no
 	c := n.ctx
 	d.queued.Add(-1 - int64(len(n.followers)))
 	d.recycle(n)
-	d.told.Broadcast()
+	d.reported.Broadcast()
 	c.live--
 	last := c.live == 0 && c.destroyed.Begun
 	d.mu.Unlock()

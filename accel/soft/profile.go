@@ -140,13 +140,13 @@ func (d *Device) Report() string {
 		fmt.Fprintf(&b, "%6.1f%% %9v %9d %9s  %s\n", percent(p.more.time, total), brief(p.more.time), p.more.launches, "", "other kernels")
 	}
 	for _, k := range all[:min(len(all), detailKernels)] {
-		k.tell(&b, p.sources[k.image])
+		k.writeLines(&b, p.sources[k.image])
 	}
 	return b.String()
 }
 
-// tell writes a kernel's hottest lines.
-func (k *kernelProfile) tell(b io.Writer, source []byte) {
+// writeLines writes a kernel's hottest lines.
+func (k *kernelProfile) writeLines(b io.Writer, source []byte) {
 	all := k.lines.Lines()
 	total := time.Duration(0)
 	for _, l := range all {

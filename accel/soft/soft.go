@@ -101,7 +101,7 @@ type Device struct {
 
 	mu        sync.Mutex // guards the fields below, contexts, streams, events and nodes
 	freed     sync.Cond  // a context has fewer pending frees
-	told      sync.Cond  // a node has ended and its callbacks have returned
+	reported  sync.Cond  // a node has ended and its callbacks have returned
 	spare     *node
 	hostFuncs int // submitted and not finished
 	contexts  map[*Context]struct{}
@@ -129,7 +129,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{config: c, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu
-	d.told.L = &d.mu
+	d.reported.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
 	d.deviceMemory.aborted = d.aborted.Load
 	if err := d.deviceMemory.open(&d.config); err != nil {

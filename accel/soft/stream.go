@@ -96,7 +96,7 @@ func (s *Stream) Query() cuda.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for !s.ended(isNone) && s.ended(isTold) {
-		d.told.Wait()
+		d.reported.Wait()
 	}
 	return s.ctx.Query(s.ended(isNone))
 }

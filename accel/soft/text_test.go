@@ -100,8 +100,8 @@ call (_), vprintf, (%a2, %a1); ret; }
 func TestPrintingKernel(t *testing.T) {
 	_, c := open(t, nil)
 	var mu sync.Mutex
-	var told []bool
-	c.OnOutput(func(waits bool) { mu.Lock(); told = append(told, waits); mu.Unlock() })
+	var outputCalls []bool
+	c.OnOutput(func(waits bool) { mu.Lock(); outputCalls = append(outputCalls, waits); mu.Unlock() })
 	m := load(t, c, printer)
 	submit(t, c, c.DefaultStream(), &accel.Launch{Module: m, Function: 1, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}})
 	if c.MayPrint() {
@@ -116,8 +116,8 @@ func TestPrintingKernel(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(told) != 2 || !told[0] || told[1] {
-		t.Errorf("told %v", told)
+	if len(outputCalls) != 2 || !outputCalls[0] || outputCalls[1] {
+		t.Errorf("told %v", outputCalls)
 	}
 }
 

@@ -142,16 +142,16 @@ func TestToldMayAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, c := open(t, nil)
 			s, e := stream(t, c, 0), event(t, c)
-			gate, told := make(chan struct{}), make(chan struct{})
+			gate, callbackRan := make(chan struct{}), make(chan struct{})
 			m := goModule(c, 0, func(*run) *fault { <-gate; return nil })
 			submit(t, c, s, launchOf(m))
 			want(t, c.Submit(s, accel.Record{Event: e}, func(cuda.Result, accel.Usage) {
-				close(told)
+				close(callbackRan)
 				time.Sleep(20 * time.Millisecond)
 			}), cuda.Success)
 			want(t, ask(c, s, e), cuda.ErrorNotReady)
 			close(gate)
-			<-told
+			<-callbackRan
 			want(t, ask(c, s, e), cuda.Success)
 		})
 	}

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 7
-	headerBytes = 28672
-	slotBytes   = 3072
-	reelBytes   = 64 + reelNotes*noteBytes
-	noteBytes   = 128
-	pageBytes   = headerBytes + Slots*(slotBytes+reelBytes)
+	pageMagic      = 0x0031_5445_4147_4550 // "PEGATE1\0"
+	pageVersion    = 7
+	headerBytes    = 28672
+	slotBytes      = 3072
+	traceRingBytes = 64 + traceRingRecords*noteBytes
+	noteBytes      = 128
+	pageBytes      = headerBytes + Slots*(slotBytes+traceRingBytes)
 
-	// reelNotes is how many trace records each worker keeps.
-	reelNotes = 128
+	// traceRingRecords is how many trace records each worker keeps.
+	traceRingRecords = 128
 
 	// nameWords is how many 8-byte words of a kernel's name a trace record holds.
 	nameWords = 12
@@ -233,11 +233,11 @@ type consumption struct {
 	held   [NumClasses]atomic.Uint32 // number of admitted requests that wait for the gate to open again
 }
 
-// reel is the ring of a worker's trace records; the oldest are overwritten.
-type reel struct {
+// traceRing is the ring of a worker's trace records; the oldest are overwritten.
+type traceRing struct {
 	n    atomic.Uint64 // records ever begun
 	_    [56]byte
-	note [reelNotes]note
+	note [traceRingRecords]note
 }
 
 // note is one trace record. seq is its number plus 1 once all of it is written.
@@ -252,8 +252,8 @@ type note struct {
 // layout is a whole page.
 type layout struct {
 	header
-	slot [Slots]slot
-	reel [Slots]reel
+	slot      [Slots]slot
+	traceRing [Slots]traceRing
 }
 
 const (
@@ -273,11 +273,11 @@ type bellLayout struct {
 
 // These fail to compile when a struct's size differs from the format.
 var (
-	_ [pageBytes]byte   = [unsafe.Sizeof(layout{})]byte{}
-	_ [headerBytes]byte = [unsafe.Sizeof(header{})]byte{}
-	_ [slotBytes]byte   = [unsafe.Sizeof(slot{})]byte{}
-	_ [reelBytes]byte   = [unsafe.Sizeof(reel{})]byte{}
-	_ [noteBytes]byte   = [unsafe.Sizeof(note{})]byte{}
+	_ [pageBytes]byte      = [unsafe.Sizeof(layout{})]byte{}
+	_ [headerBytes]byte    = [unsafe.Sizeof(header{})]byte{}
+	_ [slotBytes]byte      = [unsafe.Sizeof(slot{})]byte{}
+	_ [traceRingBytes]byte = [unsafe.Sizeof(traceRing{})]byte{}
+	_ [noteBytes]byte      = [unsafe.Sizeof(note{})]byte{}
 )
 
 // pageAt and bellAt overlay a mapping. That is safe because a mapping is page-aligned, at least as long as the struct

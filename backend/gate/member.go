@@ -186,7 +186,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	}
 	m.Rest()
 	start := Now()
-	m.slot.tell(predicted, about)
+	m.slot.publishHead(predicted, about)
 	m.slot.pending.Store(1 + uint32(c))
 	m.slot.standing.Store(start)
 	defer func() {
@@ -234,8 +234,8 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	}
 }
 
-// tell publishes the properties of the request that is about to wait.
-func (s *slot) tell(predicted int64, about func() About) {
+// publishHead publishes the properties of the request that is about to wait.
+func (s *slot) publishHead(predicted int64, about func() About) {
 	var a About
 	if about != nil {
 		a = about()
@@ -371,7 +371,7 @@ func (m *Member) charge(c Class, u accel.Usage, ns, now int64, name string) {
 		m.slot.used[u.Class].Add(ns)
 	}
 	if h.noting.Load() != 0 && ns > 0 {
-		m.page.at.reel[m.index].write(u, name)
+		m.page.at.traceRing[m.index].write(u, name)
 	}
 	if !h.inTurn(c, now) {
 		h.overrun[c].Add(ns)

@@ -37,10 +37,10 @@ func TestMachineCredits(t *testing.T) {
 		}
 		return all[0].Credits
 	}
-	tell := func(credits vcpu.Credits) {
+	report := func(credits vcpu.Credits) {
 		d.updateMachines([]hypervisor.Machine{machine("named", hypervisor.MachineOff, 0, credits), machine("web", hypervisor.MachineRunning, 1, credits)})
 	}
-	tell(512)
+	report(512)
 	if named, web := credits("named"), credits("web"); named != 77 || web != 512 {
 		t.Errorf("credits %d and %d", named, web)
 	}
@@ -50,7 +50,7 @@ func TestMachineCredits(t *testing.T) {
 	if _, err := d.Requests().Set(control.Peer{}, control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
 		t.Fatal(err)
 	}
-	tell(512)
+	report(512)
 	if got := credits("web"); got != 100 {
 		t.Errorf("an operator's credits are %d", got)
 	}
@@ -60,7 +60,7 @@ func TestMachineCredits(t *testing.T) {
 	if got := credits("web"); got != 100 {
 		t.Errorf("an operator's credits are %d after a reload", got)
 	}
-	tell(600)
+	report(600)
 	if got := credits("web"); got != 600 {
 		t.Errorf("what the definition says since counts for %d", got)
 	}

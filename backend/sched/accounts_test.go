@@ -17,19 +17,19 @@ import (
 func victimAndThief(t *testing.T) *Accelerator {
 	a := busyAccelerator(t, "accc", "victim", "thief")
 	a.passing = func(name string) bool { return strings.HasPrefix(name, "new") }
-	tell(a, "victim", policies.Event{Kind: policies.Wake, Signal: policies.Arrived})
+	sendEvent(a, "victim", policies.Event{Kind: policies.Wake, Signal: policies.Arrived})
 	a.sched.Ready(vcpu.Time(gate.Now()))
 	return a
 }
 
-func tell(a *Accelerator, name string, e policies.Event) {
+func sendEvent(a *Accelerator, name string, e policies.Event) {
 	e.Domain.ID = a.ids[name]
 	a.step(gate.Now(), e)
 }
 
 // uses charges a domain for a burst.
 func uses(a *Accelerator, name string, burst time.Duration) {
-	tell(a, name, policies.Event{Kind: policies.Charge, Used: policies.Usage{Compute: burst}})
+	sendEvent(a, name, policies.Event{Kind: policies.Charge, Used: policies.Usage{Compute: burst}})
 }
 
 func owes(a *Accelerator, name string) time.Duration { return -a.Balances()[name][0] }

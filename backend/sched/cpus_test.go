@@ -26,22 +26,22 @@ func TestLeasesThatCPUsFollow(t *testing.T) {
 		{policies.Lease{Kind: policies.Budget, Amount: int64(time.Millisecond), Until: vcpu.Forever}, 0},
 		{policies.Lease{Kind: policies.Requests, Amount: 8, Until: vcpu.Forever}, 0},
 	} {
-		var told []vcpu.Time
-		a := &Accelerator{follow: func(_ string, until vcpu.Time) { told = append(told, until) }}
+		var followed []vcpu.Time
+		a := &Accelerator{follow: func(_ string, until vcpu.Time) { followed = append(followed, until) }}
 		m := &Attachment{Domain: "x", window: 1}
 		a.reportWindow(now, m, policies.Action{Open: true, Lease: c.lease})
-		if !slices.Equal(told, []vcpu.Time{c.want}) {
-			t.Errorf("%+v: %v, not %v", c.lease, told, c.want)
+		if !slices.Equal(followed, []vcpu.Time{c.want}) {
+			t.Errorf("%+v: %v, not %v", c.lease, followed, c.want)
 		}
-		told = nil
+		followed = nil
 		a.reportWindow(now, m, policies.Action{Open: true, Lease: c.lease})
 		a.reportWindow(now, m, policies.Action{})
 		want := []vcpu.Time{0}
 		if c.want == 0 {
 			want = nil
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("%+v: when it is over it tells %v, not %v", c.lease, told, want)
+		if !slices.Equal(followed, want) {
+			t.Errorf("%+v: when it is over it tells %v, not %v", c.lease, followed, want)
 		}
 	}
 }

@@ -56,9 +56,9 @@ type Port struct {
 	live  atomic.Bool
 
 	// Fields of keep.
-	since time.Time // of the beginning
-	told  bool      // change was called with the port's state
-	paced time.Time // until then no rings are received, if later than now; see pace
+	since    time.Time // of the beginning
+	reported bool      // change was called with the port's state
+	paced    time.Time // until then no rings are received, if later than now; see pace
 
 	mu   sync.Mutex
 	conn syscall.RawConn // nil while there is none
@@ -119,12 +119,12 @@ func (p *Port) keep(ctx context.Context) {
 // set updates the port's liveness, and calls change.
 func (p *Port) set(err error) {
 	switch {
-	case p.told && p.live.Load() == (err == nil):
+	case p.reported && p.live.Load() == (err == nil):
 		return
-	case !p.told && err != nil && time.Since(p.since) < patience:
+	case !p.reported && err != nil && time.Since(p.since) < patience:
 		return
 	}
-	p.told = true
+	p.reported = true
 	p.live.Store(err == nil)
 	p.change(err)
 	p.hint()

@@ -93,7 +93,7 @@ func judgeRoom(dir string, bytes uint64) []control.Check {
 // checkHook checks whether libvirt will make regions.
 func checkHook(path, regions string) []control.Check {
 	all := judgeHook(path, regions)
-	if all[0].State == fine && unheard(path) {
+	if all[0].State == fine && startedBeforeHook(path) {
 		return one("hook", warn, "libvirtd may not know it: it has run since before that was installed", "restart libvirtd once; machines that run aren't disturbed")
 	}
 	return all
@@ -123,8 +123,8 @@ func judgeHook(path, regions string) []control.Check {
 // hookProgram matches the program that the hook runs.
 var hookProgram = regexp.MustCompile(`(?m)^program='([^']*)'$`)
 
-// unheard reports whether the running libvirtd was started before a hook was installed.
-func unheard(path string) bool {
+// startedBeforeHook reports whether the running libvirtd was started before a hook was installed.
+func startedBeforeHook(path string) bool {
 	pid, started := libvirtd()
 	st, err := os.Stat(path)
 	return err == nil && pid != 0 && st.ModTime().After(started)

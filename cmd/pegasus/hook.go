@@ -34,7 +34,7 @@ func (a *attachment) installHook() (fresh bool, err error) {
 	path := filepath.Join(a.hooks, "pegasus")
 	text := fmt.Sprintf(hookText, quoted(self), quoted(a.regions), quoted(a.regions+"/"))
 	if was, err := os.ReadFile(path); err == nil && string(was) == text && executable(path) {
-		return a.hooks == hooksDir && unheard(path), nil
+		return a.hooks == hooksDir && startedBeforeHook(path), nil
 	}
 	err = os.MkdirAll(a.hooks, 0o755)
 	if err == nil {
@@ -44,7 +44,7 @@ func (a *attachment) installHook() (fresh bool, err error) {
 		return true, os.Chmod(path, 0o755) // an existing hook keeps its mode
 	}
 	if judgeHook(path, a.regions)[0].State == fine { // of another installation, installed by root
-		return a.hooks == hooksDir && unheard(path), nil
+		return a.hooks == hooksDir && startedBeforeHook(path), nil
 	}
 	return false, fmt.Errorf("libvirt's hook: %w; attach one machine as root, which installs it: from then on every user of libvirt can attach", err)
 }

@@ -47,7 +47,7 @@ func TestWorkerKilled(t *testing.T) {
 	victim.must("context")
 	syscall.Kill(victim.worker, syscall.SIGKILL)
 	start := time.Now()
-	if said := victim.tell("ping"); !strings.HasPrefix(said, "error:") {
+	if said := victim.sendOrder("ping"); !strings.HasPrefix(said, "error:") {
 		t.Fatalf("after its worker was killed the guest hears %q", said)
 	}
 	if took := time.Since(start); took > 10*time.Second {
@@ -133,7 +133,7 @@ arena = "4MiB"
 				d := h.domain("a")
 				return d.Processes == 1 && d.Memory == 1<<20 && d.HostMemory == 4<<20 && d.State != "running" && d.GPU > int64(10*time.Millisecond)
 			})
-			h.eventually("the memory is there again", func() bool { return mate.tell("alloc 50331648") == "ok" })
+			h.eventually("the memory is there again", func() bool { return mate.sendOrder("alloc 50331648") == "ok" })
 			h.guest("a").must("context") // its arena has room, and so has another's
 			h.guest("a").must("context")
 		})
@@ -225,7 +225,7 @@ func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
 			if _, err := os.Stat(group); name == "stopped" && group != "" && err == nil {
 				t.Errorf("%s is left", group)
 			}
-			if said := g.tell("ping"); !strings.HasPrefix(said, "error:") {
+			if said := g.sendOrder("ping"); !strings.HasPrefix(said, "error:") {
 				t.Errorf("the guest hears %q", said)
 			}
 		})

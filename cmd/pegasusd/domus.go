@@ -95,10 +95,10 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 
 // Watch implements hypervisor.Machines. The hub of a domU that is no longer served ends before its machine is
 // reported: otherwise its programs would get another worker when theirs ends.
-func (h *xenHost) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+func (h *xenHost) Watch(ctx context.Context, notify func([]hypervisor.Machine)) {
 	h.units.Watch(ctx, func(all []hypervisor.Machine) {
 		h.keeper.Keep(all)
-		tell(all)
+		notify(all)
 	})
 }
 

@@ -217,7 +217,7 @@ func TestRemoveWithGuests(t *testing.T) {
 	if err := remove(control.RemoveEnd); err != nil {
 		t.Errorf("end: %v", err)
 	}
-	if said := g.tell("ping"); !strings.HasPrefix(said, "error:") {
+	if said := g.sendOrder("ping"); !strings.HasPrefix(said, "error:") {
 		t.Errorf("a guest of a domain that is no more hears %q", said)
 	}
 	if h.knows("pod") || alive(g.worker) {

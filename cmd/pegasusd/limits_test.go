@@ -79,12 +79,12 @@ name = "b"
 		g.must("context")
 	}
 	one.must("alloc 41943040")
-	if said := two.tell("alloc 41943040"); !strings.Contains(said, "OUT_OF_MEMORY") {
+	if said := two.sendOrder("alloc 41943040"); !strings.Contains(said, "OUT_OF_MEMORY") {
 		t.Errorf("over the quota of its domain a process hears %q", said)
 	}
 	other.must("alloc 41943040")
 	one.kill()
-	h.eventually("the quota is free again", func() bool { return two.tell("alloc 41943040") == "ok" })
+	h.eventually("the quota is free again", func() bool { return two.sendOrder("alloc 41943040") == "ok" })
 	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"memory": "128MiB"}}, nil); err != nil {
 		t.Fatal(err)
 	}

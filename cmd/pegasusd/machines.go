@@ -38,10 +38,10 @@ type machineWatcher struct {
 	off map[string]bool // by name, of all machines ever reported
 }
 
-func (o *machineWatcher) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+func (o *machineWatcher) Watch(ctx context.Context, notify func([]hypervisor.Machine)) {
 	o.from.Watch(ctx, func(all []hypervisor.Machine) {
 		o.note(all)
-		tell(all)
+		notify(all)
 	})
 }
 

@@ -89,14 +89,14 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	if err := s.serve(out, errs); err != nil {
 		fmt.Fprintln(errs, "pegasusd:", err)
-		s.tell(err.Error())
+		s.reportStart(err.Error())
 		return 1
 	}
 	return 0
 }
 
-// tell reports to the process that started the daemon.
-func (s *settings) tell(text string) {
+// reportStart reports to the process that started the daemon.
+func (s *settings) reportStart(text string) {
 	if s.readyFD < 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	return d.Run(ctx, func() {
-		s.tell("ready")
+		s.reportStart("ready")
 		if units != nil {
 			go units.keepHubs(ctx, log)
 		}

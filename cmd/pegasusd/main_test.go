@@ -259,15 +259,15 @@ func (g *guest) hear() string {
 	return strings.TrimSpace(line)
 }
 
-// tell sends an order and returns the answer.
-func (g *guest) tell(format string, args ...any) string {
+// sendOrder sends an order and returns the answer.
+func (g *guest) sendOrder(format string, args ...any) string {
 	fmt.Fprintf(g.in, format+"\n", args...)
 	return g.hear()
 }
 
 func (g *guest) must(format string, args ...any) {
 	g.t.Helper()
-	if said := g.tell(format, args...); said != "ok" {
+	if said := g.sendOrder(format, args...); said != "ok" {
 		g.t.Fatalf("guest, "+format+": %s", append(args, said)...)
 	}
 }

@@ -33,7 +33,7 @@ func TestShares(t *testing.T) {
 		for range 2 {
 			g := h.guest(name)
 			g.must("context")
-			go g.tell("busy 1h")
+			go g.sendOrder("busy 1h")
 		}
 	}
 	policy := func(name, mode string) {

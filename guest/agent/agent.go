@@ -1,6 +1,6 @@
 // Package agent implements the agent of a virtual machine. It allocates a segment for each CUDA process of the machine,
-// in memory that the machine shares with the host. The kind of memory depends on the machine (Ground); guest/kvm and
-// guest/xen implement it.
+// in memory that the machine shares with the host. The kind of memory depends on the machine (SharedMemory); guest/kvm
+// and guest/xen implement it.
 //
 // Callers: `pegasus-guest agent`, as root of the machine. Programs connect to its socket with the daemon's protocol;
 // libcuda.so.1 has no code for machines, except that an agent may end while calls continue. The agent forwards the
@@ -50,7 +50,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	shelf, sockets := inherit()
+	fdStore, sockets := inherit()
 	l, err := listen(sockets, a.Socket, a.Group)
 	if err != nil {
 		return err
@@ -67,14 +67,14 @@ func (a Agent) Run(ctx context.Context) error {
 		}
 	})
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		s, err := a.prepare(port, shelf)
+		s, err := a.prepare(port, fdStore)
 		if err == nil {
-			a.Log.Info("ready", "region", s.ground.Name(), "bytes", s.ground.Bytes(), "socket", a.Socket)
+			a.Log.Info("ready", "region", s.memory.Name(), "bytes", s.memory.Bytes(), "socket", a.Socket)
 			notify("STATUS=Serving CUDA programs")
 			d.leadTo(s)
 			port.Ring() // the hub may sleep since the previous agent ended
 			if err = s.run(ctx); err == nil {
-				return s.ground.Leave()
+				return s.memory.Leave()
 			}
 			d.leadTo(nil)
 			s.end()
@@ -99,8 +99,8 @@ const (
 )
 
 // prepare resumes the session of the previous agent, or initializes the region and requests a new session.
-func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
-	g, err := a.Machine.Find(shelf)
+func (a Agent) prepare(port *bell.Port, fdStore *FDStore) (s *session, err error) {
+	g, err := a.Machine.Find(fdStore)
 	if errors.Is(err, ErrNone) {
 		os.Remove(a.recordPath()) // there is no session to resume
 	}
@@ -118,7 +118,7 @@ func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 	defer unplugged(&err)()
 	events := make(chan func())
 	s = &session{
-		agent: a, ground: g, port: port, sleeper: bell.NewSleeper(port, events),
+		agent: a, memory: g, port: port, sleeper: bell.NewSleeper(port, events),
 		events: events, over: make(chan struct{}), processes: map[uint32]*process{},
 	}
 	err = s.resume()
@@ -134,21 +134,21 @@ func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 // start initializes the region and requests a session.
 func (s *session) start() error {
 	os.Remove(s.agent.recordPath())
-	area, err := s.ground.Begin()
+	area, err := s.memory.Begin()
 	if err != nil {
 		return err
 	}
 	s.area, s.control = area, region.NewGuest(area)
 	s.control.SetRelease(s.agent.Release)
 	s.begin()
-	return s.ground.Announce(s.boot)
+	return s.memory.Announce(s.boot)
 }
 
 // session is the state of the connection between agent and hub. The goroutine of run owns it; the processes' goroutines
 // send it their work as events.
 type session struct {
 	agent   Agent
-	ground  Ground
+	memory  SharedMemory
 	area    []byte // memory of the control area
 	control *region.Guest
 	port    *bell.Port
@@ -194,7 +194,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	for ctx.Err() == nil {
 		if s.step() {
 			s.sleeper.Worked()
-		} else if err := s.ground.Gone(); err != nil {
+		} else if err := s.memory.Gone(); err != nil {
 			return err
 		} else {
 			s.sleeper.Sleep(ctx, s.control, s.step)
@@ -266,7 +266,7 @@ func (s *session) lose(why string) {
 	}
 }
 
-func (s *session) tell(m region.Message) { s.outbox = append(s.outbox, m) }
+func (s *session) sendToHub(m region.Message) { s.outbox = append(s.outbox, m) }
 
 func (s *session) flush() (sent bool) {
 	for len(s.outbox) > 0 && s.control.Send(s.outbox[0]) {

@@ -37,14 +37,14 @@ func openEndpoint(t *testing.T, patience time.Duration) (d *endpoint, socket str
 // say sends words to a socket and returns the answer.
 func say(t *testing.T, socket string, words []byte) string {
 	t.Helper()
-	answer, err := tell(socket, words)
+	answer, err := exchange(socket, words)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
 }
 
-func tell(socket string, words []byte) (string, error) {
+func exchange(socket string, words []byte) (string, error) {
 	c, err := net.Dial("unixpacket", socket)
 	if err != nil {
 		return "", err
@@ -110,7 +110,7 @@ func TestComesBack(t *testing.T) {
 	if err := os.WriteFile(d.record, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := tell(socket, back); said != "" || !errors.Is(err, io.EOF) {
+	if said, err := exchange(socket, back); said != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("a session to come: %q, %v", said, err)
 	}
 }

@@ -99,7 +99,7 @@ func TestHostHangs(t *testing.T) {
 		hub, guest := region.NewHost(mem), region.NewGuest(mem)
 		port := bell.Listen(t.Context(), func() (bell.Conn, error) { return nil, os.ErrNotExist }, false, func(error) {})
 		s := &session{
-			agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{}, control: guest,
+			agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, memory: noMemory{}, control: guest,
 			port: port, processes: map[uint32]*process{}, events: make(chan func(), 1000), over: make(chan struct{}),
 		}
 		s.begin()

@@ -26,7 +26,7 @@ type process struct {
 	hello   callbuf.Hello
 	came    time.Time
 	daemon  *net.UnixConn   // on which it waits for its welcome; nil once it is sent
-	segment *Piece          // open until the process has received it
+	segment *Allocation     // open until the process has received it
 	at      *callbuf.Extent // location of the segment, if the record has to contain it
 	served  bool            // its segment was sent
 	closing bool            // the hub has been sent a Close for it
@@ -53,7 +53,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		c.Close()
 		return
 	}
-	if s.ground.Shared() && hello.Features&callbuf.HelloPlaced == 0 {
+	if s.memory.Shared() && hello.Features&callbuf.HelloPlaced == 0 {
 		refuse(c, resultSystemDriverMismatch, "this program's libcuda.so.1 is too old for a machine with ivshmem")
 		c.Close()
 		return
@@ -77,13 +77,13 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if hello.Features&callbuf.HelloAfresh != 0 {
 		s.leave(p)
 	}
-	if most := s.ground.MostArena(); most > 0 && (hello.MostBytes == 0 || hello.MostBytes > most) {
+	if most := s.memory.MostArena(); most > 0 && (hello.MostBytes == 0 || hello.MostBytes > most) {
 		hello.MostBytes = most
 	}
 	hello.Features &^= callbuf.HelloAfresh | callbuf.HelloPlaced // features of the agent, not of the host
 	s.processes[p.number] = p
 	s.save()
-	s.tell(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
+	s.sendToHub(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
 	s.limit(p, answerTime)
 }
 
@@ -138,7 +138,7 @@ func (s *session) close(p *process) {
 		s.save()
 		return
 	}
-	s.tell(region.Message{Kind: region.Close, Process: p.number})
+	s.sendToHub(region.Message{Kind: region.Close, Process: p.number})
 }
 
 // watch closes a process when it has ended.
@@ -163,7 +163,7 @@ func (s *session) forget(p *process) {
 	if p.life != nil {
 		p.life.Close()
 	}
-	if err := s.ground.Remove(pieceName(s.boot, p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.memory.Remove(allocationName(s.boot, p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.agent.Log.Warn("remove a call buffer", "err", err)
 	}
 	delete(s.processes, p.number)
@@ -177,8 +177,8 @@ func (s *session) again(p *process) {
 	s.open(c, p.hello, p.came)
 }
 
-// pieceName returns the name of a process's segment.
-func pieceName(boot uint64, number uint32) string { return fmt.Sprintf("%x-%d", boot, number) }
+// allocationName returns the name of a process's segment.
+func allocationName(boot uint64, number uint32) string { return fmt.Sprintf("%x-%d", boot, number) }
 
 // obey handles a message from the hub.
 func (s *session) obey(m region.Message) {
@@ -225,7 +225,7 @@ func (s *session) lend(p *process, body []byte) {
 	if err == nil && p.segment == nil {
 		err = s.makeSegment(p, bytes)
 	}
-	where := s.ground.NoRoom()
+	where := s.memory.NoRoom()
 	if err == nil {
 		where = p.segment.Where
 	} else {
@@ -236,13 +236,13 @@ func (s *session) lend(p *process, body []byte) {
 		return
 	}
 	where.Process = p.number
-	s.tell(where)
+	s.sendToHub(where)
 }
 
 // makeSegment allocates a process's segment. It records the location before the hub receives it, unless the file system
 // keeps it.
 func (s *session) makeSegment(p *process, bytes uint64) (err error) {
-	if p.segment, err = s.ground.Create(pieceName(s.boot, p.number), bytes); err != nil {
+	if p.segment, err = s.memory.Create(allocationName(s.boot, p.number), bytes); err != nil {
 		p.segment = nil
 		return err
 	}
@@ -348,7 +348,7 @@ const maxUnsent = 16
 // pass forwards a message of a process to its worker, unless the process is closed or has too many unsent messages.
 func (s *session) pass(p *process, data []byte) {
 	if s.processes[p.number] == p && !p.closing && s.unsent(p) < maxUnsent {
-		s.tell(region.Message{Kind: region.Data, Process: p.number, Body: data})
+		s.sendToHub(region.Message{Kind: region.Data, Process: p.number, Body: data})
 	}
 }
 

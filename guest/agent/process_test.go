@@ -34,7 +34,7 @@ func TestCrowd(t *testing.T) {
 		return here, there
 	}
 	s := &session{
-		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{}, serving: true,
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, memory: noMemory{}, serving: true,
 		control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
 	}
 	var last *net.UnixConn
@@ -76,10 +76,10 @@ func TestTalker(t *testing.T) {
 
 // The memory that the machine has for a process limits the size that a program requests.
 func TestMostArena(t *testing.T) {
-	for _, c := range []struct{ ground, hello, want uint64 }{{0, 0, 0}, {0, 9, 9}, {5, 0, 5}, {5, 9, 5}, {5, 3, 3}} {
+	for _, c := range []struct{ memory, hello, want uint64 }{{0, 0, 0}, {0, 9, 9}, {5, 0, 5}, {5, 9, 5}, {5, 3, 3}} {
 		here, _ := pair(t)
 		s := &session{
-			agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{most: c.ground}, serving: true,
+			agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, memory: noMemory{most: c.memory}, serving: true,
 			control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
 		}
 		s.open(here, callbuf.Hello{Version: callbuf.Version, MostBytes: c.hello}, time.Now())
@@ -106,12 +106,12 @@ func TestDeafProcess(t *testing.T) {
 	}
 }
 
-// blocked is a Ground on which the machine's own kernel refuses allocations.
-type blocked struct{ noGround }
+// blocked is a SharedMemory in which the machine's own kernel refuses allocations.
+type blocked struct{ noMemory }
 
 func (blocked) NoRoom() region.Message { return region.Message{Kind: region.Grant} }
 
-func (blocked) Create(string, uint64) (*Piece, error) {
+func (blocked) Create(string, uint64) (*Allocation, error) {
 	return nil, &Obstacle{errors.New("give it more memory")}
 }
 
@@ -119,7 +119,7 @@ func (blocked) Create(string, uint64) (*Piece, error) {
 func TestObstacle(t *testing.T) {
 	ours, theirs := pair(t)
 	p := &process{number: 1, daemon: ours}
-	s := &session{agent: Agent{Log: slog.New(slog.DiscardHandler)}, ground: blocked{}, processes: map[uint32]*process{1: p}}
+	s := &session{agent: Agent{Log: slog.New(slog.DiscardHandler)}, memory: blocked{}, processes: map[uint32]*process{1: p}}
 	s.lend(p, region.NeedBody(4096))
 	if len(s.outbox) != 1 || s.outbox[0].Kind != region.Close || s.outbox[0].Process != 1 {
 		t.Errorf("the hub is told %v", s.outbox)
@@ -151,7 +151,7 @@ func TestComesAfterPause(t *testing.T) {
 	const stood = time.Hour
 	p := &process{number: 1, daemon: ours, hello: callbuf.Hello{Version: callbuf.Version}, came: time.Now().Add(-stood - time.Second)}
 	s := &session{
-		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{},
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, memory: noMemory{},
 		control: guest, serving: true, boot: 101, last: 1, looked: time.Now().Add(-stood), heard: time.Now().Add(-stood),
 		processes: map[uint32]*process{1: p}, events: make(chan func(), 1000),
 	}

@@ -35,7 +35,7 @@ func (r Record) Parts() map[string]callbuf.Extent {
 	parts := make(map[string]callbuf.Extent)
 	for _, c := range r.Processes {
 		if c.At != nil {
-			parts[pieceName(r.Boot, c.Number)] = *c.At
+			parts[allocationName(r.Boot, c.Number)] = *c.At
 		}
 	}
 	return parts

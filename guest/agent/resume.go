@@ -21,7 +21,7 @@ func (s *session) resume() error {
 	if err != nil {
 		return err
 	}
-	area, err := s.ground.Resume(r)
+	area, err := s.memory.Resume(r)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ const statusGrace = 2 * time.Second
 
 // status returns the status; it runs on the session's goroutine.
 func (s *session) status() Status {
-	st := Status{Release: s.agent.Release, Device: s.ground.Name(), Bytes: s.ground.Bytes(), Shared: s.ground.Shared(), Processes: len(s.processes), Host: s.serving}
+	st := Status{Release: s.agent.Release, Device: s.memory.Name(), Bytes: s.memory.Bytes(), Shared: s.memory.Shared(), Processes: len(s.processes), Host: s.serving}
 	if s.serving {
 		st.HostRelease, st.Generation = s.control.HostRelease(), s.control.Generation()
 	} else if time.Since(s.heard) > statusGrace {

@@ -32,5 +32,5 @@ func (s *session) end() {
 	}
 	os.Remove(s.agent.recordPath())
 	unix.Munmap(s.area)
-	s.ground.Close()
+	s.memory.Close()
 }

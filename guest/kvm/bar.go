@@ -180,7 +180,7 @@ func (b *bar) resume(r agent.Record) (mem []byte, offset uint64, err error) {
 }
 
 // Create allocates a part, cleared, since it may contain another process's data.
-func (b *bar) Create(name string, bytes uint64) (*agent.Piece, error) {
+func (b *bar) Create(name string, bytes uint64) (*agent.Allocation, error) {
 	e, err := b.room.take(name, bytes)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (b *bar) Create(name string, bytes uint64) (*agent.Piece, error) {
 	}
 	clear(b.part(e))
 	where, err := lend(callbuf.Extents{e})
-	return &agent.Piece{File: os.NewFile(uintptr(fd), b.path), Part: &e, Where: where}, err
+	return &agent.Allocation{File: os.NewFile(uintptr(fd), b.path), Part: &e, Where: where}, err
 }
 
 func (b *bar) part(e callbuf.Extent) []byte { return b.mem[e.Offset:][:e.Bytes] }

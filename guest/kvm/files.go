@@ -100,14 +100,14 @@ func (a *files) Remove(name string) error {
 	return errors.Join(err, os.Remove(path))
 }
 
-// piece is a file of the region.
-type piece struct {
+// regionFile is a file of the region.
+type regionFile struct {
 	*os.File
 	parts callbuf.Extents // its ranges in the region
 }
 
 // Create makes a file of zeros. The receiving process cannot change the file's size or place.
-func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
+func (a *files) Create(name string, bytes uint64) (*agent.Allocation, error) {
 	f, err := a.make(name, bytes)
 	if err != nil {
 		return nil, err
@@ -120,17 +120,17 @@ func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
 		f.discard()
 		return nil, err
 	}
-	return &agent.Piece{File: f.File, Where: where}, nil
+	return &agent.Allocation{File: f.File, Where: where}, nil
 }
 
 // make makes a file of zeros that only the agent's user can open.
-func (a *files) make(name string, bytes uint64) (*piece, error) {
+func (a *files) make(name string, bytes uint64) (*regionFile, error) {
 	path := filepath.Join(a.dir, name)
 	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	f := &piece{File: o}
+	f := &regionFile{File: o}
 	if err = f.fill(bytes); err == nil {
 		f.parts, err = a.places(o, bytes)
 	}
@@ -142,7 +142,7 @@ func (a *files) make(name string, bytes uint64) (*piece, error) {
 }
 
 // fill allocates a file's memory and fills it with zeros.
-func (f *piece) fill(bytes uint64) error {
+func (f *regionFile) fill(bytes uint64) error {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)); err != nil {
 		return fmt.Errorf("%d bytes of the region: %w", bytes, err)
 	}
@@ -180,7 +180,7 @@ func (a *files) places(f *os.File, bytes uint64) (callbuf.Extents, error) {
 }
 
 // discard removes a file that no process uses any more.
-func (f *piece) discard() error {
+func (f *regionFile) discard() error {
 	err := errors.Join(setImmutable(f.File, false), os.Remove(f.Name()))
 	return errors.Join(err, f.Close())
 }
@@ -206,7 +206,7 @@ func (a *files) resume(agent.Record) (mem []byte, offset uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	f := &piece{File: o}
+	f := &regionFile{File: o}
 	if f.parts, err = a.places(o, region.ControlBytes); err != nil {
 		o.Close()
 		return nil, 0, err
@@ -214,7 +214,7 @@ func (a *files) resume(agent.Record) (mem []byte, offset uint64, err error) {
 	return f.mapControl()
 }
 
-func (f *piece) mapControl() (mem []byte, offset uint64, err error) {
+func (f *regionFile) mapControl() (mem []byte, offset uint64, err error) {
 	defer f.Close() // the mapping stays
 	if len(f.parts) != 1 {
 		return nil, 0, fmt.Errorf("the control area lies in %d pieces", len(f.parts))

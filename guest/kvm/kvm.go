@@ -23,15 +23,15 @@ type Machine struct {
 }
 
 // Find finds the machine's region, by the host's mark.
-func (m Machine) Find(*agent.Shelf) (agent.Ground, error) {
+func (m Machine) Find(*agent.FDStore) (agent.SharedMemory, error) {
 	d, err := openDevice()
 	if err == nil {
-		return &ground{memory: &files{d, m.Dir}}, nil
+		return &sharedMemory{memory: &files{d, m.Dir}}, nil
 	}
 	b, other := openBar()
 	switch {
 	case other == nil:
-		return &ground{memory: b}, nil
+		return &sharedMemory{memory: b}, nil
 	case errors.Is(err, agent.ErrNone):
 		return nil, other
 	case errors.Is(other, agent.ErrNone):
@@ -40,8 +40,8 @@ func (m Machine) Find(*agent.Shelf) (agent.Ground, error) {
 	return nil, fmt.Errorf("%w; %w", err, other)
 }
 
-// ground implements agent.Ground on a memory.
-type ground struct {
+// sharedMemory implements agent.SharedMemory on a memory.
+type sharedMemory struct {
 	memory
 	control uint64 // offset of the control area in the region
 }
@@ -51,7 +51,7 @@ type memory interface {
 	Name() string
 	Bytes() uint64
 	Shared() bool
-	Create(name string, bytes uint64) (*agent.Piece, error)
+	Create(name string, bytes uint64) (*agent.Allocation, error)
 	Remove(name string) error
 	Gone() error
 	Close()
@@ -69,7 +69,7 @@ type memory interface {
 }
 
 // Begin frees the region and creates a control area.
-func (g *ground) Begin() (control []byte, err error) {
+func (g *sharedMemory) Begin() (control []byte, err error) {
 	if err := release(g.memory); err != nil {
 		return nil, err
 	}
@@ -83,17 +83,17 @@ func (g *ground) Begin() (control []byte, err error) {
 }
 
 // Announce publishes the location of the control area to the host.
-func (g *ground) Announce(boot uint64) error {
+func (g *sharedMemory) Announce(boot uint64) error {
 	return g.setPointer(&region.Pointer{Offset: g.control, Boot: boot})
 }
 
 // Resume maps the previous agent's control area.
-func (g *ground) Resume(r agent.Record) (control []byte, err error) {
+func (g *sharedMemory) Resume(r agent.Record) (control []byte, err error) {
 	if control, g.control, err = g.resume(r); err != nil {
 		return nil, err
 	}
-	told, err := g.pointer()
-	if err == nil && told.Offset != g.control {
+	published, err := g.pointer()
+	if err == nil && published.Offset != g.control {
 		err = errors.New("the host knows of another control area")
 	}
 	if err != nil {
@@ -104,16 +104,16 @@ func (g *ground) Resume(r agent.Record) (control []byte, err error) {
 }
 
 // NoRoom returns the message of a failed allocation.
-func (*ground) NoRoom() region.Message {
+func (*sharedMemory) NoRoom() region.Message {
 	m, _ := lend(nil)
 	return m
 }
 
 // Leave has no effect: all of it stays for the next agent.
-func (*ground) Leave() error { return nil }
+func (*sharedMemory) Leave() error { return nil }
 
 // MostArena returns 0: the host, which made the region, decides.
-func (*ground) MostArena() uint64 { return 0 }
+func (*sharedMemory) MostArena() uint64 { return 0 }
 
 // lend returns the message with an allocation's location.
 func lend(parts callbuf.Extents) (region.Message, error) {

@@ -69,7 +69,7 @@ func Show(out io.Writer, socket string, o Options) error {
 	var all []state
 	for i, d := range devices.Devices {
 		s := state{index: i, device: d, usage: usage}
-		s.version, s.driver = cuda.Told(devices.DriverVersion, os.Getenv)
+		s.version, s.driver = cuda.ReportedVersions(devices.DriverVersion, os.Getenv)
 		if passed := usage.Now - before.Now; passed > 0 {
 			s.percent = max(0, min(100, (usage.Busy-before.Busy)*100/passed))
 		}

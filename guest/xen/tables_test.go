@@ -82,13 +82,13 @@ func TestExplain(t *testing.T) {
 		{fmt.Errorf("grant: %w", syscall.ENOMEM), []string{"4610 pages", "xl mem-set"}},
 	} {
 		err := explain(c.err, 0, 4610)
-		told, perr := callbuf.ParseWelcome(callbuf.Welcome{Version: callbuf.Version, Result: 802, Message: err.Error()}.Append(nil))
+		welcome, perr := callbuf.ParseWelcome(callbuf.Welcome{Version: callbuf.Version, Result: 802, Message: err.Error()}.Append(nil))
 		if perr != nil || !errors.As(err, new(*agent.Obstacle)) || !errors.Is(err, errors.Unwrap(c.err)) {
 			t.Errorf("%v, %v", err, perr)
 		}
 		for _, text := range c.says {
-			if !strings.Contains(told.Message, text) {
-				t.Errorf("%q doesn't say %q", told.Message, text)
+			if !strings.Contains(welcome.Message, text) {
+				t.Errorf("%q doesn't say %q", welcome.Message, text)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ const dom0 = 0
 var errDom0 = errors.New("this is Dom0 itself: CUDA programs here need no agent, but `pegasus run`")
 
 // Find loads the kernel modules and raises the limit that it needs. Memory is granted as processes connect.
-func (m *Machine) Find(shelf *agent.Shelf) (agent.Ground, error) {
+func (m *Machine) Find(fdStore *agent.FDStore) (agent.SharedMemory, error) {
 	if IsDom0("/") {
 		return nil, errDom0
 	}
@@ -72,12 +72,12 @@ func (m *Machine) Find(shelf *agent.Shelf) (agent.Ground, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ground{machine: m, shelf: shelf, store: store, memory: m.Memory, segments: make(map[string]segment)}, nil
+	return &sharedMemory{machine: m, fdStore: fdStore, store: store, memory: m.Memory, segments: make(map[string]segment)}, nil
 }
 
 var errNoChannel = errors.New("no event channel yet")
 
-// OpenBell returns the end of the event channel that the present ground has published to Dom0.
+// OpenBell returns the end of the event channel that the present sharedMemory has published to Dom0.
 func (m *Machine) OpenBell() (bell.Conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -48,7 +48,7 @@ func TestHere(t *testing.T) {
 
 // An agent grants no more than its limit, and the previous agent's grants count.
 func TestMemory(t *testing.T) {
-	g := &ground{memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
+	g := &sharedMemory{memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
 	if most := g.MostArena(); most != 12<<20 {
 		t.Errorf("an arena of %d", most)
 	}
@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 // Without the previous agent's descriptors there is nothing to resume.
 func TestNothingKept(t *testing.T) {
 	_, domU := stores(t)
-	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, store: domU, segments: map[string]segment{}}
+	g := &sharedMemory{machine: &Machine{}, fdStore: &agent.FDStore{}, store: domU, segments: map[string]segment{}}
 	if _, err := g.Resume(agent.Record{}); !errors.Is(err, errNoRendezvous) {
 		t.Error(err)
 	}
@@ -82,7 +82,7 @@ func TestNothingKept(t *testing.T) {
 
 // An agent that starts anew may grant the full amount again, whatever the previous one had granted.
 func TestBeginsAnew(t *testing.T) {
-	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
+	g := &sharedMemory{machine: &Machine{}, fdStore: &agent.FDStore{}, memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
 	if g.forget(); g.used != 0 || len(g.segments) != 0 {
 		t.Errorf("%d bytes and %d segments are taken for used", g.used, len(g.segments))
 	}

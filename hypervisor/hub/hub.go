@@ -213,8 +213,8 @@ func (s *session) drop(why string) {
 	}
 }
 
-// tell enqueues a message to the agent. There are at most a few for each process.
-func (s *session) tell(m wire.Message) {
+// sendToAgent enqueues a message to the agent. There are at most a few for each process.
+func (s *session) sendToAgent(m wire.Message) {
 	if s.control != nil && s.control.Session() != 0 {
 		s.outbox = append(s.outbox, m)
 	}
@@ -275,7 +275,7 @@ func (s *session) obey(m wire.Message) error {
 		if p != nil {
 			p.hangUp()
 		} else { // an agent that has started since may not have received it
-			s.tell(wire.Message{Kind: wire.Gone, Process: m.Process})
+			s.sendToAgent(wire.Message{Kind: wire.Gone, Process: m.Process})
 		}
 		return nil
 	default:

@@ -93,7 +93,7 @@ func (s *session) finish(p *process, err error) {
 		callbuf.Abandon(p.header)
 	}
 	s.hub.Memory.TakeBack(p.number)
-	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
+	s.sendToAgent(wire.Message{Kind: wire.Gone, Process: p.number})
 }
 
 // complainEvery is the shortest interval between log lines about processes that aren't served: a machine can cause
@@ -146,7 +146,7 @@ func (p *process) serve(ctx context.Context, s *session) error {
 		return err
 	}
 	if worker == nil { // refused; the daemon's log has the reason
-		s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
+		s.events <- func() { s.sendToAgent(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
 		return nil
 	}
 	process, err := openProcess(int(welcome.WorkerPID))
@@ -162,7 +162,7 @@ func (p *process) serve(ctx context.Context, s *session) error {
 	if ctx.Err() != nil {
 		p.hangUp()
 	}
-	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
+	s.events <- func() { s.sendToAgent(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
 	p.relay(s, worker)
 	worker.Close()
 	awaitEnd(process)
@@ -195,7 +195,7 @@ func (s *session) passBack(p *process, body []byte) {
 		}
 	}
 	if unsent < maxUnsent {
-		s.tell(wire.Message{Kind: wire.Data, Process: p.number, Body: body})
+		s.sendToAgent(wire.Message{Kind: wire.Data, Process: p.number, Body: body})
 	}
 }
 
@@ -204,7 +204,7 @@ const resultSystemNotReady = 802
 
 func (p *process) refuse(s *session, err error) {
 	w := callbuf.Welcome{Version: callbuf.Version, Result: resultSystemNotReady, Message: err.Error()}
-	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: w.Append(nil)}) }
+	s.events <- func() { s.sendToAgent(wire.Message{Kind: wire.Welcome, Process: p.number, Body: w.Append(nil)}) }
 }
 
 // enter requests a worker from the daemon, and in between a segment from the machine. The worker is nil if the daemon
@@ -257,7 +257,7 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	}
 	s.events <- func() {
 		p.asked, p.layout, p.features = true, layout, s.features(p, terms.Features)
-		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
+		s.sendToAgent(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
 	}
 	var l lent
 	select {

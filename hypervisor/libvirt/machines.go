@@ -57,7 +57,7 @@ type heard struct {
 }
 
 // Watch implements hypervisor.Machines.
-func (m Machines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+func (m Machines) Watch(ctx context.Context, notify func([]hypervisor.Machine)) {
 	reports, ended := make(chan heard), make(chan struct{})
 	for _, uri := range m.URIs {
 		go func() {
@@ -70,7 +70,7 @@ func (m Machines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 		select {
 		case h := <-reports:
 			if all, changed := b.enter(h); changed {
-				tell(all)
+				notify(all)
 			}
 		case <-ended:
 			left--
@@ -183,12 +183,12 @@ func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports
 
 // book is the state of all machines.
 type book struct {
-	uris  []string
-	last  map[string]Report // by URI
-	known map[string]entry  // by URI and name
-	boots uint64
-	told  []hypervisor.Machine
-	first bool // nothing was reported yet
+	uris         []string
+	last         map[string]Report // by URI
+	known        map[string]entry  // by URI and name
+	boots        uint64
+	lastReported []hypervisor.Machine
+	first        bool // nothing was reported yet
 }
 
 // entry is a machine as last reported.
@@ -223,10 +223,10 @@ func (b *book) enter(h heard) ([]hypervisor.Machine, bool) {
 		}
 	}
 	slices.SortFunc(all, func(x, y hypervisor.Machine) int { return strings.Compare(x.Domain, y.Domain) })
-	if !b.first && slices.EqualFunc(all, b.told, same) {
+	if !b.first && slices.EqualFunc(all, b.lastReported, same) {
 		return nil, false
 	}
-	b.told, b.first = all, false
+	b.lastReported, b.first = all, false
 	return all, true
 }
 

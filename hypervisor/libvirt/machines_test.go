@@ -39,7 +39,7 @@ func TestBoots(t *testing.T) {
 	} {
 		all, _ := b.enter(heard{"u", c.anew, Report{Machines: []Machine{c.m}}})
 		if len(all) == 0 {
-			all = b.told
+			all = b.lastReported
 		}
 		if now := all[0].Boot; now == 0 || (now == was) != c.same {
 			t.Errorf("%s: %d after %d", c.what, now, was)
@@ -79,20 +79,20 @@ func TestWatch(t *testing.T) {
 	const script = `echo '{"machines":[{"name":"a","state":"running","started":1,"pid":5,"vcpus":[6]}]}'
 		echo '{"away":"for a test"}'; [ -e $0 ] || { >$0; exit 1; }
 		echo '{"machines":[{"name":"a","state":"paused","started":1,"pid":5,"vcpus":[6]}]}'; cat`
-	told := make(chan []hypervisor.Machine)
+	lastReported := make(chan []hypervisor.Machine)
 	done := make(chan struct{})
 	file := t.TempDir() + "/again"
 	go func() {
 		Machines{
 			URIs: []string{"u"}, Log: slog.New(slog.DiscardHandler),
 			Command: func(string) []string { return []string{"sh", "-c", script, file} },
-		}.Watch(ctx, func(all []hypervisor.Machine) { told <- all })
+		}.Watch(ctx, func(all []hypervisor.Machine) { lastReported <- all })
 		close(done)
 	}()
 	var boots []uint64
 	for _, want := range []hypervisor.MachineState{hypervisor.MachineRunning, hypervisor.MachinePaused} {
 		select {
-		case all := <-told:
+		case all := <-lastReported:
 			if len(all) != 1 || all[0].State != want || !slices.Equal(all[0].VCPUs, []int{6}) {
 				t.Errorf("%+v", all)
 			}

@@ -313,10 +313,10 @@ func TestVirtualMachine(t *testing.T) {
 		k.thread(1, tid, 'S', 0, 0, 0)
 		k.write(fmt.Sprintf("proc/1/task/%d/comm", tid), name+"\n")
 	}
-	for _, told := range [][]int{nil, {6, 5}} {
-		all, _ := look(k.cpus(1), []hypervisor.Guests{{Domain: "d", Processes: []int{1}, VM: true, VCPUs: told}})
+	for _, vcpuThreads := range [][]int{nil, {6, 5}} {
+		all, _ := look(k.cpus(1), []hypervisor.Guests{{Domain: "d", Processes: []int{1}, VM: true, VCPUs: vcpuThreads}})
 		if v := all[0].VCPUs; len(v) != 2 || v[0].ID != 1 || v[1].ID != 0 {
-			t.Errorf("told %v: %+v", told, v)
+			t.Errorf("told %v: %+v", vcpuThreads, v)
 		}
 	}
 	// The reported threads have precedence over the names.

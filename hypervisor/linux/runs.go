@@ -22,7 +22,7 @@ func NewRuns(log *slog.Logger, load func() (*switches.Table, error)) *Runs {
 }
 
 // Look implements hypervisor.Runs.
-func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+func (r *Runs) Look(of []hypervisor.Guests, emit func(hypervisor.Run)) {
 	if r.cpus.looks == 0 {
 		r.cpus.begin()
 	}
@@ -33,7 +33,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	for i, threads := range seen {
 		for _, t := range threads {
 			for _, p := range t.pieces(r.last, now, r.was[t]) {
-				tell(hypervisor.Run{Domain: of[i].Domain, VCPU: t.vcpu.ID, CPU: t.vcpu.PCPU, From: p.from, To: p.to})
+				emit(hypervisor.Run{Domain: of[i].Domain, VCPU: t.vcpu.ID, CPU: t.vcpu.PCPU, From: p.from, To: p.to})
 			}
 			was[t] = t.vcpu.State == vcpu.Running
 		}

@@ -147,15 +147,15 @@ const guardEvery = 500 * time.Millisecond
 // hub runs it.
 func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 	var done Record
-	path, told := pathOf(dir, domain), ""
+	path, lastLogged := pathOf(dir, domain), ""
 	for {
 		r, err := read(path)
 		if err == nil && !r.held() && !r.of(done) {
 			if err := r.restore(log, put); err == nil {
 				done = r // a later weight was set by another program
 				r.carriedOut(path)
-			} else if err.Error() != told {
-				told = err.Error()
+			} else if err.Error() != lastLogged {
+				lastLogged = err.Error()
 				log.Warn("put back the machine's CPU weight", "err", err)
 			}
 		}

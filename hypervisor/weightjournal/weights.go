@@ -24,11 +24,11 @@ var ErrOff = errors.New("the machine is off")
 // directory: if the daemon dies, the machine's hub or the next daemon restores the weight. Not safe for concurrent
 // use.
 type Weights struct {
-	dir   string
-	what  string // the kind of machine, for messages
-	log   *slog.Logger
-	known map[string]*weight // by domain
-	told  map[string]string  // by domain: the logged reason why it can't be changed
+	dir    string
+	what   string // the kind of machine, for messages
+	log    *slog.Logger
+	known  map[string]*weight // by domain
+	logged map[string]string  // by domain: the logged reason why it can't be changed
 }
 
 // weight is the state of one weight.
@@ -43,7 +43,7 @@ type weight struct {
 // NewWeights returns Weights that keep their records in dir. what names the kind of machine in messages, such as "a
 // machine".
 func NewWeights(dir, what string, log *slog.Logger) *Weights {
-	return &Weights{dir: dir, what: what, log: log, known: make(map[string]*weight), told: make(map[string]string)}
+	return &Weights{dir: dir, what: what, log: log, known: make(map[string]*weight), logged: make(map[string]string)}
 }
 
 // See returns the configured and the current weight of a machine; where identifies the weight. A restore that failed
@@ -96,8 +96,8 @@ func (r *Record) same(o Record) bool { return r.File == o.File && r.Xen == o.Xen
 
 // Complain logs once why a machine's weight isn't changed.
 func (w *Weights) Complain(domain string, err error) {
-	if w.told[domain] != err.Error() {
-		w.told[domain] = err.Error()
+	if w.logged[domain] != err.Error() {
+		w.logged[domain] = err.Error()
 		w.log.Warn("the CPU weight of "+w.what+" can't follow the accelerator", "domain", domain, "err", err)
 	}
 }
@@ -134,7 +134,7 @@ func (w *Weights) Raise(domain string, to int64) (changed bool, err error) {
 	if changed, err = w.raise(domain, to); err != nil {
 		w.Complain(domain, err)
 	} else {
-		delete(w.told, domain)
+		delete(w.logged, domain)
 	}
 	return changed, err
 }

@@ -192,10 +192,10 @@ func (k *Keeper) endOthers() {
 // end ends a hub by SIGTERM, and kills it after the patience. before has the hubs that earlier looks have sent a
 // signal.
 func (k *Keeper) end(domain string, id grant.Domain, pid int, before map[int]time.Time, send func(syscall.Signal) error) {
-	since, told := before[pid]
+	since, signalled := before[pid]
 	signal := syscall.SIGTERM
 	switch {
-	case !told:
+	case !signalled:
 		since = time.Now()
 		k.Log.Info("a domU is to be served no more: ending its hub", "domain", domain, "xen", id)
 	case time.Since(since) > k.patience:

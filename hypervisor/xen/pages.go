@@ -28,7 +28,7 @@ type domain grant.Domain
 
 func (d domain) Read(r grant.Ref) ([]byte, error) {
 	page, err := copyPage(grant.Domain(d), r)
-	return page, whose(err)
+	return page, pageError(err)
 }
 
 func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.Conn, unmap func(), err error) {
@@ -64,12 +64,12 @@ func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.
 
 func (d domain) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error) {
 	s, end, err = d.segment(refs, front)
-	return s, end, whose(err)
+	return s, end, pageError(err)
 }
 
-// whose adds to an error in mapping pages the remedy in Dom0, unless the domU doesn't grant them: the kernel needs
+// pageError adds to an error in mapping pages the remedy in Dom0, unless the domU doesn't grant them: the kernel needs
 // memory of Dom0's for each.
-func whose(err error) error {
+func pageError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, grant.ErrNotGranted):
 		return err

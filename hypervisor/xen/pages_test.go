@@ -14,7 +14,7 @@ import (
 )
 
 // A lack of resources in Dom0 isn't reported as the domU's fault, and a missing grant isn't Dom0's.
-func TestWhose(t *testing.T) {
+func TestPageError(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		host bool
@@ -26,12 +26,12 @@ func TestWhose(t *testing.T) {
 		{fmt.Errorf("open: %w", unix.EMFILE), true, "too many open files"},
 	} {
 		var host *hub.HostError
-		err := whose(c.err)
+		err := pageError(c.err)
 		if errors.As(err, &host) != c.host || !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v becomes %v", c.err, err)
 		}
 	}
-	if whose(nil) != nil {
+	if pageError(nil) != nil {
 		t.Error("nothing is an error")
 	}
 	if _, err := grant.NewMapper(); !errors.Is(err, fs.ErrNotExist) {

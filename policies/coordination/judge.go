@@ -65,7 +65,7 @@ func Judge(all []Line) Verdict {
 		case r.Choice != nil:
 			j.verdict.Policy = r.Choice.Policy
 		case r.Event != nil:
-			j.told(r.At, r.Name, r.Event)
+			j.takeEvent(r.At, r.Name, r.Event)
 		case r.Ready:
 			j.decided(r.At, r.Actions)
 		}
@@ -111,7 +111,7 @@ type rival struct {
 	preferred bool
 }
 
-func (j *judge) told(now policies.Time, name string, e *policies.Event) {
+func (j *judge) takeEvent(now policies.Time, name string, e *policies.Event) {
 	if e.Kind == policies.Observe {
 		j.observe(e.Sample)
 		return

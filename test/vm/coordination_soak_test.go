@@ -70,7 +70,7 @@ func measure(t *testing.T, sc *sim.Scenario, rounds int) (all []round) {
 	stayOn(t, 0)
 	h := startHost(t, "[[accelerator]]\nname = \"gpu\"\ntype = \"soft\"\nmemory = \"256MiB\"\ncores = 1\n[default_domain]\narena = \"16MiB\"\n")
 	l := startLibvirtWith(h, `"cpu", "cpuacct", "cpuset"`)
-	l.tell()
+	l.useInDaemon()
 	l.edit = func(s string) string {
 		return strings.Replace(s, "<os>", "<cputune><vcpupin vcpu='0' cpuset='1'/><emulatorpin cpuset='0'/></cputune>\n  <os>", 1)
 	}

@@ -47,7 +47,7 @@ func draw(from []events.Event, names []string, n int, r *rand.Rand) (all []event
 	for i := range n {
 		e := kinds[r.IntN(len(kinds))]
 		e.Line = i + 1 + len(names)
-		d := deeds[e.What]
+		d := scriptEvents[e.What]
 		if strings.HasSuffix(e.What, " twice") {
 			e.What += " in " + time.Duration(r.ExpFloat64()*float64(2*time.Second)).Round(time.Millisecond).String()
 		}
@@ -62,7 +62,7 @@ func draw(from []events.Event, names []string, n int, r *rand.Rand) (all []event
 
 // without returns the event with a component away meanwhile, if there is such an event.
 func without(e events.Event, who string) events.Event {
-	if _, ok := findDeed(e.What + who); ok {
+	if _, ok := findScriptEvent(e.What + who); ok {
 		e.What += who
 	}
 	return e

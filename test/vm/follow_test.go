@@ -63,7 +63,7 @@ func (s shares) get() int {
 func TestCPUsOfMachines(t *testing.T) {
 	h := startHost(t, following)
 	l := startLibvirtWith(h, `"cpu", "cpuacct"`)
-	l.tell()
+	l.useInDaemon()
 	const job = "/bench/busy --seconds 3600 --steps 20000 --queue 4 --no-check --quiet\n"
 	for _, name := range []string{"one", "three"} {
 		l.machine("cpu-"+name, job)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// tell restarts the daemon with this libvirtd in its configuration, by way of the libvirtd's own mount namespace.
-func (l *libvirt) tell() {
+// useInDaemon restarts the daemon with this libvirtd in its configuration, by way of the libvirtd's own mount namespace.
+func (l *libvirt) useInDaemon() {
 	h := l.h
 	h.t.Helper()
 	mounts := l.command("sleep", "3600")
@@ -114,7 +114,7 @@ func (h *host) drained(name string) (used int64) {
 func TestMachines(t *testing.T) {
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
-	l.tell()
+	l.useInDaemon()
 	l.edit = func(s string) string { return strings.Replace(s, "<on_reboot>destroy", "<on_reboot>restart", 1) }
 	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
 	eventually(t, soon, "the machine is known before it was ever started", func() bool { return h.state("one") == "off" })
@@ -199,7 +199,7 @@ func TestEndsUnseen(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
-	l.tell()
+	l.useInDaemon()
 	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
 	l.run("virsh", "start", "one")
 	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 && h.domain("one").Machine.PID != 0 })

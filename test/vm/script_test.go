@@ -16,12 +16,12 @@ func readScript(t *testing.T, path string) events.Script {
 }
 
 func known(what string) (onHost, ok bool) {
-	d, ok := findDeed(what)
+	d, ok := findScriptEvent(what)
 	return d.onHost, ok
 }
 
-// findDeed accepts an event while a component is away, and an event twice, only where that can happen.
-func TestDeeds(t *testing.T) {
+// findScriptEvent accepts an event while a component is away, and an event twice, only where that can happen.
+func TestScriptEvents(t *testing.T) {
 	for what, want := range map[string]bool{
 		"reset without daemon":   true,
 		"reset without libvirtd": false,

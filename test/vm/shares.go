@@ -29,7 +29,7 @@ func (p portion) String() string { return fmt.Sprintf("%s %.1f %%", p.domain, p.
 const begun = 300 * time.Millisecond
 
 // portions measures for a while the portion of each of some domains, and calls a function with the portions so far every second.
-func (h *host) portions(over time.Duration, tell func([]portion), domains ...string) []portion {
+func (h *host) portions(over time.Duration, emit func([]portion), domains ...string) []portion {
 	h.t.Helper()
 	before := h.use(domains)
 	end := time.Now().Add(over)
@@ -43,7 +43,7 @@ func (h *host) portions(over time.Duration, tell func([]portion), domains ...str
 		if !time.Now().Before(end) {
 			return now
 		}
-		tell(now)
+		emit(now)
 	}
 }
 

@@ -105,7 +105,7 @@ func set(t *testing.T, sc events.Script) *stage {
 	s := &stage{scene: &scene{t, "at first"}, script: sc, machines: map[string]*Running{}, insides: map[string]string{}}
 	s.h = startHost(s.scene, config)
 	s.l = startLibvirt(s.h)
-	s.l.tell()
+	s.l.useInDaemon()
 	witness, err := image.Witness(filepath.Dir(filepath.Dir(built(s, "guest/libcuda.so"))))
 	if err != nil {
 		s.Fatal(err)
@@ -136,19 +136,19 @@ func set(t *testing.T, sc events.Script) *stage {
 	return s
 }
 
-// tell sends a shell command to a machine, and blocks until the machine has executed it. The port can lose
+// sendOrder sends a shell command to a machine, and blocks until the machine has executed it. The port can lose
 // a command before the job reads from it, so the function sends it again every second.
-func (s *stage) tell(name, command string) {
+func (s *stage) sendOrder(name, command string) {
 	s.Helper()
 	s.orders++
-	told := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
+	printed := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
 	for end := time.Now().Add(bootTime); time.Now().Before(end); {
 		c, err := net.Dial("unix", s.machines[name].path("orders"))
 		if err == nil {
 			fmt.Fprintf(c, "\n%d %s\n", s.orders, command)
 		}
 		for until := time.Now().Add(time.Second); time.Now().Before(until) && err == nil; time.Sleep(20 * time.Millisecond) {
-			if told.MatchString(s.machines[name].Output()) {
+			if printed.MatchString(s.machines[name].Output()) {
 				c.Close()
 				return
 			}
@@ -165,10 +165,10 @@ func (s *stage) tell(name, command string) {
 // ask runs a command in a machine and returns the line that the command prints.
 func (s *stage) ask(name, command string) (answer string) {
 	s.Helper()
-	s.tell(name, "echo answer "+fmt.Sprint(s.orders+1)+" $("+command+")")
-	told := regexp.MustCompile(fmt.Sprintf("(?m)^answer %d(.*)\n", s.orders))
+	s.sendOrder(name, "echo answer "+fmt.Sprint(s.orders+1)+" $("+command+")")
+	printed := regexp.MustCompile(fmt.Sprintf("(?m)^answer %d(.*)\n", s.orders))
 	eventually(s, soon, name+" answers", func() bool {
-		m := told.FindStringSubmatch(s.machines[name].Output())
+		m := printed.FindStringSubmatch(s.machines[name].Output())
 		if m != nil {
 			answer = strings.TrimSpace(m[1])
 		}
@@ -222,7 +222,7 @@ func (s *stage) play(e events.Event) {
 		before[name], marks[name] = s.said(name, 0), len(s.machines[name].Output())
 	}
 	began := time.Now()
-	d, _ := findDeed(e.What)
+	d, _ := findScriptEvent(e.What)
 	d.do(s, e.Whom)
 	done := time.Since(began)
 	for _, name := range s.script.Names() {

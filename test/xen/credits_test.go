@@ -10,7 +10,7 @@ import (
 // agreement is the result of a comparison of the daemon's model of domUs' credits with the hypervisor's credits.
 type agreement struct {
 	n, agree, off       float64 // off is in credits of 100 µs
-	told, wrong         float64 // parts of a coming period that were predicted, and the sum of their errors
+	predicted, wrong    float64 // parts of a coming period that were predicted, and the sum of their errors
 	vcpus, signs, us    float64 // vCPUs at the time of the print, those with a sign that agrees, and the sum of the errors in µs
 	asked, right, asNow float64 // CPUs with a predicted next vCPU, right predictions, and CPUs on which the vCPU stayed the same
 	cost                float64 // percent of a CPU
@@ -19,7 +19,7 @@ type agreement struct {
 func (s agreement) String() string {
 	return fmt.Sprintf("of %.0f signs of vCPUs %.3f agree with what was printed then, %.2f ms off in the mean; of %.0f signs of domains %.3f with what was printed next, %.2f ms off; "+
 		"what part of the coming period a vCPU runs is foretold with an error of %.3f in the mean; who runs is right in %.3f of %.0f, and that all goes on as now in %.3f; looking takes %.1f %% of an emulated CPU",
-		s.vcpus, s.signs/max(s.vcpus, 1), s.us/max(s.vcpus, 1)/1000, s.n, s.agree/s.n, s.off/s.n/10, s.wrong/s.told, s.right/max(s.asked, 1), s.asked, s.asNow/max(s.asked, 1), s.cost)
+		s.vcpus, s.signs/max(s.vcpus, 1), s.us/max(s.vcpus, 1)/1000, s.n, s.agree/s.n, s.off/s.n/10, s.wrong/s.predicted, s.right/max(s.asked, 1), s.asked, s.asNow/max(s.asked, 1), s.cost)
 }
 
 // credits compares the modelled credits of domains with the hypervisor's credits so many times, using the hypervisor's trace.
@@ -44,7 +44,7 @@ func (h *Host) compare(how string, times int, domains string) (s agreement) {
 				continue
 			}
 			if what == "ran" {
-				s.told, s.wrong = s.told+1, s.wrong+math.Abs(one-two)/1000
+				s.predicted, s.wrong = s.predicted+1, s.wrong+math.Abs(one-two)/1000
 				continue
 			}
 			s.n, s.off = s.n+1, s.off+math.Abs(one-two)

@@ -17,7 +17,7 @@ import (
 func readScript(t *testing.T, path string) events.Script {
 	t.Helper()
 	s, err := events.Read(path, func(what string) (onHost, ok bool) {
-		d, ok := findDeed(what)
+		d, ok := findScriptEvent(what)
 		return d.onHost, ok
 	})
 	if err != nil {

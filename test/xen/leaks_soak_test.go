@@ -36,7 +36,7 @@ func TestSoakXenLeaks(t *testing.T) {
 	for i, order := range []string{"/bin/witness many >/dev/null 2>&1 & sleep 0.$((RANDOM % 10)); kill -9 $!", "kill -9 $(agent); sleep 0.7"} {
 		for _, name := range s.script.Names() {
 			s.findConsole(name)
-			s.tell(name, "i=0; while [ $i -lt 40 ]; do "+order+"; i=$((i+1)); done; echo all of "+fmt.Sprint(i))
+			s.sendOrder(name, "i=0; while [ $i -lt 40 ]; do "+order+"; i=$((i+1)); done; echo all of "+fmt.Sprint(i))
 		}
 		for _, name := range s.script.Names() {
 			s.Await(5*time.Minute, name+" has done it all", func() bool { return strings.Contains(s.tail(name), fmt.Sprintf("\nall of %d\n", i)) })

@@ -127,16 +127,16 @@ func (s *stage) tail(name string) string {
 	return out
 }
 
-// tell sends a shell command to a domU, and blocks until the domU has executed it. The console can lose a command
+// sendOrder sends a shell command to a domU, and blocks until the domU has executed it. The console can lose a command
 // while the job isn't reading it, so the function repeats the command.
-func (s *stage) tell(name, command string) {
+func (s *stage) sendOrder(name, command string) {
 	s.t.Helper()
 	s.orders++
-	told := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
+	printed := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
 	s.Await(takenTime, name+" hears "+command, func() bool {
 		s.Run(fmt.Sprintf("echo '%d %s' >$(cat /tmp/%s/tty)", s.orders, command, name))
 		for range 5 {
-			if told.MatchString(s.tail(name)) {
+			if printed.MatchString(s.tail(name)) {
 				return true
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -182,7 +182,7 @@ func (s *stage) play(e events.Event) {
 		s.findConsole(name)
 	}
 	began := time.Now()
-	d, _ := findDeed(e.What)
+	d, _ := findScriptEvent(e.What)
 	d.do(s, e.Whom)
 	done := time.Since(began)
 	after := map[string]events.Report{}

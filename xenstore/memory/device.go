@@ -120,7 +120,7 @@ func (d *device) pass(p wire.Packet) error {
 	d.mu.Unlock()
 	if !known {
 		p.Type, p.Body = wire.Error, wire.Join("ENOENT")
-		d.tell(p)
+		d.enqueuePacket(p)
 		return nil
 	}
 	return d.ask(question{Packet: p})
@@ -186,11 +186,11 @@ func (d *device) synthesise(p wire.Packet) {
 	if d.old {
 		p.ID = 0
 	}
-	d.tell(p)
+	d.enqueuePacket(p)
 }
 
-// tell passes a packet to the reader.
-func (d *device) tell(p wire.Packet) {
+// enqueuePacket passes a packet to the reader.
+func (d *device) enqueuePacket(p wire.Packet) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.out = p.Append(d.out)
@@ -221,7 +221,7 @@ func (d *device) answered(p wire.Packet) {
 		w, known := d.watches[args[1]]
 		d.mu.Unlock()
 		if known { // the header fields of an event are undefined
-			d.tell(wire.Packet{Type: wire.WatchEvent, ID: 0xdead, Tx: 0xbeef, Body: wire.Join(args[0], wire.Split(w.Body)[1])})
+			d.enqueuePacket(wire.Packet{Type: wire.WatchEvent, ID: 0xdead, Tx: 0xbeef, Body: wire.Join(args[0], wire.Split(w.Body)[1])})
 		}
 		return
 	}
@@ -241,7 +241,7 @@ func (d *device) answered(p wire.Packet) {
 		return
 	}
 	p.ID = q.ID
-	d.tell(p)
+	d.enqueuePacket(p)
 }
 
 // end ends all waiting calls when the server is gone.

@@ -95,8 +95,8 @@ func (p *peer) send(packet wire.Packet) {
 	p.room.Broadcast()
 }
 
-// tell enqueues an event, unless the same one is queued.
-func (p *peer) tell(path, token string) {
+// enqueueEvent enqueues an event, unless the same one is queued.
+func (p *peer) enqueueEvent(path, token string) {
 	event := wire.Packet{Type: wire.WatchEvent, Body: wire.Join(path, token)}
 	if len(event.Body) > wire.BodyMax {
 		return

@@ -281,7 +281,7 @@ func doWatch(v view, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.p.tell(w.shown(w.path), w.token)
+	v.p.enqueueEvent(w.shown(w.path), w.token)
 	return ok, nil
 }
 

@@ -73,7 +73,7 @@ func (v view) fire(path string, n *node, exact bool, old []perm) {
 		}
 		for _, w := range p.watches {
 			if path == w.path || !exact && wire.Below(path, w.path) {
-				p.tell(w.shown(path), w.token)
+				p.enqueueEvent(w.shown(path), w.token)
 			}
 		}
 	}

@@ -63,8 +63,8 @@ func (s *store) say(t *testing.T, who int, q wire.Packet) (answer wire.Packet, e
 	}
 }
 
-// told returns the events of all domains, each once: the same one isn't sent again while it waits to be read.
-func (s *store) told(t *testing.T, first [3][]string) string {
+// gotEvents returns the events of all domains, each once: the same one isn't sent again while it waits to be read.
+func (s *store) gotEvents(t *testing.T, first [3][]string) string {
 	var b strings.Builder
 	first[0] = append(first[0], s.said...)
 	s.said = nil
@@ -271,7 +271,7 @@ func TestSamePackets(t *testing.T) {
 				first[who] = append(first[who], events...)
 				s.follow(who, end, p)
 			}
-			said[k] += s.told(t, first)
+			said[k] += s.gotEvents(t, first)
 		}
 		if said[0] != said[1] {
 			t.Fatalf("step %d, %s: %s says\n%s%s says\n%safter\n%s", i, done[i], theirs.name, said[0], ours.name, said[1], strings.Join(done[max(0, i-25):], "\n"))
@@ -332,5 +332,5 @@ func (s *store) end(t *testing.T, who int) string {
 		t.Fatal(err)
 	}
 	s.connect(t, who)
-	return s.told(t, events)
+	return s.gotEvents(t, events)
 }

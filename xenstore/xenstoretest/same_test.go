@@ -142,8 +142,8 @@ func (p *party) do(ctx context.Context, s step) string {
 	return fmt.Sprint(got, " ", err)
 }
 
-// told returns all watches' events since the last call, and the whole store.
-func (p *party) told(ctx context.Context) string {
+// gotEvents returns all watches' events since the last call, and the whole store.
+func (p *party) gotEvents(ctx context.Context) string {
 	var b strings.Builder
 	for i, c := range p.clients {
 		mark, err := c.Watch(ctx, fmt.Sprint("mark", i))
@@ -211,7 +211,7 @@ func TestSame(t *testing.T) {
 		}
 		outcomes[step.what+want[strings.LastIndex(want, " "):]]++
 		if i%50 == 49 {
-			if want, got := theirs.told(ctx), ours.told(ctx); got != want {
+			if want, got := theirs.gotEvents(ctx), ours.gotEvents(ctx); got != want {
 				t.Fatalf("after step %d Xen's server has\n%s\nours\n%s\nthe last steps: %+v", i, want, got, done[max(0, len(done)-50):])
 			}
 		}

@@ -39,14 +39,14 @@ func (e *Engines) Total() Times {
 	t := e.past
 	for k := range t {
 		sum, _ := e.l.tokens[k].held.load()
-		t[k] += e.believe(Token(k), sum+e.l.added[k].Load()-e.said[k], Now())
+		t[k] += e.plausible(Token(k), sum+e.l.added[k].Load()-e.said[k], Now())
 	}
 	return t
 }
 
-// believe bounds the time ns for which the page claims that a token was held: the result is at most the time since the
-// last charge, as one worker at a time holds it.
-func (a *account) believe(k Token, ns, now int64) int64 {
+// plausible bounds the time ns for which the page claims that a token was held: the result is at most the time since
+// the last charge, as one worker at a time holds it.
+func (a *account) plausible(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
 }
 
@@ -63,7 +63,7 @@ func (e *Engines) Charge(burst int64) (t Times) {
 			e.forged, e.said[k] = true, said
 		}
 		x := e.extra[k].Swap(0)
-		t[k] = e.believe(Token(k), max(said-e.said[k], 0)+x, now)
+		t[k] = e.plausible(Token(k), max(said-e.said[k], 0)+x, now)
 		e.past[k] += t[k]
 		e.upTo[k] = max(e.upTo[k], now-e.burst) + t[k]
 		e.l.added[k].Add(x) // so that the page passes it on to the next daemon

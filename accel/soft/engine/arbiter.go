@@ -29,14 +29,14 @@ type Party struct {
 	limit   atomic.Int64           // for how long a domain may keep a contended engine during its turn, in ns; 0: without limit
 
 	// Guarded by the arbiter's mu.
-	turnOver [NumTokens]int64 // when it was first observed not to have the turn; 0: it has
-	denied   [NumTokens]int64 // since when it keeps a contended engine; 0: it does not
-	seen     [NumTokens]int64 // when it was last observed to do so
-	waits    [NumTokens]int64 // since when it waits for an engine
-	charged  [NumTokens]int64 // the domain's charges up to denied
-	late     int64            // when it was last overtaken
-	often    int              // how often it was overtaken, each time soon after the time before
-	told     int64            // when overtook was last called for it
+	turnOver   [NumTokens]int64 // when it was first observed not to have the turn; 0: it has
+	denied     [NumTokens]int64 // since when it keeps a contended engine; 0: it does not
+	seen       [NumTokens]int64 // when it was last observed to do so
+	waits      [NumTokens]int64 // since when it waits for an engine
+	charged    [NumTokens]int64 // the domain's charges up to denied
+	late       int64            // when it was last overtaken
+	often      int              // how often it was overtaken, each time soon after the time before
+	reportedAt int64            // when overtook was last called for it
 }
 
 const (
@@ -306,8 +306,8 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 		d.seen[k] = now
 		d.settle(k)
 		d.belated(now)
-		if now-d.told > forgiven || d.told == 0 {
-			d.told = now
+		if now-d.reportedAt > forgiven || d.reportedAt == 0 {
+			d.reportedAt = now
 			a.overtook(d, k)
 		}
 		return true

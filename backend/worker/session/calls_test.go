@@ -148,7 +148,7 @@ func TestErrorsBelongToStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		call   func(stream uint64) cuda.Result
 		stream uint64
-		told   bool
+		owed   bool
 	}{
 		"its stream": {synced, 20, true}, "a copy in its stream": {copied, 20, true}, "an event of its stream": {event, 20, true},
 		"all": {all, 0, true}, "another stream": {synced, 21, false}, "the default stream": {synced, 0, false},
@@ -158,13 +158,13 @@ func TestErrorsBelongToStreams(t *testing.T) {
 	} {
 		b.launch(1, 20, 99, word)
 		want := cuda.Success
-		if c.told {
+		if c.owed {
 			want = cuda.ErrorInvalidHandle
 		}
 		if r := c.call(c.stream); r != want {
 			t.Errorf("%s: %v, want %v", name, r, want)
 		}
-		if left := all(0); (left != cuda.Success) == c.told {
+		if left := all(0); (left != cuda.Success) == c.owed {
 			t.Errorf("%s: then the context returns %v", name, left)
 		}
 	}

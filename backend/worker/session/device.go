@@ -27,7 +27,7 @@ func (h *deviceCalls) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.D
 	if v := h.can.Version; v != 0 {
 		version = min(version, v)
 	}
-	d.Attributes[cuda.NoAttribute] = h.can.Habits
+	d.Attributes[cuda.NoAttribute] = h.can.Quirks
 	blob := (&cuda.DeviceSnapshot{DriverVersion: version, Devices: []cuda.Device{d}}).Append(nil)
 	if len(blob) > len(to) {
 		return out, cuda.ErrorInvalidValue

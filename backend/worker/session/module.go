@@ -97,7 +97,7 @@ func (h *modules) moduleBuffers(image, imageLength, layout, layoutCapacity, log,
 
 // maxImageBytes returns the bound on the total bytes of all modules' images.
 func (h *modules) maxImageBytes() uint64 {
-	if h.can.Habits&cuda.TakesMachineCode != 0 {
+	if h.can.Quirks&cuda.TakesMachineCode != 0 {
 		return maxMachineCode
 	}
 	return maxImages

@@ -104,7 +104,7 @@ func (h *textures) newTexture(g *guestContext, id uint64, d accel.TextureDesc) c
 // that error.
 func (h *textures) refuseTexture(id uint64, r cuda.Result) cuda.Result {
 	r = h.table.Fail(id, r)
-	if h.can.Habits&cuda.GivesHandles != 0 {
+	if h.can.Quirks&cuda.GivesHandles != 0 {
 		return cuda.Success
 	}
 	return r
@@ -117,7 +117,7 @@ func (h *textures) TextureHandle(_ cuda.Call, a cuda.TextureHandleArgs) (out cud
 		h.table.Take(a.Texture)
 		return out, r
 	}
-	if h.can.Habits&cuda.GivesHandles == 0 {
+	if h.can.Quirks&cuda.GivesHandles == 0 {
 		return out, cuda.ErrorNotSupported
 	}
 	return cuda.TextureHandleResult{Handle: t.t.Handle()}, cuda.Success

@@ -40,15 +40,15 @@ type CPUs struct {
 	clock func() time.Time
 	mine  func() int // the vCPU of Dom0's that runs this; -1: unknown
 
-	mu      sync.Mutex
-	x       Xen
-	raiser  *Raiser // nil: no temporary weights
-	pools   map[uint32]*pool
-	domains map[uint16]*domain
-	vcpus   int       // vCPUs of all domains
-	seen    time.Time // when domains was read
-	told    string    // the last logged error
-	traced  *traced   // nil: the hypervisor's trace isn't used
+	mu         sync.Mutex
+	x          Xen
+	raiser     *Raiser // nil: no temporary weights
+	pools      map[uint32]*pool
+	domains    map[uint16]*domain
+	vcpus      int       // vCPUs of all domains
+	seen       time.Time // when domains was read
+	lastLogged string    // the last logged error
+	traced     *traced   // nil: the hypervisor's trace isn't used
 
 	looks  int
 	looked vcpu.Time
@@ -177,10 +177,10 @@ func (c *CPUs) complain(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text != c.told && text != "" {
+	if text != c.lastLogged && text != "" {
 		c.log.Warn("cannot sample Xen's CPUs; policies use the last known data", "err", err)
 	}
-	c.told = text
+	c.lastLogged = text
 }
 
 // read updates the domains, and with vcpus their vCPUs' states.

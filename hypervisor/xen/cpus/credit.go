@@ -21,10 +21,10 @@ func (u *unit) left() time.Duration {
 	return u.account.Credit - u.account.Earned/2
 }
 
-// believe corrects the computed credits by the scheduler's decisions. When a slice is over, Credit selects another
-// vCPU that has credit left, if there is one. So where a vCPU has run for longer than a slice, the vCPUs that wait
-// for its CPU have no credit left, and their computed credit is moved to it.
-func (p *pool) believe(passed time.Duration) {
+// correctCredits corrects the computed credits by the scheduler's decisions. When a slice is over, Credit selects
+// another vCPU that has credit left, if there is one. So where a vCPU has run for longer than a slice, the vCPUs that
+// wait for its CPU have no credit left, and their computed credit is moved to it.
+func (p *pool) correctCredits(passed time.Duration) {
 	for _, d := range p.domains {
 		for _, u := range d.vcpus {
 			if u.account.Ran < passed*9/10 {

@@ -61,7 +61,7 @@ func (p *pool) settle(passed time.Duration, known bool) {
 		if p.info.Scheduler == control.Credit2 {
 			p.burn()
 		} else {
-			p.believe(passed)
+			p.correctCredits(passed)
 		}
 	}
 }

@@ -15,32 +15,32 @@ import (
 	"pegasus/vcpu"
 )
 
-// reel is a recorded trace, played up to a time.
-type reel struct {
+// recordedTrace is a recorded trace, played up to a time.
+type recordedTrace struct {
 	all   []trace.Record
 	clock *trace.Clock
 	now   uint64
 	next  int
 }
 
-func (r *reel) Read(tell func(cpu int, records []byte, lost bool)) {
+func (r *recordedTrace) Read(emit func(cpu int, records []byte, lost bool)) {
 	of := make(map[int][]byte)
 	for ; r.next < len(r.all) && r.all[r.next].At <= r.now; r.next++ {
 		of[r.all[r.next].CPU] = trace.Append(of[r.all[r.next].CPU], &r.all[r.next])
 	}
 	for cpu, records := range of {
-		tell(cpu, records, false)
+		emit(cpu, records, false)
 	}
 }
 
-func (r *reel) Close() error { return nil }
+func (r *recordedTrace) Close() error { return nil }
 
-func (r *reel) instant() trace.Instant {
+func (r *recordedTrace) instant() trace.Instant {
 	return trace.Instant{Ticks: r.now, Nanos: r.clock.Nanos(r.now)}
 }
 
 // recording returns a trace, and the hypervisor's prints during it, from schedule's testdata.
-func recording(t *testing.T, name string) (*reel, []printed) {
+func recording(t *testing.T, name string) (*recordedTrace, []printed) {
 	t.Helper()
 	read := func(part string) []byte {
 		f, err := os.Open("../schedule/testdata/" + name + "." + part + ".gz")
@@ -58,7 +58,7 @@ func recording(t *testing.T, name string) (*reel, []printed) {
 		}
 		return b
 	}
-	r := &reel{}
+	r := &recordedTrace{}
 	var err error
 	if r.all, err = trace.Parse(read("trace")); err != nil {
 		t.Fatal(err)

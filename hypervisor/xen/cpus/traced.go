@@ -144,7 +144,7 @@ func (c *CPUs) follow() {
 	}
 	if !ok {
 		if t.until != 0 { // the records that follow are of another trace
-			c.unlearn()
+			c.dropTraceState()
 		}
 		return
 	}
@@ -217,10 +217,10 @@ func (u *unit) recorded(t *traced) {
 		u.waited = u.noted.before + time.Duration(waited)
 	}
 	if shadow := u.domain.pool.shadow; shadow != nil {
-		if credit, _, ok := shadow.Credit(id); ok && shadow.Told() {
+		if credit, _, ok := shadow.Credit(id); ok && shadow.Synced() {
 			u.exact, u.has = true, time.Duration(credit)*creditTime
 		}
-	} else if v != nil && v.Told {
+	} else if v != nil && v.CreditKnown {
 		u.exact, u.has = true, time.Duration(v.Credit)
 	}
 }
@@ -247,7 +247,7 @@ func (c *CPUs) ask() {
 	now := t.follower.Now()
 	pause := askLate
 	for _, p := range c.pools {
-		if p.shadow != nil && len(p.domains) > 0 && (!p.shadow.Told() || p.shadow.Unsure(now) > sure) {
+		if p.shadow != nil && len(p.domains) > 0 && (!p.shadow.Synced() || p.shadow.Unsure(now) > sure) {
 			if pause = askThen; t.asks < soon {
 				pause = askSoon
 			}
@@ -353,11 +353,11 @@ func (c *CPUs) closeTrace() {
 	if t.tally.Asked > 0 {
 		c.log.Info("forecasts of the vCPUs that run next", "times", t.tally.Asked, "right", t.tally.Hits, "as_now", t.tally.AsNow)
 	}
-	c.unlearn()
+	c.dropTraceState()
 }
 
-// unlearn drops the state from the trace.
-func (c *CPUs) unlearn() {
+// dropTraceState drops the state from the trace.
+func (c *CPUs) dropTraceState() {
 	t := c.traced
 	t.tally.Drop()
 	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally, agreed: t.agreed}

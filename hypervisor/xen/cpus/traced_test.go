@@ -13,8 +13,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// tape is the trace of a hypervisor with one CPU, and its clock, of which a tick is 1 ns.
-type tape struct {
+// fakeTrace is the trace of a hypervisor with one CPU, and its clock, of which a tick is 1 ns.
+type fakeTrace struct {
 	now     int64
 	records []byte
 	failed  error
@@ -22,26 +22,26 @@ type tape struct {
 	back    time.Duration // by so much its clock was set back
 }
 
-func (p *tape) Read(tell func(cpu int, records []byte, lost bool)) {
-	tell(0, p.records, false)
+func (p *fakeTrace) Read(emit func(cpu int, records []byte, lost bool)) {
+	emit(0, p.records, false)
 	p.records = nil
 }
 
-func (p *tape) Close() error { p.closed++; return nil }
+func (p *fakeTrace) Close() error { p.closed++; return nil }
 
-func (p *tape) follow() *trace.Follower {
+func (p *fakeTrace) follow() *trace.Follower {
 	return trace.Follow(func() trace.Instant { return trace.Instant{Ticks: uint64(p.now - int64(p.back)), Nanos: p.now} },
 		func() (trace.Source, error) { return p, p.failed })
 }
 
-func (p *tape) note(at time.Duration, event uint32, words ...uint32) {
+func (p *fakeTrace) note(at time.Duration, event uint32, words ...uint32) {
 	r := trace.Record{Event: event, At: uint64(at - p.back), N: len(words)}
 	copy(r.Words[:], words)
 	p.records = trace.Append(p.records, &r)
 }
 
 // state records a transition of a domain's vCPU.
-func (p *tape) state(at time.Duration, domain uint32, from, to trace.Runstate) {
+func (p *fakeTrace) state(at time.Duration, domain uint32, from, to trace.Runstate) {
 	p.note(at, trace.Running|uint32(from)<<8|uint32(to)<<4, domain<<16)
 }
 
@@ -83,7 +83,7 @@ const creditPrints = `(XEN) NOW=100
 `
 
 // lookAt calls Look for two domains at a time.
-func (f *fake) lookAt(t *testing.T, c *CPUs, p *tape, at time.Duration) []vcpu.Schedule {
+func (f *fake) lookAt(t *testing.T, c *CPUs, p *fakeTrace, at time.Duration) []vcpu.Schedule {
 	t.Helper()
 	p.now, f.now = int64(at), time.Unix(1000, 0).Add(at)
 	seen, _ := c.Look(vcpu.Time(at), 10*time.Millisecond, guests(1, 2))
@@ -100,7 +100,7 @@ func TestTracedCredit(t *testing.T) {
 	x := &printing{fake: f, text: creditPrints}
 	c := NewCPUs(x, discard)
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	c.Print(x)
 	const ms = time.Millisecond
@@ -141,7 +141,7 @@ func TestTracedCredit2(t *testing.T) {
 	x := &printing{fake: f}
 	c := NewCPUs(x, discard)
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	const ms = time.Millisecond
 	f.lookAt(t, c, &p, 100*ms)
@@ -175,7 +175,7 @@ func TestWithoutTrace(t *testing.T) {
 	f.pool(control.Credit, 0)
 	f.domain(1, 0, 256, 1)
 	f.domain(2, 0, 256, 1)
-	for _, p := range []*tape{{failed: errors.New("no buffers")}, {}} {
+	for _, p := range []*fakeTrace{{failed: errors.New("no buffers")}, {}} {
 		x := &printing{fake: f, fails: errors.New("no such key")}
 		c := NewCPUs(x, discard)
 		c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
@@ -202,7 +202,7 @@ func TestTraceThatStops(t *testing.T) {
 	var said bytes.Buffer
 	c := NewCPUs(f, slog.New(slog.NewTextHandler(&said, nil)))
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	const ms, s = time.Millisecond, time.Second
 	burn := func(at time.Duration) int64 {
@@ -246,7 +246,7 @@ func TestTraceOfTheDead(t *testing.T) {
 	f.domain(1, 0, 256, 1)
 	c := NewCPUs(f, discard)
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	const ms = time.Millisecond
 	f.lookAt(t, c, &p, 10*ms)
@@ -274,7 +274,7 @@ func TestForetoldUnknown(t *testing.T) {
 	f.domain(2, 0, 256, 1)
 	c := NewCPUs(f, discard)
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	const ms = time.Millisecond
 	foretold := func(want int) {
@@ -314,7 +314,7 @@ func TestWaitedInAGap(t *testing.T) {
 	f.waits(2, 0, 0)
 	c := NewCPUs(f, discard)
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
-	var p tape
+	var p fakeTrace
 	c.Trace(p.follow())
 	f.lookAt(t, c, &p, 100*ms)
 	p.state(101*ms, 1, trace.Waits, trace.Runs)

@@ -45,9 +45,9 @@ type DomUs struct {
 	Served func() map[uint16]string
 	Log    *slog.Logger
 
-	mu   sync.Mutex
-	told map[string]hypervisor.Machine
-	here map[uint16]bool // domUs with an agent that reports its presence
+	mu       sync.Mutex
+	reported map[string]hypervisor.Machine
+	here     map[uint16]bool // domUs with an agent that reports its presence
 }
 
 const (
@@ -59,7 +59,7 @@ const (
 
 // Watch implements hypervisor.Machines. It reports nothing before XenStore has answered once: a machine of unknown
 // state isn't off.
-func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+func (d *DomUs) Watch(ctx context.Context, notify func([]hypervisor.Machine)) {
 	names, done := make(chan map[uint16]string), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -93,7 +93,7 @@ func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 		if all := book.enter(attached, domains); first || d.changed(all) {
 			first = false
 			d.note(all)
-			tell(all)
+			notify(all)
 		}
 	}
 }
@@ -101,13 +101,13 @@ func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 func (d *DomUs) changed(all []hypervisor.Machine) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !reflect.DeepEqual(byName(all), d.told)
+	return !reflect.DeepEqual(byName(all), d.reported)
 }
 
 func (d *DomUs) note(all []hypervisor.Machine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.told = byName(all)
+	d.reported = byName(all)
 }
 
 func byName(all []hypervisor.Machine) map[string]hypervisor.Machine {
@@ -122,7 +122,7 @@ func byName(all []hypervisor.Machine) map[string]hypervisor.Machine {
 func (d *DomUs) ID(name string) (id uint16, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := d.told[name]
+	m := d.reported[name]
 	return m.Xen, m.Xen != 0
 }
 
@@ -130,7 +130,7 @@ func (d *DomUs) ID(name string) (id uint16, ok bool) {
 func (d *DomUs) Agent(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := d.told[name]
+	m := d.reported[name]
 	return m.Xen != 0 && d.here[m.Xen]
 }
 

@@ -32,12 +32,12 @@ type host struct {
 	files Files
 	units *DomUs
 
-	mu      sync.Mutex
-	domains map[uint16]uint32 // flags
-	broken  error             // the hypervisor's error
-	told    []hypervisor.Machine
-	times   int
-	said    bytes.Buffer
+	mu       sync.Mutex
+	domains  map[uint16]uint32 // flags
+	broken   error             // the hypervisor's error
+	reported []hypervisor.Machine
+	times    int
+	said     bytes.Buffer
 }
 
 func newHost(t *testing.T) *host {
@@ -78,7 +78,7 @@ func (h *host) watch() {
 		h.units.Watch(ctx, func(all []hypervisor.Machine) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.told = all
+			h.reported = all
 			h.times++
 		})
 	}()
@@ -149,7 +149,7 @@ func (h *host) await(want string) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		h.mu.Lock()
 		var all []string
-		for _, m := range h.told {
+		for _, m := range h.reported {
 			all = append(all, fmt.Sprintf("%s:%s:%d", m.Domain, m.State, m.Xen))
 		}
 		times := h.times
@@ -181,7 +181,7 @@ func (h *host) awaitSaid(want string) {
 func (h *host) boot(name string) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, m := range h.told {
+	for _, m := range h.reported {
 		if m.Domain == name {
 			return m.Boot
 		}

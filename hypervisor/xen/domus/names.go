@@ -24,10 +24,10 @@ const (
 )
 
 // followNames sends all domains' names, at first and whenever one may have changed, until ctx ends.
-func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) {
+func (d *DomUs) followNames(ctx context.Context, updates chan<- map[uint16]string) {
 	store := complaint{log: d.Log, what: "XenStore doesn't answer: domUs keep the names that they had, and new ones aren't seen", over: "XenStore answers again"}
 	for ctx.Err() == nil {
-		err := d.followStore(ctx, tell, &store)
+		err := d.followStore(ctx, updates, &store)
 		if ctx.Err() == nil {
 			store.about(err)
 		}
@@ -36,7 +36,7 @@ func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) 
 }
 
 // followStore does the work of followNames over one client.
-func (d *DomUs) followStore(ctx context.Context, tell chan<- map[uint16]string, store *complaint) error {
+func (d *DomUs) followStore(ctx context.Context, updates chan<- map[uint16]string, store *complaint) error {
 	soon, cancel := context.WithTimeout(ctx, readTime)
 	c, err := xenstore.DialAgain(soon, d.Dial)
 	cancel()
@@ -53,7 +53,7 @@ func (d *DomUs) followStore(ctx context.Context, tell chan<- map[uint16]string, 
 		if store.about(err); err == nil {
 			d.setHere(n.here)
 			select {
-			case tell <- n.names:
+			case updates <- n.names:
 			case <-ctx.Done():
 			}
 		}
@@ -81,7 +81,7 @@ func (d *DomUs) attached() map[uint16]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ids := map[uint16]bool{}
-	for _, m := range d.told {
+	for _, m := range d.reported {
 		ids[m.Xen] = m.Xen != 0
 	}
 	return ids

@@ -33,7 +33,7 @@ func New(log *slog.Logger, now func() trace.Instant, open func() (trace.Source, 
 const often = 10000000
 
 // Look implements hypervisor.Runs.
-func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+func (r *Runs) Look(of []hypervisor.Guests, emit func(hypervisor.Run)) {
 	now := r.follower.Now()
 	if r.looked != 0 && now-r.looked < often {
 		return
@@ -59,7 +59,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	}
 	for _, run := range r.ran {
 		if name, ok := names[run.VCPU.Domain]; ok {
-			tell(hypervisor.Run{Domain: name, VCPU: int(run.VCPU.Number), CPU: run.CPU, From: run.From, To: run.To})
+			emit(hypervisor.Run{Domain: name, VCPU: int(run.VCPU.Number), CPU: run.CPU, From: run.From, To: run.To})
 		}
 	}
 	r.ran = r.ran[:0]

@@ -19,8 +19,8 @@ type source struct {
 	closed  int
 }
 
-func (s *source) Read(tell func(cpu int, records []byte, lost bool)) {
-	tell(0, s.records, s.lost)
+func (s *source) Read(emit func(cpu int, records []byte, lost bool)) {
+	emit(0, s.records, s.lost)
 	s.records, s.lost = nil, false
 }
 
@@ -134,13 +134,13 @@ func TestBoth(t *testing.T) {
 
 type fixed string
 
-func (f *fixed) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+func (f *fixed) Look(of []hypervisor.Guests, emit func(hypervisor.Run)) {
 	if len(of) == 0 {
 		*f += "asked for nobody "
 	}
 	for _, g := range of {
 		*f += fixed(g.Domain)
-		tell(hypervisor.Run{CPU: 1})
+		emit(hypervisor.Run{CPU: 1})
 	}
 }
 

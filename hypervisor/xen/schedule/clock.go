@@ -60,8 +60,8 @@ func (c *clock) hands(at int64, any bool) {
 	}
 }
 
-// told sets the time of the last hand-out, and its CPU, from a record.
-func (c *clock) told(cpu int, at int64) {
+// handedOut sets the time of the last hand-out, and its CPU, from a record.
+func (c *clock) handedOut(cpu int, at int64) {
 	c.by(cpu)
 	c.early, c.late = at, at
 }

@@ -15,13 +15,13 @@ func (h *History) credit(at int64, r *trace.Record) {
 	case r.Event == trace.CreditBurn && r.N >= 4:
 		v := h.vcpu(trace.Packed(r.Words[0]))
 		now, ran := int64(int32(r.Words[1])), int64(int32(r.Words[3]))
-		if v.Told && ran > 0 && v.Credit >= now && now > leastCredit {
+		if v.CreditKnown && ran > 0 && v.Credit >= now && now > leastCredit {
 			v.perNano = rate{v.Credit - now, ran}
 		}
-		v.Told, v.Credit, v.Burnt = true, now, at
+		v.CreditKnown, v.Credit, v.Burnt = true, now, at
 	case r.Event == trace.CreditReset && r.N >= 3:
 		v := h.vcpu(trace.Packed(r.Words[0]))
-		v.Told, v.Credit, v.Burnt = true, int64(int32(r.Words[2])), at
+		v.CreditKnown, v.Credit, v.Burnt = true, int64(int32(r.Words[2])), at
 	case r.Event == trace.PickedCPU && r.N >= 3:
 		if v := h.vcpu(r.Named(0)); v.State != trace.Runs && r.Words[2] < maxCPUs {
 			v.CPU = int(r.Words[2])
@@ -39,7 +39,7 @@ func (h *History) credit(at int64, r *trace.Record) {
 
 // Left returns a vCPU's remaining credit under Credit2, in ns of a vCPU of the largest weight.
 func (v *VCPU) Left(now int64) (credit int64, ok bool) {
-	if !v.Told {
+	if !v.CreditKnown {
 		return 0, false
 	}
 	credit = v.Credit

@@ -26,7 +26,7 @@ type CreditModel struct {
 	balance int64         // sum of the credits of all active vCPUs after the last hand-out
 	clock   clock
 	counted int // hand-outs before the first one observed
-	told    bool
+	synced  bool
 }
 
 // Share is a domain's entitlement: a weight relative to the other domains, and a cap in % of one CPU; 0: no cap.
@@ -158,7 +158,7 @@ func (s *CreditModel) lose(cpu int) {
 		}
 	}
 	s.clock.rests(cpu)
-	s.told = false
+	s.synced = false
 }
 
 func (s *CreditModel) change(at int64, r *trace.Record, id trace.VCPU) {
@@ -200,7 +200,7 @@ func (s *CreditModel) stopped(at int64, cpu int, u *vcpuCredit) {
 	if at-s.clock.handed() > s.period/2 {
 		s.hand(at)
 	}
-	s.clock.told(cpu, at)
+	s.clock.handedOut(cpu, at)
 	if u.earns {
 		u.set(at, max(u.peak, s.most())/2)
 		s.stop(at, u)

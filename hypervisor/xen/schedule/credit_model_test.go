@@ -79,7 +79,7 @@ func TestShadowOfRecordings(t *testing.T) {
 	} {
 		r := load(t, c.name)
 		p := r.part(c.name)
-		s, dumps, told := p.shadow(), r.dumps, 0
+		s, dumps, dumped := p.shadow(), r.dumps, 0
 		var a agreement
 		thought := make(map[trace.VCPU]int64)
 		for i := range r.records {
@@ -92,11 +92,11 @@ func TestShadowOfRecordings(t *testing.T) {
 			}
 			if len(dumps) > 0 && dumps[0].to <= at {
 				for _, v := range dumps[0].VCPUs {
-					if _, ours := p.shares[v.ID.Domain]; ours && told > 0 {
+					if _, ours := p.shares[v.ID.Domain]; ours && dumped > 0 {
 						a.add(thought[v.ID], v.Credit)
 					}
 				}
-				if told++; told <= c.seeds {
+				if dumped++; dumped <= c.seeds {
 					s.Printed(dumps[0].Dump, p.pool, dumps[0].from, dumps[0].to)
 				}
 				dumps = dumps[1:]
@@ -139,7 +139,7 @@ func TestShadowBegins(t *testing.T) {
 	}
 	s.Until(90 * ms)
 	s.Printed(d, 0, 100*ms, 101*ms)
-	if credit, _, ok := s.Credit(id(1)); !ok || credit != 50 || !s.Told() {
+	if credit, _, ok := s.Credit(id(1)); !ok || credit != 50 || !s.Synced() {
 		t.Errorf("%d, %v", credit, ok)
 	}
 	if _, _, ok := s.Credit(id(2)); ok {
@@ -176,7 +176,7 @@ func TestShadowOfLostRecords(t *testing.T) {
 		s.Take(at, &r)
 	}
 	change(10*ms, trace.Waits, trace.Runs)
-	if s.Take(12*ms, &trace.Record{Event: trace.Lost}); s.Told() {
+	if s.Take(12*ms, &trace.Record{Event: trace.Lost}); s.Synced() {
 		t.Error("what credit there is is known without what ran")
 	}
 	change(1012*ms, trace.Waits, trace.Runs)
@@ -184,7 +184,7 @@ func TestShadowOfLostRecords(t *testing.T) {
 	if credit, _, _ := s.Credit(id); credit != 90 {
 		t.Errorf("%d credits are left of 100", credit)
 	}
-	if s.Printed(printed, 0, 1020*ms, 1021*ms); !s.Told() {
+	if s.Printed(printed, 0, 1020*ms, 1021*ms); !s.Synced() {
 		t.Error("what was printed isn't known")
 	}
 }

@@ -24,7 +24,7 @@ type History struct {
 	vcpus map[trace.VCPU]*VCPU
 	order []*VCPU // in the order of their first records
 	cpus  []*CPU  // indexed by CPU number
-	tell  func(Run)
+	emit  func(Run)
 }
 
 // VCPU is the reconstructed state of one vCPU. Times are of the History's clock.
@@ -39,17 +39,17 @@ type VCPU struct {
 	Slept int64
 	Gaps  int // how often its state became unknown
 
-	burst   habit // how long it runs after a wakeup until it sleeps
-	nap     habit // how long it sleeps
-	burning int64 // ns it has run since its last wakeup, up to Since
+	burst   movingAverage // how long it runs after a wakeup until it sleeps
+	nap     movingAverage // how long it sleeps
+	burning int64         // ns it has run since its last wakeup, up to Since
 
 	Boosted bool // Credit: it woke with credit left and has boost priority
 	Earns   bool // Credit: it is active, so it receives credit
 
-	Told    bool  // Credit2: Credit and Burnt are valid
-	Credit  int64 // its credit, as accounted
-	Burnt   int64 // at this time
-	perNano rate  // credit consumption while it runs
+	CreditKnown bool  // Credit2: Credit and Burnt are valid
+	Credit      int64 // its credit, as accounted
+	Burnt       int64 // at this time
+	perNano     rate  // credit consumption while it runs
 }
 
 // rate is a credit consumption as a fraction: credit per ns.
@@ -57,20 +57,20 @@ type rate struct{ credit, ns int64 }
 
 // CPU is the reconstructed state of one CPU.
 type CPU struct {
-	number  int
-	Known   bool // Running is valid
-	Running trace.VCPU
-	Since   int64
-	Slice   int64 // the time slice of the running vCPU, which begins
-	Granted int64 // at this time; 0: unknown
-	grantee trace.VCPU
-	decided int64 // time of the last scheduling decision that the running vCPU keeps the CPU
-	told    int64 // end of the last interval reported for this CPU
+	number     int
+	Known      bool // Running is valid
+	Running    trace.VCPU
+	Since      int64
+	Slice      int64 // the time slice of the running vCPU, which begins
+	Granted    int64 // at this time; 0: unknown
+	grantee    trace.VCPU
+	decided    int64 // time of the last scheduling decision that the running vCPU keeps the CPU
+	reportedTo int64 // end of the last interval reported for this CPU
 }
 
-// NewHistory returns an empty History. It calls `tell` for each run when the run ends and when Flush is called.
-func NewHistory(tell func(Run)) *History {
-	return &History{vcpus: make(map[trace.VCPU]*VCPU), tell: tell}
+// NewHistory returns an empty History. It calls emit for each run when the run ends and when Flush is called.
+func NewHistory(emit func(Run)) *History {
+	return &History{vcpus: make(map[trace.VCPU]*VCPU), emit: emit}
 }
 
 // Now returns the time of the latest record.
@@ -218,7 +218,7 @@ func (h *History) Lose(cpu int, at int64) {
 		if v.Known {
 			v.Gaps++
 		}
-		v.Known, v.Told = false, false
+		v.Known, v.CreditKnown = false, false
 	}
 }
 
@@ -238,21 +238,21 @@ func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
 	}
 }
 
-// habit is a moving average of a duration.
-type habit struct{ typical int64 }
+// movingAverage is a moving average of a duration.
+type movingAverage struct{ typical int64 }
 
-const habits = 4 // the weight of the average: about so many durations
+const averagedDurations = 4 // the weight of the average: about so many durations
 
-func (b *habit) add(ns int64) {
+func (b *movingAverage) add(ns int64) {
 	if b.typical == 0 {
 		b.typical = ns
 		return
 	}
-	b.typical += (ns - b.typical) / habits
+	b.typical += (ns - b.typical) / averagedDurations
 }
 
 // left returns the expected remaining time after ns; a duration longer than average is expected to double.
-func (b *habit) left(ns int64) int64 {
+func (b *movingAverage) left(ns int64) int64 {
 	if b.typical == 0 || ns >= b.typical {
 		return max(ns, 1)
 	}
@@ -311,7 +311,7 @@ func (h *History) begin(c *CPU, cpu int, id trace.VCPU, at int64) {
 	if c.grantee != id {
 		c.Granted, c.Slice = 0, 0
 	}
-	c.Known, c.Running, c.Since, c.decided, c.told = true, id, at, at, at
+	c.Known, c.Running, c.Since, c.decided, c.reportedTo = true, id, at, at, at
 }
 
 // end ends the run on a CPU and reports it.
@@ -328,13 +328,13 @@ func (h *History) Flush() {
 }
 
 func (h *History) flush(c *CPU, at int64) {
-	if !c.Known || c.told >= at {
+	if !c.Known || c.reportedTo >= at {
 		return
 	}
-	if h.tell != nil && c.Running.Domain != trace.Idle {
-		h.tell(Run{VCPU: c.Running, CPU: c.number, From: c.told, To: at})
+	if h.emit != nil && c.Running.Domain != trace.Idle {
+		h.emit(Run{VCPU: c.Running, CPU: c.number, From: c.reportedTo, To: at})
 	}
-	c.told = at
+	c.reportedTo = at
 }
 
 // grant sets the time slice of the vCPU that runs on a CPU or is about to.

@@ -17,15 +17,15 @@ func (s *CreditModel) Printed(d *dump.Dump, pool int, from, to int64) {
 	}
 	s.clock.by(p.Master)
 	more := 0
-	if s.told {
+	if s.synced {
 		more = p.Handed - s.counted - s.clock.round
 	}
 	if s.clock.handed() < from || more != 0 {
 		s.clock.printed(from, more)
 	}
 	s.Until(to)
-	if !s.told || more > 1 || more < -1 {
-		s.told, s.counted = true, p.Handed-s.clock.round
+	if !s.synced || more > 1 || more < -1 {
+		s.synced, s.counted = true, p.Handed-s.clock.round
 	}
 	if more < 0 { // the hand-out was estimated too early
 		from = min(from, s.clock.handed()-s.period/ticks)
@@ -60,8 +60,8 @@ func (s *CreditModel) Printed(d *dump.Dump, pool int, from, to int64) {
 	}
 }
 
-// Told reports whether a dump has been applied since records were last lost.
-func (s *CreditModel) Told() bool { return s.told }
+// Synced reports whether a dump has been applied since records were last lost.
+func (s *CreditModel) Synced() bool { return s.synced }
 
 // Hands returns the estimated time of the next hand-out of credits.
 func (s *CreditModel) Hands() int64 { return s.clock.handed() + s.clock.period + s.clock.usual }

@@ -165,7 +165,7 @@ func TestCreditIsWhatIsPrinted(t *testing.T) {
 					had[i] = make(map[trace.VCPU][]int64)
 				}
 				for _, v := range h.VCPUs() {
-					if v.Told {
+					if v.CreditKnown {
 						had[i][v.ID] = append(had[i][v.ID], v.Credit)
 					}
 				}

@@ -61,12 +61,12 @@ type Merger struct{ pending []Record }
 // Add adds a record. Those of one CPU are in order.
 func (m *Merger) Add(r *Record) { m.pending = append(m.pending, *r) }
 
-// Until calls `tell` with all records before a time. The caller has added all of these.
-func (m *Merger) Until(ticks uint64, tell func(*Record)) {
+// Until calls emit with all records before a time. The caller has added all of these.
+func (m *Merger) Until(ticks uint64, emit func(*Record)) {
 	slices.SortStableFunc(m.pending, byTime)
 	n := 0
 	for n < len(m.pending) && m.pending[n].At < ticks {
-		tell(&m.pending[n])
+		emit(&m.pending[n])
 		n++
 	}
 	m.pending = slices.Delete(m.pending, 0, n)

@@ -7,22 +7,22 @@ import (
 
 // Source is a source of CPUs' records, such as Buffers.
 type Source interface {
-	Read(tell func(cpu int, records []byte, lost bool))
+	Read(emit func(cpu int, records []byte, lost bool))
 	io.Closer
 }
 
 // Follower returns the records of all CPUs in the order of their times, by our clock. Not safe for concurrent use.
 type Follower struct {
-	now    func() Instant
-	open   func() (Source, error)
-	source Source
-	failed bool
-	began  Instant
-	clock  *Clock
-	heard  int64 // time of the last record, or of the opening
-	told   bool  // the pause or change of clock was reported
-	merger Merger
-	last   []uint64 // time of each CPU's last record
+	now      func() Instant
+	open     func() (Source, error)
+	source   Source
+	failed   bool
+	began    Instant
+	clock    *Clock
+	heard    int64 // time of the last record, or of the opening
+	reported bool  // the pause or change of clock was reported
+	merger   Merger
+	last     []uint64 // time of each CPU's last record
 }
 
 // Follow returns a Follower of a source, which the first Look opens; now is Now, except in tests.
@@ -50,18 +50,18 @@ var (
 	errClock  = errors.New("the CPU's time-stamp counter has gone back: this host was suspended")
 )
 
-// Look calls `tell` with the records since the last Look, up to a time shortly before now. ok is false at the first
+// Look calls emit with the records since the last Look, up to a time shortly before now. ok is false at the first
 // look, which calibrates the clock. It is false for two looks after another program has switched tracing off or the
 // CPUs' clock was set back, since earlier records then have no connection to later ones; the first of these looks
 // returns an error. A source that can't be opened is reported once, and not retried.
-func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, err error) {
+func (f *Follower) Look(emit func(at int64, r *Record)) (until int64, ok bool, err error) {
 	now := f.now() // before the reading: all records up to here, except delayed ones, are visible
 	if ok, err = f.ready(now); !ok {
 		return 0, false, err
 	}
 	f.source.Read(func(cpu int, records []byte, lost bool) {
 		if lost || len(records) > 0 {
-			f.heard, f.told = now.Nanos, false
+			f.heard, f.reported = now.Nanos, false
 		}
 		for len(f.last) <= cpu {
 			f.last = append(f.last, 0)
@@ -81,7 +81,7 @@ func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, e
 	if young := f.clock.Ticks(settle); young < old {
 		old -= young
 	}
-	f.merger.Until(old, func(r *Record) { tell(f.clock.Nanos(r.At), r) })
+	f.merger.Until(old, func(r *Record) { emit(f.clock.Nanos(r.At), r) })
 	f.merger.Drop(now.Ticks + f.clock.Ticks(ahead))
 	return f.clock.Nanos(old), true, nil
 }
@@ -112,11 +112,11 @@ func (f *Follower) ready(now Instant) (ok bool, err error) {
 
 // again restarts with the next look, and returns the reason, once.
 func (f *Follower) again(why error) error {
-	told := f.told
+	reported := f.reported
 	if err := f.Close(); err != nil {
 		why = errors.Join(why, err)
 	}
-	if f.told = true; told {
+	if f.reported = true; reported {
 		return nil
 	}
 	return why

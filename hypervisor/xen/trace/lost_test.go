@@ -20,13 +20,13 @@ func TestFull(t *testing.T) {
 	b := open(t, f)
 	now := int64(0)
 	follower := Follow(func() Instant { return Instant{uint64(now), now} }, func() (Source, error) { return b, nil })
-	type told struct {
+	type timedEvent struct {
 		at    int64
 		event uint32
 	}
-	look := func(at int64) (all []told) {
+	look := func(at int64) (all []timedEvent) {
 		now = at
-		if _, _, err := follower.Look(func(at int64, r *Record) { all = append(all, told{at, r.Event}) }); err != nil {
+		if _, _, err := follower.Look(func(at int64, r *Record) { all = append(all, timedEvent{at, r.Event}) }); err != nil {
 			t.Fatal(err)
 		}
 		return all
@@ -36,11 +36,11 @@ func TestFull(t *testing.T) {
 	last := int64(overflow(f.memory[1], 101_000_000))
 	f.note(21, 150_000_000) // of another CPU, with room
 	all := look(200_000_000)
-	if n := len(all); n < 100 || !slices.Equal(all[n-3:], []told{{last, Wake}, {last, Lost}, {150_000_000, Wake}}) {
+	if n := len(all); n < 100 || !slices.Equal(all[n-3:], []timedEvent{{last, Wake}, {last, Lost}, {150_000_000, Wake}}) {
 		t.Errorf("%d records, the last ones %v", n, all[max(n-3, 0):])
 	}
 	f.note(1, 250_000_000)
-	if all := look(300_000_000); !slices.Equal(all, []told{{250_000_000, Wake}}) {
+	if all := look(300_000_000); !slices.Equal(all, []timedEvent{{250_000_000, Wake}}) {
 		t.Errorf("%v", all)
 	}
 }

@@ -54,9 +54,9 @@ const (
 
 var le = binary.LittleEndian
 
-// Decode calls `tell` with the records in a CPU's bytes, which begin with a whole record, and returns the number of
+// Decode calls emit with the records in a CPU's bytes, which begin with a whole record, and returns the number of
 // bytes of whole records. A record without a time has that of the one before, or at.
-func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
+func Decode(cpu int, at uint64, b []byte, emit func(*Record)) (used int) {
 	var r Record
 	for len(b)-used >= headerBytes {
 		header := le.Uint32(b[used:])
@@ -80,22 +80,22 @@ func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 			continue
 		}
 		at = r.At
-		tell(&r)
+		emit(&r)
 	}
 	return used
 }
 
 // decode does the same as Decode, but reports lost records twice: at the time of the first one, from which the CPU's
 // state is unknown, and when the buffer had room again.
-func decode(cpu int, at uint64, b []byte, tell func(*Record)) {
+func decode(cpu int, at uint64, b []byte, emit func(*Record)) {
 	Decode(cpu, at, b, func(r *Record) {
 		if since := uint64(r.Words[2]) | uint64(r.Words[3])<<32; r.Event == Lost && r.N >= 4 && at < since && since < r.At {
 			first := *r
 			first.At = since
-			tell(&first)
+			emit(&first)
 		}
 		at = r.At
-		tell(r)
+		emit(r)
 	})
 }
 

@@ -118,11 +118,11 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 // CPUs returns the number of the last CPU with a buffer, plus one.
 func (b *Buffers) CPUs() int { return len(b.rings) }
 
-// Read calls `tell` with the records since the last Read, of one CPU after the other, as bytes that are valid until
-// `tell` returns. lost: some of the CPU's records before these were overwritten or not readable; if it comes without
+// Read calls emit with the records since the last Read, of one CPU after the other, as bytes that are valid until
+// emit returns. lost: some of the CPU's records before these were overwritten or not readable; if it comes without
 // records, some after the previous ones may have found no room. (Xen records that, too, but not before the next
 // event.)
-func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
+func (b *Buffers) Read(emit func(cpu int, records []byte, lost bool)) {
 	for cpu, r := range b.rings {
 		if r == nil {
 			continue
@@ -131,10 +131,10 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 		records, lost := r.Read()
 		b.readers.mu.Unlock()
 		if len(records) > 0 || lost {
-			tell(cpu, records, lost)
+			emit(cpu, records, lost)
 		}
 		if r.full && !lost {
-			tell(cpu, nil, true)
+			emit(cpu, nil, true)
 		}
 	}
 }

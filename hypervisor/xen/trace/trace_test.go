@@ -335,13 +335,13 @@ func TestClock(t *testing.T) {
 // nonsense is a source of records with times in the far future.
 type nonsense struct{ at uint64 }
 
-func (n *nonsense) Read(tell func(cpu int, records []byte, lost bool)) {
+func (n *nonsense) Read(emit func(cpu int, records []byte, lost bool)) {
 	var b []byte
 	for range 100 {
 		n.at += 1 << 40
 		b = Append(b, &Record{Event: Wake, At: 1<<62 + n.at, N: 2})
 	}
-	tell(0, b, false)
+	emit(0, b, false)
 }
 func (n *nonsense) Close() error { return nil }
 

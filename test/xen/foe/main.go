@@ -26,7 +26,7 @@ import (
 
 var acts = []struct {
 	name string
-	do   func(end time.Time) (deeds int, err error)
+	do   func(end time.Time) (actions int, err error)
 }{{"scribble", scribble}, {"absurd", absurd}, {"write", write}, {"tables", tables}, {"revoke", revoke},
 	{"foreign", foreign}, {"swap", swap}, {"crowd", crowd}, {"chatter", chatter}, {"ports", ports}, {"tree", tree}}
 
@@ -43,8 +43,8 @@ func main() {
 		if os.Args[1] != "all" && os.Args[1] != act.name {
 			continue
 		}
-		deeds, err := act.do(time.Now().Add(time.Duration(seconds) * time.Second))
-		fmt.Printf("foe: %s: %d times, %v\n", act.name, deeds, err)
+		actions, err := act.do(time.Now().Add(time.Duration(seconds) * time.Second))
+		fmt.Printf("foe: %s: %d times, %v\n", act.name, actions, err)
 		if err := xen.Withdraw(); err != nil {
 			fmt.Println("foe:", err)
 		}

@@ -44,10 +44,10 @@ func agree(seconds string) error {
 		return trace.Open(both[1], calls[1], trace.AllSchedule, 64)
 	})
 	defer r.Close()
-	var told []hypervisor.Run
+	var gotRuns []hypervisor.Run
 	watch := func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			r.Look(of, func(run hypervisor.Run) { told = append(told, run) })
+			r.Look(of, func(run hypervisor.Run) { gotRuns = append(gotRuns, run) })
 		}
 	}
 	watch(300 * time.Millisecond) // a vCPU that runs all the time appears in the trace at its next slice
@@ -65,14 +65,14 @@ func agree(seconds string) error {
 	}
 	watch(300 * time.Millisecond)
 	ran := make(map[string]int64)
-	for _, run := range told {
+	for _, run := range gotRuns {
 		ran[fmt.Sprintf("%s.%d", run.Domain, run.VCPU)] += max(min(run.To, ended)-max(run.From, began), 0)
 	}
 	for name, was := range from {
 		fmt.Printf("vcpu %s ran %d by the trace, %d by Xen\n", name, ran[name]/1e6, (to[name]-was)/1e6)
 	}
 	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
-	fmt.Printf("%d runs in %d ms, %.1f %% of a CPU\n", len(told), (ended-began)/1e6, 100*float64(used)/float64(ended-began))
+	fmt.Printf("%d runs in %d ms, %.1f %% of a CPU\n", len(gotRuns), (ended-began)/1e6, 100*float64(used)/float64(ended-began))
 	return nil
 }
 

@@ -197,7 +197,7 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 	if err != nil {
 		return a, err
 	}
-	told, err := h.domains()
+	usage, err := h.domains()
 	if err != nil {
 		return a, err
 	}
@@ -207,8 +207,8 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 	}
 	return Alone{
 		Program: args,
-		Kernel:  time.Duration(float64(told[trial].Compute) / (r.Launches + 1)), // one to warm up
-		Copy:    time.Duration(float64(told[trial].Copy) / (r.Launches + 1)),
+		Kernel:  time.Duration(float64(usage[trial].Compute) / (r.Launches + 1)), // one to warm up
+		Copy:    time.Duration(float64(usage[trial].Copy) / (r.Launches + 1)),
 		Period:  time.Duration(r.Seconds * 1e9 / r.Launches),
 	}, nil
 }

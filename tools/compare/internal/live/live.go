@@ -76,7 +76,7 @@ func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.M
 	if err := s.keep(t, sc.ID+"-"+p.Name); err != nil {
 		return nil, err
 	}
-	told, err := h.domains()
+	domainStates, err := h.domains()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.M
 	if err != nil {
 		return nil, err
 	}
-	return measure(domains, u, told, reports), nil
+	return measure(domains, u, domainStates, reports), nil
 }
 
 // house is the daemon of one plan.
@@ -257,11 +257,11 @@ func (h *house) begin(ctx context.Context, sc *sim.Scenario, domains []sim.Domai
 // await blocks until these domains use the accelerator. It returns an error if a program ends before.
 func (h *house) await(ctx context.Context, names []string, programs []*program) error {
 	for end := time.Now().Add(patience); ; {
-		told, err := h.domains()
+		domainStates, err := h.domains()
 		if err != nil {
 			return err
 		}
-		idle := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return told[n].GPU > 0 })
+		idle := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return domainStates[n].GPU > 0 })
 		if len(idle) == 0 {
 			return nil
 		}
@@ -289,7 +289,7 @@ const traceLag = 300 * time.Millisecond
 
 // watch records the scheduler's inputs for the given time: all of them if the trace is kept, else only the
 // charges, because writing everything takes time of its own.
-func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
+func (h *house) watch(ctx context.Context, d time.Duration) (*receivedTrace, error) {
 	client, err := control.Dial(filepath.Join(h.dir, "control.sock"))
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	context.AfterFunc(ctx, func() { client.Close() })
-	t := &tape{}
+	t := &receivedTrace{}
 	err = client.Stream(control.MethodTrace, control.TraceParams{Used: h.stage.Traces == ""}, func(data json.RawMessage, last bool) error {
 		if !last { // decoded later, when that disturbs no measurement
 			t.lines = append(t.lines, slices.Clone(data))
@@ -348,7 +348,7 @@ func stop(all []*program) {
 }
 
 // keep writes a trace in the format of `pegasus trace`.
-func (s *Stage) keep(t *tape, name string) error {
+func (s *Stage) keep(t *receivedTrace, name string) error {
 	if s.Traces == "" {
 		return nil
 	}
@@ -367,8 +367,8 @@ func lines(all []json.RawMessage) [][]byte {
 	return out
 }
 
-// tape is a trace as received.
-type tape struct {
+// receivedTrace is a trace as received.
+type receivedTrace struct {
 	lines []json.RawMessage
 	names []string // of the domains, in the order of their ids
 }
@@ -380,7 +380,7 @@ type used struct {
 }
 
 // use sums up the charges. A charge is reported when a request has ended: the engine was held until then.
-func (t *tape) use(from, window time.Duration, windows int) (*used, error) {
+func (t *receivedTrace) use(from, window time.Duration, windows int) (*used, error) {
 	u := &used{window: window}
 	for range windows {
 		u.compute = append(u.compute, map[string]time.Duration{})

@@ -21,7 +21,7 @@ func TestUse(t *testing.T) {
 {"at":5025000000,"event":{"kind":"charge","domain":{"ID":7},"used":{"Compute":10000000,"Copy":2000000}}}
 {"at":5027000000,"ready":true}
 {"at":5040000000,"event":{"kind":"charge","domain":{"ID":3},"used":{"Compute":15000000}}}`
-	tp := &tape{names: []string{"a", "b"}}
+	tp := &receivedTrace{names: []string{"a", "b"}}
 	for line := range strings.Lines(text) {
 		tp.lines = append(tp.lines, json.RawMessage(line))
 	}

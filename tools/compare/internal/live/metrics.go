@@ -50,7 +50,7 @@ func weight(d *sim.Domain) float64 {
 }
 
 // measure computes the metrics from the measurements.
-func measure(domains []sim.Domain, u *used, told map[string]control.Domain, reports map[string][]Report) sim.Metrics {
+func measure(domains []sim.Domain, u *used, domainStates map[string]control.Domain, reports map[string][]Report) sim.Metrics {
 	out := sim.Metrics{"": {}}
 	windows := float64(max(len(u.compute), 1))
 	for i := range domains {
@@ -60,7 +60,7 @@ func measure(domains []sim.Domain, u *used, told map[string]control.Domain, repo
 			"copy":    100 * float64(total(u.copy, name)) / float64(u.window) / windows,
 		}
 		m["share"] = m["compute"] + m["copy"]
-		m["wait_p50"], m["wait_p99"] = float64(told[name].WaitP50)/1e6, float64(told[name].WaitP99)/1e6
+		m["wait_p50"], m["wait_p99"] = float64(domainStates[name].WaitP50)/1e6, float64(domainStates[name].WaitP99)/1e6
 		for _, r := range reports[name] {
 			m["rate"] += r.Launches / r.Seconds
 			for _, q := range []struct {

@@ -48,12 +48,12 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	got = nil
-	for range reelNotes + 10 {
+	for range traceRingRecords + 10 {
 		finish(1)
 	}
 	got = nil
-	if lost := read(); lost != 10 || len(got) != reelNotes {
-		t.Errorf("of %d notes %d came and %d were lost", reelNotes+10, len(got), lost)
+	if lost := read(); lost != 10 || len(got) != traceRingRecords {
+		t.Errorf("of %d notes %d came and %d were lost", traceRingRecords+10, len(got), lost)
 	}
 }
 
@@ -62,13 +62,13 @@ func TestForgedNotes(t *testing.T) {
 	p, _, _ := fixture(t)
 	p.Note(true)
 	r := NewReader(p)
-	reel := &p.at.reel[0]
+	traceRing := &p.at.traceRing[0]
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		reel.n.Store(random.Uint64() >> random.UintN(64))
-		for i := range reel.note {
-			e := &reel.note[i]
-			e.seq.Store(reel.n.Load() - random.Uint64N(2*reelNotes))
+		traceRing.n.Store(random.Uint64() >> random.UintN(64))
+		for i := range traceRing.note {
+			e := &traceRing.note[i]
+			e.seq.Store(traceRing.n.Load() - random.Uint64N(2*traceRingRecords))
 			e.start.Store(int64(random.Uint64()))
 			e.end.Store(int64(random.Uint64()))
 			e.class.Store(random.Uint32N(8))
@@ -77,14 +77,14 @@ func TestForgedNotes(t *testing.T) {
 				e.name[j].Store(random.Uint64())
 			}
 		}
-		told := 0
+		got := 0
 		r.Read(func(n Noted) {
-			if told++; n.Class >= accel.NumClasses || n.Start >= n.End || n.End > Now() || !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
+			if got++; n.Class >= accel.NumClasses || n.Start >= n.End || n.End > Now() || !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
 				t.Fatalf("%+v", n)
 			}
 		})
-		if told > reelNotes {
-			t.Fatalf("%d notes of %d", told, reelNotes)
+		if got > traceRingRecords {
+			t.Fatalf("%d notes of %d", got, traceRingRecords)
 		}
 	}
 }

@@ -36,34 +36,34 @@ type Reader struct {
 func NewReader(p *Page) *Reader {
 	r := &Reader{page: p}
 	for i := range int(p.top.Load()) {
-		r.next[i] = p.at.reel[i].n.Load()
+		r.next[i] = p.at.traceRing[i].n.Load()
 	}
 	return r
 }
 
-// Read passes the records since the last Read to `tell`, and returns how many were lost. It drops impossible records:
+// Read passes the records since the last Read to emit, and returns how many were lost. It drops impossible records:
 // work that ends before it begins, or in the future.
-func (r *Reader) Read(tell func(Noted)) (lost uint64) {
+func (r *Reader) Read(emit func(Noted)) (lost uint64) {
 	for i := range int(r.page.top.Load()) {
-		reel, pid := &r.page.at.reel[i], int(r.page.at.slot[i].pid.Load())
-		n := reel.n.Load()
+		traceRing, pid := &r.page.at.traceRing[i], int(r.page.at.slot[i].pid.Load())
+		n := traceRing.n.Load()
 		switch missed := n - r.next[i]; {
 		case n < r.next[i]:
 			r.next[i] = n // the worker is compromised
-		case missed > reelNotes:
-			lost += missed - reelNotes
-			r.next[i] = n - reelNotes
+		case missed > traceRingRecords:
+			lost += missed - traceRingRecords
+			r.next[i] = n - traceRingRecords
 		}
 		for ; r.next[i] < n; r.next[i]++ {
-			u, name, ok := reel.read(r.next[i])
-			if !ok && reel.note[r.next[i]%reelNotes].seq.Load() == 0 && n-r.next[i] < reelNotes/2 {
+			u, name, ok := traceRing.read(r.next[i])
+			if !ok && traceRing.note[r.next[i]%traceRingRecords].seq.Load() == 0 && n-r.next[i] < traceRingRecords/2 {
 				break // the worker is writing it
 			}
 			switch {
 			case !ok:
 				lost++
 			case u.Class < accel.NumClasses && u.Start < u.End && u.End <= Now():
-				tell(Noted{u, pid, printable(name)})
+				emit(Noted{u, pid, printable(name)})
 			}
 		}
 	}
@@ -71,9 +71,9 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 }
 
 // write records a piece of work. Any goroutine of the worker may call it.
-func (r *reel) write(u accel.Usage, name string) {
+func (r *traceRing) write(u accel.Usage, name string) {
 	i := r.n.Add(1) - 1
-	e := &r.note[i%reelNotes]
+	e := &r.note[i%traceRingRecords]
 	e.seq.Store(0)
 	e.start.Store(u.Start)
 	e.end.Store(u.End)
@@ -119,8 +119,8 @@ func printable(name string) string {
 }
 
 // read returns record number i, if it is complete and not yet overwritten.
-func (r *reel) read(i uint64) (u accel.Usage, name string, ok bool) {
-	e := &r.note[i%reelNotes]
+func (r *traceRing) read(i uint64) (u accel.Usage, name string, ok bool) {
+	e := &r.note[i%traceRingRecords]
 	if e.seq.Load() != i+1 {
 		return u, "", false
 	}

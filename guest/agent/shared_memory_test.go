@@ -14,16 +14,16 @@ import (
 	"pegasus/callbuf/region"
 )
 
-// noGround is a Ground without function.
-type noGround struct {
-	Ground
+// noMemory is a SharedMemory without function.
+type noMemory struct {
+	SharedMemory
 	most uint64
 }
 
-func (noGround) Shared() bool        { return false }
-func (noGround) Remove(string) error { return os.ErrNotExist }
-func (g noGround) MostArena() uint64 { return g.most }
-func (noGround) Close()              {}
+func (noMemory) Shared() bool        { return false }
+func (noMemory) Remove(string) error { return os.ErrNotExist }
+func (g noMemory) MostArena() uint64 { return g.most }
+func (noMemory) Close()              {}
 
 // Memory that is unplugged ends its session, not the agent.
 func TestUnplugged(t *testing.T) {
@@ -75,7 +75,7 @@ func TestOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &session{
-		agent: Agent{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, ground: noGround{}, area: area,
+		agent: Agent{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, memory: noMemory{}, area: area,
 		events: make(chan func()), over: make(chan struct{}), processes: map[uint32]*process{},
 	}
 	s.end()
@@ -86,16 +86,16 @@ func TestOver(t *testing.T) {
 
 // fleeting is memory that cannot be announced to the host.
 type fleeting struct {
-	noGround
+	noMemory
 	area []byte
 }
 
 var errMute = errors.New("nobody can be told")
 
-func (f *fleeting) Find(*Shelf) (Ground, error)   { return f, nil }
-func (f *fleeting) OpenBell() (bell.Conn, error)  { return nil, errMute }
-func (f *fleeting) Resume(Record) ([]byte, error) { return nil, errMute }
-func (f *fleeting) Announce(uint64) error         { return errMute }
+func (f *fleeting) Find(*FDStore) (SharedMemory, error) { return f, nil }
+func (f *fleeting) OpenBell() (bell.Conn, error)        { return nil, errMute }
+func (f *fleeting) Resume(Record) ([]byte, error)       { return nil, errMute }
+func (f *fleeting) Announce(uint64) error               { return errMute }
 
 func (f *fleeting) Begin() (area []byte, err error) {
 	f.area, err = unix.Mmap(-1, 0, region.ControlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -107,7 +107,7 @@ func TestNothingStays(t *testing.T) {
 	f := &fleeting{}
 	a := Agent{Machine: f, Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}
 	port := bell.Listen(t.Context(), f.OpenBell, false, func(error) {})
-	if _, err := a.prepare(port, &Shelf{}); !errors.Is(err, errMute) {
+	if _, err := a.prepare(port, &FDStore{}); !errors.Is(err, errMute) {
 		t.Fatal(err)
 	}
 	if err := unix.Msync(f.area, unix.MS_ASYNC); err != unix.ENOMEM {

@@ -11,22 +11,22 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// deed is an event that a script can cause, in a machine or on the host. do returns when the event is over.
-type deed struct {
+// scriptEvent is an event that a script can cause, in a machine or on the host. do returns when the event is over.
+type scriptEvent struct {
 	onHost bool // to the host
 	virsh  bool // libvirtd has to be there
 	lonely bool // not while daemon or libvirtd is away
 	do     func(s *stage, name string)
 }
 
-func byVirsh(do func(s *stage, name string)) deed   { return deed{virsh: true, do: do} }
-func toMachine(do func(s *stage, name string)) deed { return deed{do: do} }
-func onHost(do func(s *stage)) deed {
-	return deed{onHost: true, do: func(s *stage, _ string) { do(s) }}
+func byVirsh(do func(s *stage, name string)) scriptEvent   { return scriptEvent{virsh: true, do: do} }
+func toMachine(do func(s *stage, name string)) scriptEvent { return scriptEvent{do: do} }
+func onHost(do func(s *stage)) scriptEvent {
+	return scriptEvent{onHost: true, do: func(s *stage, _ string) { do(s) }}
 }
 
-// deeds are the events that a script can have, by name.
-var deeds = map[string]deed{
+// scriptEvents are the events that a script can have, by name.
+var scriptEvents = map[string]scriptEvent{
 	"destroy, start": byVirsh((*stage).startAnew),
 	"shutdown, start": byVirsh(func(s *stage, name string) {
 		s.virsh("shutdown", name, "--mode", "acpi")
@@ -60,10 +60,10 @@ var deeds = map[string]deed{
 		s.virsh("start", name)
 	}),
 
-	"reboot inside": toMachine(func(s *stage, name string) { s.tell(name, "reboot -f") }),
-	"panic inside":  toMachine(func(s *stage, name string) { s.tell(name, "echo c >/proc/sysrq-trigger") }),
-	"kill agent":    toMachine(func(s *stage, name string) { s.tell(name, "kill -9 $(pidof pegasus-guest)") }),
-	"kill program":  toMachine(func(s *stage, name string) { s.tell(name, "kill -9 $(pidof witness)") }),
+	"reboot inside": toMachine(func(s *stage, name string) { s.sendOrder(name, "reboot -f") }),
+	"panic inside":  toMachine(func(s *stage, name string) { s.sendOrder(name, "echo c >/proc/sysrq-trigger") }),
+	"kill agent":    toMachine(func(s *stage, name string) { s.sendOrder(name, "kill -9 $(pidof pegasus-guest)") }),
+	"kill program":  toMachine(func(s *stage, name string) { s.sendOrder(name, "kill -9 $(pidof witness)") }),
 	"kill hub":      toMachine(func(s *stage, name string) { s.kill("pegasusd", "\x00hub\x00", filepath.Join(s.h.regions, name)) }),
 	"kill worker":   toMachine(func(s *stage, name string) { s.kill("pegasusd", "pegasusd worker "+name) }),
 
@@ -94,7 +94,7 @@ var deeds = map[string]deed{
 		s.virsh("resume", name)
 	}},
 	"kill agent and hub": toMachine(func(s *stage, name string) {
-		s.tell(name, "kill -9 $(pidof pegasus-guest)")
+		s.sendOrder(name, "kill -9 $(pidof pegasus-guest)")
 		s.kill("pegasusd", "\x00hub\x00", filepath.Join(s.h.regions, name))
 	}),
 	"start twice": byVirsh(func(s *stage, name string) {
@@ -142,12 +142,13 @@ func away(what string) (plain, who string) {
 	return what, ""
 }
 
-// findDeed returns the event that a script names. An event twice has the time between its occurrences: "reset twice in 3s".
-func findDeed(what string) (d deed, ok bool) {
+// findScriptEvent returns the event that a script names. An event twice has the time between its occurrences: "reset
+// twice in 3s".
+func findScriptEvent(what string) (d scriptEvent, ok bool) {
 	plain, who := away(what)
 	plain, length, timed := strings.Cut(plain, " in ")
 	within, err := time.ParseDuration(length)
-	d, ok = deeds[plain]
+	d, ok = scriptEvents[plain]
 	if ok = ok && timed == strings.HasSuffix(plain, " twice") && (err == nil) == timed; ok {
 		do := d.do
 		d.do = func(s *stage, name string) {

@@ -12,14 +12,14 @@ import (
 // Machine is the kind of virtual machine in which the agent runs.
 type Machine interface {
 	// Find opens the memory that is shared with the host, and touches no other. State for the next agent, besides the
-	// memory's own contents, can be stored on the shelf.
-	Find(*Shelf) (Ground, error)
+	// memory's own contents, can be stored in the FDStore.
+	Find(*FDStore) (SharedMemory, error)
 	// OpenBell opens the doorbell in both directions between agent and hub.
 	OpenBell() (bell.Conn, error)
 }
 
-// Ground is the memory that a machine shares with its host; processes get allocations in it.
-type Ground interface {
+// SharedMemory is the memory that a machine shares with its host; processes get allocations in it.
+type SharedMemory interface {
 	// Name and Bytes describe the memory in messages.
 	Name() string
 	Bytes() uint64
@@ -35,7 +35,7 @@ type Ground interface {
 	Resume(Record) (control []byte, err error)
 
 	// Create allocates zeroed memory, and Remove frees it when no process uses it any more.
-	Create(name string, bytes uint64) (*Piece, error)
+	Create(name string, bytes uint64) (*Allocation, error)
 	Remove(name string) error
 	// NoRoom returns the message to the hub that a process's allocation has failed.
 	NoRoom() region.Message
@@ -52,8 +52,8 @@ type Ground interface {
 	Close()
 }
 
-// Piece is a process's allocation in the Ground.
-type Piece struct {
+// Allocation is a process's part of the SharedMemory.
+type Allocation struct {
 	*os.File
 	Part  *callbuf.Extent // part of the file, to be sent to the process and recorded; nil: the whole file
 	Where region.Message  // the message that gives its location to the hub
@@ -62,7 +62,7 @@ type Piece struct {
 }
 
 // Close closes the file. The allocation stays.
-func (p *Piece) Close() error {
+func (p *Allocation) Close() error {
 	if p.Settled != nil {
 		p.Settled()
 	}

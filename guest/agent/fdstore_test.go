@@ -14,7 +14,7 @@ import (
 )
 
 // The next agent finds the files of the previous one, beside the socket.
-func TestShelf(t *testing.T) {
+func TestFDStore(t *testing.T) {
 	if os.Getenv("PEGASUS_TEST_SHELF") != "" {
 		s, sockets := inherit()
 		f := s.Take("words")
@@ -32,7 +32,7 @@ func TestShelf(t *testing.T) {
 	}
 	defer l.Close()
 	l.SetReadDeadline(time.Now().Add(10 * time.Second))
-	s := &Shelf{}
+	s := &FDStore{}
 	if s.Holds() {
 		t.Error("nobody is there to keep it")
 	}
@@ -82,7 +82,7 @@ func TestShelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run '^TestShelf$' -test.v`, os.Args[0])
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run '^TestFDStore$' -test.v`, os.Args[0])
 	cmd.Env = append(os.Environ(), "PEGASUS_TEST_SHELF=1", "LISTEN_FDS=2", "LISTEN_FDNAMES=pegasus-guest.socket:"+name)
 	cmd.ExtraFiles = []*os.File{null, left}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `left: "of the first", <nil>`) {

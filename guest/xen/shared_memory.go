@@ -16,18 +16,18 @@ import (
 	"pegasus/xenstore"
 )
 
-// ground is the memory that this domU grants to Dom0.
-type ground struct {
+// sharedMemory is the memory that this domU grants to Dom0.
+type sharedMemory struct {
 	machine *Machine
-	shelf   *agent.Shelf
+	fdStore *agent.FDStore
 	store   *xenstore.Client
 	memory  uint64 // bytes that all segments may use
 	used    uint64 // bytes that they use
 
-	control  *grant.Grant
-	channel  *grant.Channel
-	told     bool // control area and channel are published to Dom0
-	segments map[string]segment
+	control   *grant.Grant
+	channel   *grant.Channel
+	published bool // control area and channel are published to Dom0
+	segments  map[string]segment
 
 	unwatch context.CancelFunc
 	gone    *atomic.Pointer[error] // set by the watch when Dom0 loses the publication
@@ -47,12 +47,12 @@ const (
 	keptChannel = "channel"
 )
 
-func (g *ground) Name() string  { return "pages of this domU, granted to Dom0" }
-func (g *ground) Bytes() uint64 { return g.memory }
-func (g *ground) Shared() bool  { return false }
+func (g *sharedMemory) Name() string  { return "pages of this domU, granted to Dom0" }
+func (g *sharedMemory) Bytes() uint64 { return g.memory }
+func (g *sharedMemory) Shared() bool  { return false }
 
 // MostArena returns the arena of a single process; the rest of its segment takes less than headBytes.
-func (g *ground) MostArena() uint64 {
+func (g *sharedMemory) MostArena() uint64 {
 	return min(g.memory, grant.MaxPages*grant.PageBytes) - headBytes
 }
 
@@ -60,7 +60,7 @@ const headBytes = 4 << 20
 
 // Begin grants a control area, and offers an event channel. Segments of a previous agent stay with their processes; the
 // kernel frees them when these and Dom0 have released them.
-func (g *ground) Begin() ([]byte, error) {
+func (g *sharedMemory) Begin() ([]byte, error) {
 	g.forget()
 	var err error
 	if g.control, err = grant.GrantPages(dom0, region.ControlPages, true); err != nil {
@@ -81,12 +81,12 @@ func (g *ground) Begin() ([]byte, error) {
 }
 
 // Announce publishes the control area to Dom0, and stores it for the next agent.
-func (g *ground) Announce(uint64) error {
+func (g *sharedMemory) Announce(uint64) error {
 	r := rendezvous{control: g.control.Refs[0], port: g.channel.Port()}
 	if err := publish(g.store, &r); err != nil {
 		return err
 	}
-	if err := errors.Join(g.shelf.Leave(keptControl, g.control.File), g.shelf.Leave(keptChannel, g.channel.File())); err != nil {
+	if err := errors.Join(g.fdStore.Leave(keptControl, g.control.File), g.fdStore.Leave(keptChannel, g.channel.File())); err != nil {
 		return fmt.Errorf("have the control area kept: %w", err)
 	}
 	return g.use(r)
@@ -95,19 +95,19 @@ func (g *ground) Announce(uint64) error {
 var errNotKept = errors.New("nobody has kept the pages of the control area: systemd does, as `pegasus-guest install` sets it up")
 
 // Resume takes over the stored control area and channel.
-func (g *ground) Resume(r agent.Record) ([]byte, error) {
+func (g *sharedMemory) Resume(r agent.Record) ([]byte, error) {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
-	told, err := read(ctx, g.store)
+	stored, err := read(ctx, g.store)
 	if err != nil {
 		return nil, err
 	}
-	control, channel := g.shelf.Take(keptControl), g.shelf.Take(keptChannel)
+	control, channel := g.fdStore.Take(keptControl), g.fdStore.Take(keptChannel)
 	if control == nil || channel == nil {
 		closeAll(control, channel)
 		return nil, errNotKept
 	}
-	g.control, g.channel = grant.ResumeGrant(control, region.ControlPages), grant.ResumeChannel(channel, told.port)
+	g.control, g.channel = grant.ResumeGrant(control, region.ControlPages), grant.ResumeChannel(channel, stored.port)
 	mem, err := g.control.Map()
 	if err != nil {
 		return nil, fmt.Errorf("control area: %w", err)
@@ -116,7 +116,7 @@ func (g *ground) Resume(r agent.Record) ([]byte, error) {
 		g.segments[name] = segment{bytes: part.Bytes}
 		g.used += part.Bytes
 	}
-	if err := g.use(told); err != nil {
+	if err := g.use(stored); err != nil {
 		unix.Munmap(mem)
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func closeAll(files ...*os.File) {
 }
 
 // use makes the channel the doorbell, and watches whether the publication to Dom0 still stands.
-func (g *ground) use(r rendezvous) error {
-	g.told = true
+func (g *sharedMemory) use(r rendezvous) error {
+	g.published = true
 	ctx, stop := context.WithCancel(context.Background())
 	g.unwatch = stop
 	soon, done := context.WithTimeout(ctx, storeTime)
@@ -155,7 +155,7 @@ func (g *ground) use(r rendezvous) error {
 }
 
 // Create grants the pages of an allocation. The hub finds them by tables until it has mapped them.
-func (g *ground) Create(name string, bytes uint64) (_ *agent.Piece, err error) {
+func (g *sharedMemory) Create(name string, bytes uint64) (_ *agent.Allocation, err error) {
 	if g.used+bytes > g.memory || bytes > g.memory {
 		return nil, fmt.Errorf("%d bytes: of %d that this agent may grant, others have %d: `pegasus-guest agent --memory` says how many, which need as many pages in %s",
 			bytes, g.memory, g.used, LimitFile)
@@ -177,7 +177,7 @@ func (g *ground) Create(name string, bytes uint64) (_ *agent.Piece, err error) {
 	}
 	g.segments[name] = segment{bytes, all}
 	g.used += bytes
-	return &agent.Piece{
+	return &agent.Allocation{
 		File:    os.NewFile(uintptr(fd), name),
 		Part:    &callbuf.Extent{Offset: all.Offset(), Bytes: bytes},
 		Where:   grantMessage(tables.Refs[0]),
@@ -186,7 +186,7 @@ func (g *ground) Create(name string, bytes uint64) (_ *agent.Piece, err error) {
 }
 
 // Remove releases an allocation's pages: the kernel frees them when no process maps them any more.
-func (g *ground) Remove(name string) error {
+func (g *sharedMemory) Remove(name string) error {
 	s, ok := g.segments[name]
 	if !ok {
 		return os.ErrNotExist
@@ -199,13 +199,13 @@ func (g *ground) Remove(name string) error {
 	return s.pages.Close()
 }
 
-func (g *ground) NoRoom() region.Message { return grantMessage(0) }
+func (g *sharedMemory) NoRoom() region.Message { return grantMessage(0) }
 
 func grantMessage(table grant.Ref) region.Message {
 	return region.Message{Kind: region.Grant, Body: region.GrantBody(uint32(table))}
 }
 
-func (g *ground) Gone() error {
+func (g *sharedMemory) Gone() error {
 	if g.gone == nil || g.gone.Load() == nil {
 		return nil
 	}
@@ -213,8 +213,8 @@ func (g *ground) Gone() error {
 }
 
 // Leave withdraws the publication to Dom0, unless all is stored for the next agent.
-func (g *ground) Leave() error {
-	if g.shelf.Holds() {
+func (g *sharedMemory) Leave() error {
+	if g.fdStore.Holds() {
 		return nil
 	}
 	g.unwatch()
@@ -222,14 +222,14 @@ func (g *ground) Leave() error {
 }
 
 // Close releases all that is not stored for the next agent.
-func (g *ground) Close() {
+func (g *sharedMemory) Close() {
 	g.forget()
 	g.store.Close()
 }
 
 // forget drops an unusable control area and the segments given out by it. The kernel frees their pages when the last of
 // their processes has ended.
-func (g *ground) forget() {
+func (g *sharedMemory) forget() {
 	if g.unwatch != nil {
 		g.unwatch()
 		g.unwatch = nil
@@ -238,24 +238,24 @@ func (g *ground) forget() {
 	if g.control != nil {
 		g.control.Close()
 	}
-	if g.channel != nil && g.told {
+	if g.channel != nil && g.published {
 		g.end(g.channel.File())
 	} else if g.channel != nil {
 		g.channel.Close()
 	}
-	if f := g.shelf.Take(keptChannel); f != nil {
+	if f := g.fdStore.Take(keptChannel); f != nil {
 		g.end(f)
 	}
-	g.control, g.channel, g.told, g.gone = nil, nil, false, nil
+	g.control, g.channel, g.published, g.gone = nil, nil, false, nil
 	for name := range g.segments {
 		g.Remove(name)
 	}
-	g.shelf.Drop(keptControl)
-	g.shelf.Drop(keptChannel)
+	g.fdStore.Drop(keptControl)
+	g.fdStore.Drop(keptChannel)
 }
 
 // end closes a channel's file; it stays open in a holder process if it may be of the domain's previous incarnation.
-func (g *ground) end(f *os.File) {
+func (g *sharedMemory) end(f *os.File) {
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
 	if _, err := read(ctx, g.store); g.Gone() != nil || err != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shelf keeps open files for the next agent, in systemd's file descriptor store; sd_pid_notify_with_fds(3). Without
+// FDStore keeps open files for the next agent, in systemd's file descriptor store; sd_pid_notify_with_fds(3). Without
 // systemd it keeps none.
-type Shelf struct {
+type FDStore struct {
 	kept map[string]*os.File // files of the previous agent
 }
 
@@ -19,10 +19,10 @@ type Shelf struct {
 const kept = "kept-"
 
 // Holds reports whether there is a file descriptor store.
-func (*Shelf) Holds() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
+func (*FDStore) Holds() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
 // Leave stores a file for the next agent. The agent keeps its own descriptor, too.
-func (s *Shelf) Leave(name string, f *os.File) error {
+func (s *FDStore) Leave(name string, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -35,14 +35,14 @@ func (s *Shelf) Leave(name string, f *os.File) error {
 }
 
 // Take returns a file of the previous agent, once; nil: there is none.
-func (s *Shelf) Take(name string) *os.File {
+func (s *FDStore) Take(name string) *os.File {
 	f := s.kept[name]
 	delete(s.kept, name)
 	return f
 }
 
 // Drop removes a file from the store.
-func (s *Shelf) Drop(name string) error {
+func (s *FDStore) Drop(name string) error {
 	if f := s.Take(name); f != nil {
 		f.Close()
 	}
@@ -53,8 +53,8 @@ func (s *Shelf) Drop(name string) error {
 const firstInherited = 3
 
 // inherit returns the descriptors that systemd passes to this process: the previous agent's files, and sockets.
-func inherit() (s *Shelf, sockets []*os.File) {
-	s = &Shelf{kept: make(map[string]*os.File)}
+func inherit() (s *FDStore, sockets []*os.File) {
+	s = &FDStore{kept: make(map[string]*os.File)}
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return s, nil
 	}

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// deed is an event that a script can cause, in a domU or on the host. do returns when the event is over.
-type deed struct {
+// scriptEvent is an event that a script can cause, in a domU or on the host. do returns when the event is over.
+type scriptEvent struct {
 	onHost bool // to the host
 	xl     bool // Xen's tools do it, which need XenStore
 	do     func(s *stage, name string)
 }
 
-func inside(command string) deed {
-	return deed{do: func(s *stage, name string) { s.tell(name, command) }}
+func inside(command string) scriptEvent {
+	return scriptEvent{do: func(s *stage, name string) { s.sendOrder(name, command) }}
 }
 
-func onHost(commands string) deed {
-	return deed{onHost: true, do: func(s *stage, _ string) { s.Run(commands) }}
+func onHost(commands string) scriptEvent {
+	return scriptEvent{onHost: true, do: func(s *stage, _ string) { s.Run(commands) }}
 }
 
 // byDom0 are commands of Dom0's shell, with the domU's name for NAME.
-func byDom0(commands string) deed {
-	return deed{do: func(s *stage, name string) { s.Run(strings.ReplaceAll(commands, "NAME", name)) }}
+func byDom0(commands string) scriptEvent {
+	return scriptEvent{do: func(s *stage, name string) { s.Run(strings.ReplaceAll(commands, "NAME", name)) }}
 }
 
 // byXL are the same with Xen's tools.
-func byXL(commands string) deed {
+func byXL(commands string) scriptEvent {
 	d := byDom0(commands)
 	d.xl = true
 	return d
@@ -36,15 +36,15 @@ func byXL(commands string) deed {
 
 const killHub = `kill -9 $(ours "hub .*--domain NAME ")`
 
-// deeds are the events that a script can have, by name.
-var deeds = map[string]deed{
+// scriptEvents are the events that a script can have, by name.
+var scriptEvents = map[string]scriptEvent{
 	"kill program": inside("kill -9 $(pidof witness)"),
 	"kill agent":   inside("kill -9 $(agent)"),
 	"end agent":    inside("kill $(agent)"),
 	"kill hub":     byDom0(killHub),
 	"kill worker":  byDom0(`kill -9 $(ours "pegasusd worker NAME")`),
 	"kill agent and hub": {do: func(s *stage, name string) {
-		s.tell(name, "kill -9 $(agent)")
+		s.sendOrder(name, "kill -9 $(agent)")
 		s.Run(strings.ReplaceAll(killHub, "NAME", name))
 	}},
 	"pause":                byXL("xl pause NAME; sleep 2; xl unpause NAME"),
@@ -68,7 +68,7 @@ var deeds = map[string]deed{
 		})
 	}},
 	"crash, create": {xl: true, do: func(s *stage, name string) {
-		s.tell(name, "echo c >/proc/sysrq-trigger")
+		s.sendOrder(name, "echo c >/proc/sysrq-trigger")
 		s.Await(takenTime, name+" has gone", func() bool {
 			if s.unwatched(name) {
 				s.Run("xl destroy " + name)
@@ -97,15 +97,15 @@ func (s *stage) unwatched(name string) bool {
 	return status == 0
 }
 
-// findDeed is what a script calls so.
-func findDeed(what string) (deed, bool) {
+// findScriptEvent returns the event that a script names.
+func findScriptEvent(what string) (scriptEvent, bool) {
 	who := ""
 	for _, w := range []string{withoutDaemon, withoutXenStore} {
 		if plain, ok := strings.CutSuffix(what, w); ok {
 			what, who = plain, w
 		}
 	}
-	d, ok := deeds[what]
+	d, ok := scriptEvents[what]
 	do := d.do
 	switch {
 	case who == "" || !ok:
