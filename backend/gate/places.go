@@ -53,10 +53,13 @@ func (m *Member) Prepare(f func()) {
 // MayHandle reports whether the worker may handle a call now, and takes a handling slot for that if it has none. Where
 // it may not, Handle waits.
 func (m *Member) MayHandle() bool {
+	all := m.page.handling()
+	if m.place != nil && !all.has(m.place, uint32(m.index)+1) {
+		m.Rest() // the limit is lower now, or another worker has taken the slot over
+	}
 	if m.place != nil {
 		return !m.Others() || Now()-m.handles < handleTime.Nanoseconds()
 	}
-	all := m.page.handling()
 	if len(all.holders) == 0 {
 		return true
 	}
@@ -69,9 +72,11 @@ func (m *Member) MayHandle() bool {
 func (m *Member) Handle() {
 	all := m.page.handling()
 	if m.place != nil {
-		left := all.leave(m.place, uint32(m.index)+1)
+		left, woken := all.leave(m.place, uint32(m.index)+1)
 		m.place = nil
-		all.wait(m.index, left, handlePause)
+		if woken { // else no other worker would take the slot: one that was stopped or killed counts as waiting
+			all.wait(m.index, left, handlePause)
+		}
 	}
 	m.place, m.handles = m.takePlace(all, handlePatience, handlePatience), Now()
 }
@@ -116,6 +121,16 @@ func (p *Page) preparation() places {
 func (p *Page) handling() places {
 	l := &p.at.handling
 	return places{l.handling[:min(l.handlers.Load(), maxHandlers)], &l.handled, &l.handlersWaiting}
+}
+
+// has reports whether a worker has a slot within the limit.
+func (all places) has(place *atomic.Uint32, me uint32) bool {
+	for i := range all.holders {
+		if &all.holders[i] == place {
+			return place.Load() == me
+		}
+	}
+	return false
 }
 
 // free takes a free slot, or returns nil if there is none.
@@ -174,19 +189,20 @@ func (all places) wait(index int, seen uint32, slice time.Duration) {
 	word.And(^bit)
 }
 
-// gone reports whether the holder of a slot is no live worker.
-func (p *Page) gone(holder uint32) bool { return holder > Slots || p.dead(holder) }
+// gone reports whether the holder of a slot is no live worker. The slot may also have become free meanwhile.
+func (p *Page) gone(holder uint32) bool { return holder == 0 || holder > Slots || p.dead(holder) }
 
-// leave releases a slot if holder has it, and wakes one waiting worker. It returns the value of changed.
-func (all places) leave(place *atomic.Uint32, holder uint32) uint32 {
+// leave releases a slot if holder has it, and wakes one waiting worker. It returns the value of changed, and whether a
+// worker was asleep.
+func (all places) leave(place *atomic.Uint32, holder uint32) (change uint32, woken bool) {
 	if !place.CompareAndSwap(holder, 0) {
-		return all.changed.Load()
+		return all.changed.Load(), false
 	}
-	change := all.changed.Add(1)
+	change = all.changed.Add(1)
 	if all.waiting.any() {
-		callbuf.FutexWake(all.changed, 1)
+		woken = callbuf.FutexWakeOf(all.changed, 1, ^uint32(0)) != 0
 	}
-	return change
+	return change, woken
 }
 
 // dropPlaces releases the slots of a dead worker, also those beyond the limits in force, and forgets that it waits,

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"os/exec"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -352,5 +353,77 @@ func TestHandlerTakenOver(t *testing.T) {
 	m.Rest()
 	if other.place.Load() != uint32(other.index)+1 {
 		t.Error("a worker released the slot that another one had taken over")
+	}
+}
+
+// A slot may become free while a waiting worker checks whether the slot's holder lives. That worker then takes it.
+func TestPlaceFreedDuringCheck(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetHandlers(1)
+	all, me, other := p.handling(), uint32(m.index)+1, uint32(member(t, p, b).index)+1
+	place := &all.holders[0]
+	var over atomic.Bool
+	var flips sync.WaitGroup
+	flips.Go(func() {
+		for n := 0; !over.Load(); n++ {
+			if place.CompareAndSwap(0, other) {
+				for range n % 64 {
+					place.Load()
+				}
+				place.CompareAndSwap(other, 0)
+			}
+		}
+	})
+	defer flips.Wait()
+	defer over.Store(true)
+	for range 20_000 {
+		for place.Load() != other { // so that the slot is taken when the worker begins to wait
+			runtime.Gosched()
+		}
+		if got := m.takePlace(all, time.Hour, time.Nanosecond); got != place || place.Load() != me {
+			t.Fatal("the worker has no slot")
+		}
+		all.leave(place, me)
+	}
+}
+
+// A lower limit holds for the workers that have slots, too, and so does the limit after a slot was taken over.
+func TestLowerLimitHolds(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetHandlers(2)
+	other := member(t, p, b)
+	if !m.MayHandle() || !other.MayHandle() {
+		t.Fatal("there are not two slots")
+	}
+	p.SetHandlers(1)
+	if m.MayHandle() && other.MayHandle() {
+		t.Error("two workers may handle calls at once, though the limit is one now")
+	}
+	m.Rest()
+	other.Rest()
+	p.SetHandlers(1)
+	m.MayHandle()
+	other.Handle() // takes the slot over, since m keeps it
+	if m.MayHandle() && other.MayHandle() {
+		t.Error("a worker handles calls on although another one has its slot")
+	}
+}
+
+// A worker that was stopped, or killed, while it waited costs the others nothing: no thread sleeps for a slot.
+func TestStoppedWaiterCostsNothing(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetHandlers(1)
+	m.MayHandle()
+	stopped := member(t, p, b).index
+	p.handling().waiting[stopped/64].Or(1 << (stopped % 64))
+	began := Now()
+	for range 20 {
+		m.handles = Now() - handleTime.Nanoseconds()
+		if !m.MayHandle() {
+			m.Handle()
+		}
+	}
+	if d := time.Duration(Now() - began); d > 10*handlePause {
+		t.Errorf("the only worker that handles calls waited for %v in 20 turns", d)
 	}
 }

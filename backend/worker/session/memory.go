@@ -31,6 +31,7 @@ func (h *allocations) MemAlloc(c cuda.Call, a cuda.MemAllocArgs) (out cuda.MemAl
 	if a.Size > h.total || len(h.owners) >= handles.Max {
 		return out, cuda.ErrorOutOfMemory
 	}
+	h.gate.Rest() // it may wait for frees, behind kernels
 	if out.Address, r = g.ctx.Alloc(a.Size); r != cuda.Success {
 		return out, g.report(r)
 	}

@@ -83,14 +83,16 @@ func (p *poller) poll() {
 	defer p.gate.Rest()
 	var packet callbuf.Packet
 	for !p.over() {
-		if p.serveDeferred() {
-			continue
-		}
-		if p.next(&packet) {
-			p.takeSlot()
-			p.serve(packet.Header, packet.Payload)
-		} else {
+		switch {
+		case p.serveDeferred():
+		case !p.host.Ready():
+			p.host.Publish()
 			p.idle()
+		default:
+			p.takeSlot() // first: the guest looks for a packet's effects when the ring's head is beyond it
+			if p.next(&packet) {
+				p.serve(packet.Header, packet.Payload)
+			}
 		}
 	}
 }

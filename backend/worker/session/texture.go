@@ -40,6 +40,7 @@ func (h *textures) ArrayCreate(c cuda.Call, a cuda.ArrayCreateArgs) cuda.Result 
 	if r := h.arrays.Available(a.Array); r != cuda.Success {
 		return r
 	}
+	h.gate.Rest() // it may wait for frees, behind kernels
 	arr, r := g.ctx.NewArray(accel.ArrayDesc{
 		Width: a.Width, Height: a.Height, Depth: a.Depth, Format: a.Format, Channels: a.Channels, Flags: a.Flags,
 	})
