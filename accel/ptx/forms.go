@@ -66,7 +66,8 @@ min max | | f64 | Aaa
 rcp sqrt | approx/rn/rz/rm/rp? ftz? | f32 | Aa
 rcp sqrt | rn/rz/rm/rp? | f64 | Aa
 rsqrt sin cos lg2 ex2 | approx? ftz? | f32 | Aa
-rcp rsqrt | approx ftz? | f64 | Aa
+rcp rsqrt | approx ftz | f64 | Aa
+rsqrt | approx | f64 | Aa
 tanh | approx | f32 | Aa
 copysign | | f32 f64 | Aaa
 testp | finite/infinite/number/notanumber/normal/subnormal | f32 f64 | Pa

@@ -107,8 +107,8 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 		if err := x.one(&in, &inst, frame+size); err != nil {
 			return err
 		}
-		if len(b.Insts) > inlineLimit {
-			return &Error{f.Line, fmt.Sprintf("more than %d instructions after inlining", inlineLimit), ErrInvalidPTX}
+		if len(b.Insts) > InlineLimit {
+			return &Error{f.Line, fmt.Sprintf("more than %d instructions after inlining", InlineLimit), ErrInvalidPTX}
 		}
 	}
 	inst.at[f.code.count] = len(b.Insts)

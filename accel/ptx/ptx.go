@@ -41,7 +41,6 @@ const (
 	maxLocalBytes  = 512 << 10
 	maxParamBytes  = 32764
 	maxSharedBytes = 48 << 10 // of a kernel, dynamic shared memory apart
-	inlineLimit    = 1 << 18  // instructions of a kernel with all it calls
 	operandLimit   = 512
 	maxNested      = 4 // operands within operands
 	maxAlign       = 1 << 16
@@ -55,6 +54,9 @@ const (
 	newestMajor    = 9
 	newestMinor    = 3
 )
+
+// InlineLimit bounds the instructions of a kernel with the functions that are inlined.
+const InlineLimit = 1 << 18
 
 // Error describes an error in a module, and its position.
 type Error struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"pegasus/accel"
 	"pegasus/accel/linked"
@@ -78,8 +79,11 @@ func readImage(image []byte) (objects []ptx.Object, p linked.Purpose, log string
 	return []ptx.Object{{Text: text}}, linked.ToLoad, "", cuda.Success
 }
 
-// looksLikeText reports whether an image begins with printable characters.
+// looksLikeText reports whether an image begins with printable characters, or with a comment, which has any.
 func looksLikeText(image []byte) bool {
+	if bytes.HasPrefix(image, []byte("//")) || bytes.HasPrefix(image, []byte("/*")) {
+		return true
+	}
 	for _, b := range image[:min(len(image), 16)] {
 		if b != '\t' && b != '\n' && b != '\r' && (b < ' ' || b > '~') {
 			return false
@@ -149,6 +153,9 @@ func (m *Module) tryKernel(k *lane.Kernel, l *cuda.FunctionLayout) *ptx.Error {
 	var p *ptx.Error
 	if errors.As(err, &p) {
 		*refusal = *p
+	}
+	if name := k.Func().Name; !strings.Contains(refusal.Msg, name) { // the line may be that of a function that it calls
+		refusal.Msg = "kernel " + name + ": " + refusal.Msg
 	}
 	l.Refusal = refusal.Result
 	return refusal

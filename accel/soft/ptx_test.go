@@ -63,6 +63,8 @@ func TestImages(t *testing.T) {
 		{"root:x:0:0:root:/root:/bin/bash\n", "no PTX text", cuda.ErrorInvalidImage},
 		{".target sm_75\x00", "PTX text begins with it", cuda.ErrorInvalidImage},
 		{"\x7fELF\x02\x01", "machine code", cuda.ErrorNoBinaryForGPU},
+		{"// d\xe9but\n.version 7.0\n.target sm_70\n.address_size 64\n", "", cuda.Success},
+		{"d\xe9but", "neither", cuda.ErrorInvalidImage},
 		{"", "neither", cuda.ErrorInvalidImage},
 		{"\x00.version 7.0", "neither", cuda.ErrorInvalidImage},
 		{".version\x01", "neither", cuda.ErrorInvalidImage},

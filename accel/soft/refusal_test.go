@@ -80,6 +80,12 @@ func TestRefusedByCompiling(t *testing.T) {
 		t.Errorf("%v, %q", r, log)
 	}
 
+	long := header + ".visible .entry lengthy() {\n.reg .u32 %r;\n" + strings.Repeat("add.u32 %r, %r, 1;\n", 1<<18+1) + "ret;\n}\n"
+	_, log, r = c.LoadModule([]byte(long))
+	if r != cuda.ErrorInvalidPTX || !strings.Contains(log, "ptx line 4: kernel lengthy: more than 262144 instructions") {
+		t.Errorf("%v, %q", r, log)
+	}
+
 	_, c = open(t, func(c *Config) { c.RefusePTX = ptx.AtLaunch })
 	m, log, r := c.LoadModule([]byte(text))
 	want(t, r, cuda.Success)

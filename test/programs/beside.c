@@ -31,6 +31,30 @@ static CUdeviceptr allocation(size_t bytes)
 	return at;
 }
 
+static CUdeviceptr pooled(size_t bytes)
+{
+	CUdeviceptr at;
+	CHECK(cuMemAllocAsync(&at, bytes, NULL));
+	return at;
+}
+
+/* The memory of a graph's node, after a launch. */
+static CUdeviceptr captured(size_t bytes)
+{
+	CUdeviceptr at;
+	CUstream s;
+	CUgraph g;
+	CUgraphExec x;
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuMemAllocAsync(&at, bytes, s));
+	CHECK(cuStreamEndCapture(s, &g));
+	CHECK(cuGraphInstantiate(&x, g, 0));
+	CHECK(cuGraphLaunch(x, s));
+	CHECK(cuStreamSynchronize(s));
+	return at;
+}
+
 /* The order of warps: how many of the threads read the value that warp 0 stores later. */
 static int race(void)
 {
@@ -67,6 +91,17 @@ int main(int argc, char **argv)
 		at = (variable("u") < variable("v") ? variable("v") : variable("u")) - 4;
 	else if (strcmp(where, "behind") == 0)
 		at = allocation(100) + 100;
+	else if (strcmp(where, "pool") == 0)
+		at = pooled(100) + 100;
+	else if (strcmp(where, "pool again") == 0) {
+		CHECK(cuMemFreeAsync(pooled(3000), NULL));
+		at = pooled(1000) + 1000;
+	} else if (strcmp(where, "pool within") == 0) {
+		for (int i = 0; i < 3; i++)
+			CHECK(cuMemFreeAsync(pooled(1000), NULL));
+		at = pooled(1000) + 996;
+	} else if (strcmp(where, "captured") == 0)
+		at = captured(1000) + 1000;
 	else if (strcmp(where, "within") == 0)
 		at = allocation(100) + 96;
 	void *args[] = {&at};

@@ -257,6 +257,10 @@ static void test_capture(void)
 	CLAIM(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1 && seen);
 	CHECK(cuStreamGetCaptureInfo_v2(other, &status, &id2, NULL, NULL, NULL));
 	CLAIM(id == id2);
+	const CUgraphEdgeData *data; /* only beside the dependencies */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamGetCaptureInfo_v3(stream, &status, &id2, NULL, NULL, &data, &count));
+	CHECK(cuStreamGetCaptureInfo_v3(stream, &status, &id2, NULL, &after, &data, &count));
+	CHECK(cuStreamGetCaptureInfo_v3(stream, &status, &id2, NULL, NULL, NULL, &count));
 	CHECK(cuStreamEndCapture(stream, &g));
 	CLAIM(g == seen);
 	CHECK(cuStreamIsCapturing(other, &status));

@@ -163,6 +163,26 @@ static void no_images(void)
 			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddFile(s, types[t], name, 0, NULL, NULL));
 		}
 	}
+	/* The host's ELF files are none; their device code, if there is any, is for the linker's type OBJECT. */
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&m, "/proc/self/exe"));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLibraryLoadFromFile(&l, "/proc/self/exe", NULL, NULL, 0, NULL, NULL, 0));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddFile(s, CU_JIT_INPUT_CUBIN, "/proc/self/exe", 0, NULL, NULL));
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddFile(s, CU_JIT_INPUT_OBJECT, "/proc/self/exe", 0, NULL, NULL));
+
+	/* Beginnings of a GPU's ELF file, of a fat binary, and a wrapper, whose pointers are those of another process. */
+	static const struct { uint8_t bytes[64]; size_t least; } parts[] = {
+		{{0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190, [42] = 0x10, [58] = 64, [60] = 50}, 4},
+		{{0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 0, 0, 0, 1}, 4},
+		{{0xb1, 0x43, 0x62, 0x46, 1, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1}, 4},
+	};
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		for (size_t n = parts[i].least; n <= sizeof parts->bytes; n += 4) {
+			CLAIM(pwrite(file, parts[i].bytes, n, 0) == (ssize_t)n && ftruncate(file, (off_t)n) == 0);
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&m, name));
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLibraryLoadFromFile(&l, name, NULL, NULL, 0, NULL, NULL, 0));
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddFile(s, CU_JIT_INPUT_CUBIN, name, 0, NULL, NULL));
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddFile(s, CU_JIT_INPUT_FATBINARY, name, 0, NULL, NULL));
+		}
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, HEAD "nonsense"));
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, ".version nonsense"));
 	CHECK(cuLinkDestroy(s));
@@ -174,7 +194,7 @@ static void arguments(void)
 {
 	CUlinkState s;
 	void *image;
-	static const char elf[128] = "\177ELF\002";
+	static const char elf[128] = {0x7f, 'E', 'L', 'F', 2, [18] = (char)190 /* a GPU's */};
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLinkCreate(0, NULL, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLinkCreate(1, NULL, NULL, &s));
 	CHECK(cuLinkCreate(0, NULL, NULL, &s));

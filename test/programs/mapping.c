@@ -141,12 +141,34 @@ static void reading(void)
 	CHECK(cuMemMap(at, PAGE, 0, a, 0));
 	allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	CHECK(cuMemsetD32(at, 9, 1));
-	CHECK(cuCtxSynchronize()); /* fills are asynchronous, and access changes at once */
-	allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READ); /* waits for the fill, which is asynchronous */
 	CHECK(cuMemcpyDtoH(&word, at, 4));
 	CLAIM(word == 9);
 	launch_step(step, NULL, at, 1, 1);
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+/* Work queued before access is taken away ends first, in all streams. */
+static void lessened(void)
+{
+	CUfunction step;
+	CUdeviceptr at;
+	unsigned word;
+	begin(&step);
+	CUstream s = aside();
+	CHECK(cuMemAddressReserve(&at, PAGE, 0, 0, 0));
+	CUmemGenericAllocationHandle a = create(PAGE);
+	CHECK(cuMemMap(at, PAGE, 0, a, 0));
+	for (unsigned i = 0; i < 100; i++) {
+		allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		CHECK(cuMemsetD32Async(at, i, PAGE / 4, s));
+		launch_step(step, s, at + PAGE - 4, 3, 1);
+		allow(at, PAGE, i % 2 ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE);
+		CHECK(cuStreamQuery(s));
+		allow(at, PAGE, CU_MEM_ACCESS_FLAGS_PROT_READ);
+		CHECK(cuMemcpyDtoH(&word, at + PAGE - 4, 4));
+		CLAIM(word == 3 * i + 1);
+	}
 }
 
 /* Kernels that use memory unmapped under them fail, and nothing else does. */
@@ -770,7 +792,7 @@ static const struct {
 	void (*run)(void);
 	int uninitialized;
 } parts[] = {
-	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
+	{"seam", seam, 0}, {"reading", reading, 0}, {"lessened", lessened, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
 	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0}, {"capturing", capturing, 0},
 	{"starved", starved, 0}, {"behind", behind, 0}, {"apart", apart, 0},
 };

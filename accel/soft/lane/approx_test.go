@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"encoding/binary"
 	"math"
 	"math/big"
 	"strings"
@@ -128,6 +129,32 @@ func TestApproximateDivision(t *testing.T) {
 			if !quotient.check(0, got) {
 				t.Errorf("%s of %v and %v is %v", op, a, b, got)
 			}
+		}
+	}
+}
+
+// rsqrt.approx.f64 has the whole precision, for subnormal numbers, too; only rsqrt.approx.ftz.f64 is a gross approximation.
+func TestApproximateDoubles(t *testing.T) {
+	const n = 1 << 12
+	d := newDevice(t)
+	buf := d.buffer(8 * n)
+	values := make([]float64, n)
+	for i := range values {
+		fraction := 0x9e3779b97f4a7c15 * uint64(i+1) >> 12
+		values[i] = math.Float64frombits(uint64(i)*0x7ff/n<<52 | fraction)
+		binary.LittleEndian.PutUint64(buf.mem[8*i:], math.Float64bits(values[i]))
+	}
+	k := d.kernel(d.load(entry(`.reg .f64 %d;
+	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r1, %r1, %r2, %t; mul.wide.u32 %a2, %r1, 8; add.u64 %a2, %a2, %o;
+	ld.global.f64 %d, [%a2]; rsqrt.approx.f64 %d, %d; st.global.f64 [%a2], %d;`)), "k")
+	d.run(k, x(n/256), x(256), buf, 0)
+	for i, v := range values {
+		exact := new(big.Float).SetPrec(200).SetFloat64(v)
+		exact.Quo(big.NewFloat(1), exact.Sqrt(exact))
+		want, _ := exact.Float64()
+		got := math.Float64frombits(buf.long(i))
+		if math.Abs(got-want) > math.Nextafter(want, math.Inf(1))-want {
+			t.Fatalf("rsqrt.approx.f64 of %v is %v, want %v", v, got, want)
 		}
 	}
 }

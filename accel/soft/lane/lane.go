@@ -149,8 +149,11 @@ func (k *Kernel) MostThreads() int {
 }
 
 // MayNotFit reports whether the kernel has so many registers that the file of a group may have no room for those that are
-// needed at a time, which Compile finds out.
-func (k *Kernel) MayNotFit() bool { return len(k.fn.Regs) > compile.MaxRowBytes/(8*ir.MaxLanes) }
+// needed at a time, or is so large that it may have too many instructions. Compile finds that out.
+func (k *Kernel) MayNotFit() bool {
+	large := k.fn.Size > ptx.InlineLimit && k.fn.Size < ptx.Unbounded
+	return large || len(k.fn.Regs) > compile.MaxRowBytes/(8*ir.MaxLanes)
+}
 
 // Func returns the kernel's description.
 func (k *Kernel) Func() *ptx.Func { return k.fn }

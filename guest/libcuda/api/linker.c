@@ -155,7 +155,7 @@ static CUresult open_input(struct link *l, CUjitInputType type, const void *data
 		return r;
 	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
 		return is_known(data, size) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
-	r = image_choose(data, device_capability(l->device), false, image);
+	r = image_choose_within(data, size, device_capability(l->device), false, image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -240,13 +240,12 @@ CUresult pg_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char 
 		return CUDA_ERROR_INVALID_VALUE;
 	struct jit jit;
 	CUresult r = choose_jit(l, count, options, values, &jit);
-	char *text = NULL;
-	size_t size;
+	struct image_file file = {0};
 	if (r == CUDA_SUCCESS)
-		r = image_read_file(path, &text, &size);
+		r = image_read_file(path, &file);
 	if (r == CUDA_SUCCESS)
-		r = add(l, type, text, size, path, &jit);
-	free(text);
+		r = add(l, type, file.bytes, file.length, path, &jit);
+	free(file.bytes);
 	return r;
 }
 

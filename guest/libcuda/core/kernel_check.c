@@ -1,6 +1,7 @@
 #include "core/kernel_check.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +11,10 @@
 #include "core/zz_wire.h"
 
 enum { BOUNDS = 1, ORDER = 2 };
+
+static _Atomic bool bounded;
+
+bool check_bounds(void) { return atomic_load_explicit(&bounded, memory_order_relaxed); }
 
 static uint64_t any_seed(void)
 {
@@ -63,6 +68,8 @@ void check_begin(void)
 	CUresult r = ring_call(&p, NULL, 0);
 	if (r != CUDA_SUCCESS)
 		log_at(LOG_ERROR, "PEGASUS_SOFT_CHECK: this accelerator has no checks (%d)", (int)r);
-	else if (args.checks & ORDER)
+	else
+		atomic_store_explicit(&bounded, args.checks & BOUNDS, memory_order_relaxed);
+	if (r == CUDA_SUCCESS && (args.checks & ORDER))
 		log_at(LOG_ERROR, "the order of warps is random; PEGASUS_SOFT_CHECK=order:%" PRIu64 " repeats it", args.seed);
 }

@@ -589,7 +589,9 @@ CUresult pg_cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *st
 	*status = m ? m->capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
 	if (!m || !is_active(m->capture))
 		return CUDA_SUCCESS;
-	if ((after || edges) && (r = show(m)) != CUDA_SUCCESS)
+	if (edges && !after)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (after && (r = show(m)) != CUDA_SUCCESS)
 		return r;
 	if (id)
 		*id = m->capture->id;

@@ -48,11 +48,14 @@ _Static_assert(sizeof(struct entry) == 64, "fat binary entry");
 enum { KIND_PTX = 1, KIND_CUBIN = 2, KIND_LTO = 8 };
 enum { FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000, FLAG_THIS_ONLY = 0x100000 };
 
-/* Criteria for the entries of a fat binary. */
+/* Criteria for the entries of a fat binary, and the bytes of the image that may be read. */
 struct target {
 	int capability;
-	bool code; /* accepts machine code, too */
+	bool code;     /* accepts machine code, too */
+	uint64_t most; /* UINT64_MAX: unknown; the image is the program's memory */
 };
+
+#define EM_CUDA 190
 
 /* Describes why this thread's last fat binary was rejected. */
 static _Thread_local char refusal[256];
@@ -156,9 +159,11 @@ static void say_entry(const struct entry *e)
 static CUresult choose(const uint8_t *start, struct target target, struct image *image)
 {
 	struct fatbin f;
-	memcpy(&f, start, sizeof f);
 	*refusal = 0;
-	if (f.magic != FATBIN_MAGIC || f.headerBytes < sizeof f || f.bytes > IMAGE_MOST)
+	if (target.most < sizeof f)
+		return CUDA_ERROR_INVALID_IMAGE;
+	memcpy(&f, start, sizeof f);
+	if (f.magic != FATBIN_MAGIC || f.headerBytes < sizeof f || f.bytes > IMAGE_MOST || f.headerBytes + f.bytes > target.most)
 		return CUDA_ERROR_INVALID_IMAGE;
 	const uint8_t *at = start + f.headerBytes;
 	uint64_t left = f.bytes;
@@ -226,9 +231,12 @@ static CUresult link_prelinked(const void *const *list, struct target target, st
 static CUresult open_wrapper(const uint8_t *p, struct target target, struct image *image)
 {
 	struct wrapper w;
+	if (target.most < sizeof w)
+		return CUDA_ERROR_INVALID_IMAGE;
 	memcpy(&w, p, sizeof w);
 	if (!w.fatbin)
 		return CUDA_ERROR_INVALID_IMAGE;
+	target.most = UINT64_MAX; /* it points to memory of the program */
 	CUresult r = choose(w.fatbin, target, image);
 	target.code = false; /* only text can be linked again */
 	return r == CUDA_ERROR_NO_BINARY_FOR_GPU && w.version == WRAPPER_PRELINKED && w.extra ? link_prelinked(w.extra, target, image) : r;
@@ -243,16 +251,21 @@ static void stretch(uint64_t *length, uint64_t offset, uint64_t bytes)
 		*length = end;
 }
 
-static CUresult measure_elf(const uint8_t *p, struct image *image)
+/* Files for other processors are no images. */
+static CUresult measure_elf(const uint8_t *p, uint64_t most, struct image *image)
 {
 	Elf64_Ehdr h;
+	if (most < sizeof h)
+		return CUDA_ERROR_INVALID_IMAGE;
 	memcpy(&h, p, sizeof h);
-	if (h.e_ident[EI_CLASS] != ELFCLASS64 || (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) ||
+	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_machine != EM_CUDA || (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) ||
 		(h.e_shnum && h.e_shentsize != sizeof(Elf64_Shdr)) || h.e_phoff > IMAGE_MOST || h.e_shoff > IMAGE_MOST)
 		return CUDA_ERROR_INVALID_IMAGE;
 	uint64_t length = sizeof h;
 	stretch(&length, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr));
 	stretch(&length, h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr));
+	if (length > most)
+		return CUDA_ERROR_INVALID_IMAGE;
 	for (uint32_t i = 0; i < h.e_phnum; i++) {
 		Elf64_Phdr ph;
 		memcpy(&ph, p + h.e_phoff + i * sizeof ph, sizeof ph);
@@ -265,27 +278,35 @@ static CUresult measure_elf(const uint8_t *p, struct image *image)
 			stretch(&length, sh.sh_offset, sh.sh_size);
 	}
 	*image = (struct image){.bytes = p, .length = length};
-	return length <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+	return length <= IMAGE_MOST && length <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 static bool printable(uint8_t c) { return (c >= ' ' && c < 127) || (c >= '\t' && c <= '\r'); }
 
-/* Text ends with its NUL, which is part of it. Only the first bytes decide, and nothing after a NUL is read. */
-static CUresult measure_text(const uint8_t *p, struct image *image)
+/*
+ * Text ends with its NUL, which is part of it, or with the readable bytes. Only the first bytes decide, and nothing after
+ * a NUL is read.
+ */
+static CUresult measure_text(const uint8_t *p, uint64_t most, struct image *image)
 {
-	for (int i = 0; i < 4; i++)
+	bool comment = p[0] == '/' && (p[1] == '/' || p[1] == '*'); /* of any bytes */
+	for (int i = 0; i < 4 && !comment; i++)
 		if (!printable(p[i]))
 			return CUDA_ERROR_INVALID_IMAGE;
-	*image = (struct image){.bytes = p, .length = strlen((const char *)p) + 1};
+	uint64_t n = most == UINT64_MAX ? strlen((const char *)p) : strnlen((const char *)p, most);
+	*image = (struct image){.bytes = p, .length = n < most ? n + 1 : n};
 	return image->length <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-static CUresult measure_linked(const uint8_t *p, struct image *image)
+static CUresult measure_linked(const uint8_t *p, uint64_t most, struct image *image)
 {
 	struct linked_header h;
+	if (most < sizeof h)
+		return CUDA_ERROR_INVALID_IMAGE;
 	memcpy(&h, p, sizeof h);
 	*image = (struct image){.bytes = p, .length = h.bytes};
-	return image_is_linked(image) && h.bytes >= sizeof h && h.bytes <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+	bool fits = h.bytes >= sizeof h && h.bytes <= IMAGE_MOST && h.bytes <= most;
+	return fits && image_is_linked(image) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 bool image_is_linked(const struct image *image)
@@ -298,12 +319,12 @@ bool image_is_elf(const struct image *image)
 	return image->length >= SELFMAG && memcmp(image->bytes, ELFMAG, SELFMAG) == 0;
 }
 
-CUresult image_choose(const void *pointer, int capability, bool code, struct image *image)
+static CUresult choose_any(const uint8_t *p, struct target target, struct image *image)
 {
-	struct target target = {capability, code};
 	*refusal = 0;
 	uint32_t magic = 0;
-	const uint8_t *p = pointer;
+	if (target.most < sizeof magic)
+		return CUDA_ERROR_INVALID_IMAGE;
 	for (int i = 0; i < 4; i++) { /* a short text may end at a page boundary */
 		magic |= (uint32_t)p[i] << (8 * i);
 		if (p[i] == 0 && i < 3)
@@ -315,10 +336,25 @@ CUresult image_choose(const void *pointer, int capability, bool code, struct ima
 		return r;
 	}
 	if (memcmp(p, ELFMAG, SELFMAG) == 0)
-		return measure_elf(p, image);
+		return measure_elf(p, target.most, image);
 	if (memcmp(p, LINKED_MAGIC, 4) == 0)
-		return measure_linked(p, image);
-	return measure_text(p, image);
+		return measure_linked(p, target.most, image);
+	return measure_text(p, target.most, image);
+}
+
+CUresult image_choose(const void *pointer, int capability, bool code, struct image *image)
+{
+	return choose_any(pointer, (struct target){capability, code, UINT64_MAX}, image);
+}
+
+CUresult image_choose_within(const void *bytes, uint64_t length, int capability, bool code, struct image *image)
+{
+	return choose_any(bytes, (struct target){capability, code, length}, image);
+}
+
+CUresult image_choose_file(const struct image_file *file, int capability, bool code, struct image *image)
+{
+	return image_choose_within(file->bytes, file->length + 1, capability, code, image);
 }
 
 CUresult image_keep(struct image *image)
@@ -338,22 +374,27 @@ void image_drop(struct image *image)
 	image->owned = NULL;
 }
 
-CUresult image_read_file(const char *name, char **text, size_t *bytes)
+CUresult image_read_file(const char *name, struct image_file *file)
 {
+	*file = (struct image_file){0};
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND;
 	struct stat s;
 	CUresult r = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < INT32_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
-	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0, have = 0;
-	*text = calloc(size + 64, 1); /* includes room for the headers of binary formats */
-	while (*text && have < size) {
-		ssize_t n = read(fd, *text + have, size - have);
+	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0;
+	file->bytes = calloc(size + sizeof(uint64_t), 1);
+	while (file->bytes && file->length < size) {
+		ssize_t n = read(fd, file->bytes + file->length, size - file->length);
 		if (n <= 0 && !(n < 0 && errno == EINTR))
 			break;
-		have += n > 0 ? (size_t)n : 0;
+		file->length += n > 0 ? (size_t)n : 0;
 	}
 	close(fd);
-	*bytes = have;
-	return r != CUDA_SUCCESS ? r : *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS && !file->bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	uint32_t magic = 0;
+	if (r == CUDA_SUCCESS)
+		memcpy(&magic, file->bytes, sizeof magic);
+	return magic == WRAPPER_MAGIC ? CUDA_ERROR_INVALID_IMAGE : r; /* a wrapper's pointers are those of another process */
 }

@@ -41,6 +41,19 @@ struct image {
  * without a suitable member the linked PTX of its inputs. Determines lengths from the format and reads no further.
  */
 CUresult image_choose(const void *pointer, int capability, bool code, struct image *image);
+/* As image_choose, and reads no further than the given bytes. An image that claims more is CUDA_ERROR_INVALID_IMAGE. */
+CUresult image_choose_within(const void *bytes, uint64_t length, int capability, bool code, struct image *image);
+
+/* The contents of a file, freed by the caller. A NUL follows the bytes, since they may be text. */
+struct image_file {
+	char *bytes;
+	size_t length;
+};
+
+/* Reads a file. The bytes may be allocated in the case of an error, too. */
+CUresult image_read_file(const char *name, struct image_file *file);
+/* As image_choose_within, of a file. */
+CUresult image_choose_file(const struct image_file *file, int capability, bool code, struct image *image);
 /*
  * Describes the contents of the fat binary that this thread's last CUDA_ERROR_NO_BINARY_FOR_GPU was about, and the
  * missing member.
@@ -51,7 +64,5 @@ CUresult image_keep(struct image *image);
 void image_drop(struct image *image);
 bool image_is_linked(const struct image *image);
 bool image_is_elf(const struct image *image);
-/* Reads a file into memory that the caller frees; a NUL follows the bytes, since the file may be text. */
-CUresult image_read_file(const char *name, char **text, size_t *bytes);
 
 #endif

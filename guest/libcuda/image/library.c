@@ -127,13 +127,12 @@ static int least_capability(void)
 static bool takes_code(void) { return device_count() == 1 && device_takes_code(0); }
 
 /*
- * Errors in PTX text are reported at once, and all errors when the program supplies a log. Fat binaries come from a
- * compiler, and a program may have thousands of them: they are inspected on first use.
+ * Makes a library of an image that was chosen with result r. Errors in PTX text are reported at once, and all errors
+ * when the program supplies a log. Fat binaries come from a compiler, and a program may have thousands of them: they
+ * are inspected on first use.
  */
-static CUresult load(CUlibrary *out, const void *code, struct jit *jit, bool eager, bool preserved)
+static CUresult load(CUlibrary *out, struct image image, CUresult r, struct jit *jit, bool eager, bool preserved)
 {
-	struct image image;
-	CUresult r = image_choose(code, least_capability(), takes_code(), &image);
 	if (r != CUDA_SUCCESS || (!preserved && (r = image_keep(&image)) != CUDA_SUCCESS))
 		return module_refuse(jit, r);
 	struct library *l = handle_new(&libraries);
@@ -164,7 +163,11 @@ CUresult pg_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option
 		r = read_options(options, values, count, &preserved);
 	if (r != CUDA_SUCCESS)
 		return r;
-	return library && code ? load(library, code, &jit, jitCount > 0, preserved) : CUDA_ERROR_INVALID_VALUE;
+	if (!library || !code)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct image image = {0};
+	r = image_choose(code, least_capability(), takes_code(), &image);
+	return load(library, image, r, &jit, jitCount > 0, preserved);
 }
 
 CUresult pg_cuLibraryLoadFromFile(CUlibrary *library, const char *name, CUjit_option *jitOptions, void **jitValues,
@@ -179,12 +182,14 @@ CUresult pg_cuLibraryLoadFromFile(CUlibrary *library, const char *name, CUjit_op
 		return r;
 	if (!library || !name)
 		return CUDA_ERROR_INVALID_VALUE;
-	char *text = NULL;
-	size_t size;
-	r = image_read_file(name, &text, &size);
-	if (r == CUDA_SUCCESS)
-		r = load(library, text, &jit, jitCount > 0, false);
-	free(text);
+	struct image_file file;
+	struct image image = {0};
+	r = image_read_file(name, &file);
+	if (r == CUDA_SUCCESS) {
+		r = image_choose_file(&file, least_capability(), takes_code(), &image);
+		r = load(library, image, r, &jit, jitCount > 0, false);
+	}
+	free(file.bytes);
 	return r;
 }
 

@@ -199,6 +199,18 @@ CUresult module_load(struct context *c, const struct image *image, struct jit *j
 	return CUDA_SUCCESS;
 }
 
+static CUresult load_chosen(struct context *c, struct image *image, struct jit *jit, CUmodule *out)
+{
+	uint64_t module;
+	CUresult r = module_load(c, image, jit, 0, &module);
+	image_drop(image);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*out = (CUmodule)(uintptr_t)module;
+	text_show(c->wire);
+	return CUDA_SUCCESS;
+}
+
 static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 {
 	struct context *c;
@@ -209,16 +221,7 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct image image;
 	r = image_choose(pointer, device_capability(c->device), device_takes_code(c->device), &image);
-	if (r != CUDA_SUCCESS)
-		return module_refuse(jit, r);
-	uint64_t module;
-	r = module_load(c, &image, jit, 0, &module);
-	image_drop(&image);
-	if (r != CUDA_SUCCESS)
-		return r;
-	*out = (CUmodule)(uintptr_t)module;
-	text_show(c->wire);
-	return CUDA_SUCCESS;
+	return r == CUDA_SUCCESS ? load_chosen(c, &image, jit, out) : module_refuse(jit, r);
 }
 
 CUresult pg_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
@@ -274,12 +277,15 @@ CUresult pg_cuModuleLoad(CUmodule *module, const char *name)
 		return r;
 	if (!module || !name)
 		return CUDA_ERROR_INVALID_VALUE;
-	char *text = NULL;
-	size_t size;
-	r = image_read_file(name, &text, &size);
-	if (r == CUDA_SUCCESS)
-		r = pg_cuModuleLoadData(module, text);
-	free(text);
+	struct image_file file;
+	struct image image;
+	struct jit silent = {0};
+	r = image_read_file(name, &file);
+	if (r == CUDA_SUCCESS) {
+		r = image_choose_file(&file, device_capability(c->device), device_takes_code(c->device), &image);
+		r = r == CUDA_SUCCESS ? load_chosen(c, &image, &silent, module) : module_refuse(&silent, r);
+	}
+	free(file.bytes);
 	return r;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/device.h"
 #include "core/futex.h"
+#include "core/kernel_check.h"
 #include "core/range.h"
 #include "object/context.h"
 #include "object/stream_timeline.h"
@@ -46,11 +47,17 @@ static _Atomic uint32_t answers; /* number of replies to chunk requests */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+/*
+ * Where the accelerator checks bounds, each allocation is a chunk of its own, of exactly its size, so that the check
+ * covers pools. A freed one serves another allocation of the same size.
+ */
+static bool apart(void) { return check_bounds(); }
+
 /* --- blocks --- */
 
 static int bin_of(uint64_t bytes)
 {
-	int bin = 63 - __builtin_clzll(bytes / GRANULE);
+	int bin = 63 - __builtin_clzll(bytes / GRANULE | 1);
 	return bin < POOL_BINS ? bin : POOL_BINS - 1;
 }
 
@@ -163,7 +170,7 @@ static void let_go(struct block *b)
 
 static bool fits(const struct block *b, uint64_t bytes, const struct stream_ref *ref)
 {
-	return b->bytes >= bytes && b->chunk->context == ref->contextHandle;
+	return (apart() ? b->bytes == bytes : b->bytes >= bytes) && b->chunk->context == ref->contextHandle;
 }
 
 /*
@@ -211,7 +218,7 @@ static void look(struct pool *p)
 static struct block *force(struct pool *p, const struct stream_ref *ref, uint64_t bytes)
 {
 	for (struct chunk *c = p->chunks; c; c = c->next) {
-		if (c->context != ref->contextHandle)
+		if (c->context != ref->contextHandle || (apart() && c->bytes != bytes))
 			continue;
 		for (struct block *first = c->first, *b; first; first = first->above) {
 			uint64_t sum = 0;
@@ -326,7 +333,8 @@ bool pool_trim(struct pool *p, uint64_t keep) { return trim(p, keep, keep, relea
 static uint64_t room(const struct pool *p)
 {
 	uint64_t taken = p->reserved + p->coming;
-	return !p->most ? UINT64_MAX : p->most < taken ? 0 : (p->most - taken) / GRANULE * GRANULE;
+	uint64_t left = p->most < taken ? 0 : p->most - taken;
+	return !p->most ? UINT64_MAX : apart() ? left : left / GRANULE * GRANULE;
 }
 
 /* Releases unused chunks if the pool's limit leaves too little room for bytes. */
@@ -338,6 +346,8 @@ static bool make_room(struct pool *p, uint64_t bytes, bool (*may)(const struct c
 /* Returns the size of the first request to the host: more than needed, growing with the pool, within its limit. */
 static uint64_t usual_chunk(const struct pool *p, uint64_t bytes)
 {
+	if (apart())
+		return bytes < room(p) ? bytes : room(p);
 	uint64_t most = p->reserved < CHUNK_LEAST ? CHUNK_LEAST : p->reserved < CHUNK_USUAL ? p->reserved : CHUNK_USUAL;
 	uint64_t chunk = round_up(bytes > most ? bytes : most, CHUNK_LEAST);
 	return chunk < room(p) ? chunk : room(p);
@@ -439,7 +449,7 @@ static struct block *obtain(struct pool *p, const struct stream_ref *ref, uint64
 static CUresult take_for(struct pool *p, const struct stream_ref *ref, uint64_t bytes, struct graph_piece *graph, uint64_t *address)
 {
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t whole = round_up(bytes, GRANULE);
+	uint64_t whole = apart() ? bytes : round_up(bytes, GRANULE);
 	if (bytes > UINT64_MAX / 2)
 		return r;
 	struct block *b = obtain(p, ref, whole, &r);

@@ -352,17 +352,26 @@ static CUresult unmap(uint64_t at, uint64_t bytes)
 }
 
 /*
- * Queued work may still use the memory: as cuMemFree, this waits for it. It returns pending errors of that work, but
- * not that a context has failed, which every call for that context returns: mappings belong to no context.
+ * Waits for queued work, which may still use memory that ends or loses access: the manual describes cuMemUnmap and
+ * cuMemSetAccess alike, as synchronous for most uses and as calls that may return errors of earlier work. A driver may
+ * let that work fail instead. Returns pending errors of the work.
  */
-CUresult pg_cuMemUnmap(CUdeviceptr at, size_t bytes)
+static CUresult await_users(void) { return contexts_drain(); }
+
+/* Not that a context has failed, which every call for that context returns: mappings belong to no context. */
+static CUresult with_error_of_work(CUresult r, CUresult waited)
 {
 	struct context *c;
-	CUresult waited = contexts_drain();
+	return r == CUDA_SUCCESS && context_current(&c) == CUDA_SUCCESS ? waited : r;
+}
+
+CUresult pg_cuMemUnmap(CUdeviceptr at, size_t bytes)
+{
+	CUresult waited = await_users();
 	pthread_mutex_lock(&lock);
 	CUresult r = unmap(at, bytes);
 	pthread_mutex_unlock(&lock);
-	return r == CUDA_SUCCESS && context_current(&c) == CUDA_SUCCESS ? waited : r;
+	return with_error_of_work(r, waited);
 }
 
 static CUresult check_access(const CUmemAccessDesc *a)
@@ -396,16 +405,35 @@ static CUresult set_access(uint64_t at, uint64_t bytes, const CUmemAccessDesc *a
 	return r;
 }
 
+/* Reports whether a mapping in the range would lose access that it has. */
+static bool takes_away(uint64_t at, uint64_t bytes, const CUmemAccessDesc *a)
+{
+	struct mapping **first;
+	if (!made_of(at, bytes, &first))
+		return false;
+	for (const struct mapping *m = *first; m && m->at < at + bytes; m = m->next)
+		if (m->of->prop.location.id == a->location.id && (m->access & ~(uint32_t)a->flags))
+			return true;
+	return false;
+}
+
 CUresult pg_cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
-	CUresult r = !access || count == 0 || count > DEVICES_MOST ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	CUresult r = !access || count == 0 || count > DEVICES_MOST ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, waited = CUDA_SUCCESS;
+	bool less = false;
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = check_access(&access[i]);
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
+		less |= takes_away(at, bytes, &access[i]);
+	pthread_mutex_unlock(&lock);
+	if (less)
+		waited = await_users();
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = set_access(at, bytes, &access[i]);
 	pthread_mutex_unlock(&lock);
-	return r;
+	return with_error_of_work(r, waited);
 }
 
 CUresult pg_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *where, CUdeviceptr at)

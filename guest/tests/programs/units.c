@@ -208,13 +208,39 @@ static void images(void)
 	f.entry[0].e.payload = 1 << 30;
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, false, &image));
 
-	struct { Elf64_Ehdr h; Elf64_Shdr s[2]; char tail[10]; } elf = {.h = {.e_ident = ELFMAG "\2", .e_shnum = 2,
+	struct { Elf64_Ehdr h; Elf64_Shdr s[2]; char tail[10]; } elf = {.h = {.e_ident = ELFMAG "\2", .e_machine = 190, .e_shnum = 2,
 		.e_shentsize = sizeof(Elf64_Shdr), .e_shoff = sizeof(Elf64_Ehdr)}};
 	elf.s[0] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_offset = offsetof(__typeof__(elf), tail), .sh_size = 10};
 	elf.s[1] = (Elf64_Shdr){.sh_type = SHT_NOBITS, .sh_offset = 5000, .sh_size = 1 << 20};
 	size_t whole = offsetof(__typeof__(elf), tail) + 10;
 	OK(image_choose(edge(&elf, whole), 75, false, &image));
 	CLAIM(image.length == whole);
+	elf.h.e_machine = EM_X86_64; /* a program or a library of the host */
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&elf, 75, false, &image));
+	elf.h.e_machine = 190;
+
+	/* With a given length: a part of an image is none, and nothing behind it is read. */
+	f = fat_of_four();
+	for (size_t n = 1; n < whole; n++)
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge(&elf, n), n, 75, false, &image));
+	OK(image_choose_within(edge(&elf, whole), whole, 75, false, &image));
+	for (size_t n = 1; n < sizeof f; n++)
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge(&f, n), n, 75, false, &image));
+	OK(image_choose_within(edge(&f, sizeof f), sizeof f, 75, false, &image));
+	for (size_t n = 1; n < sizeof wrapper; n++)
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge(&wrapper, n), n, 75, false, &image));
+	OK(image_choose_within(edge("hello", 5), 5, 75, false, &image));
+	CLAIM(image.length == 5);
+	OK(image_choose_within(edge("hello", 6), 6, 75, false, &image));
+	CLAIM(image.length == 6);
+	for (size_t n = 1; n < 4; n++)
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge("hello", n), n, 75, false, &image));
+	struct linked_header linked = {.magic = LINKED_MAGIC, .bytes = sizeof linked};
+	for (size_t n = 4; n < sizeof linked; n++)
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge(&linked, n), n, 75, false, &image));
+	linked.bytes++;
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose_within(edge(&linked, sizeof linked), sizeof linked, 75, false, &image));
+
 	elf.s[0].sh_size = UINT64_MAX;
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&elf, 75, false, &image));
 }

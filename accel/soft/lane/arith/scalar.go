@@ -51,8 +51,39 @@ func Flush64(x float64) float64 {
 	return x
 }
 
-// Upper64 clears the lower word of x.
-func Upper64(x float64) float64 { return math.Float64frombits(math.Float64bits(x) &^ 0xffffffff) }
+// upper64 clears the lower word of x.
+func upper64(x float64) float64 { return math.Float64frombits(math.Float64bits(x) &^ 0xffffffff) }
+
+// grossNaN is the result of the gross approximations for a NaN.
+const grossNaN = 0x7fffffff00000000
+
+// gross finishes a gross approximation, of which only the upper word of operand and result counts.
+func gross(r float64) float64 {
+	if r != r {
+		return math.Float64frombits(grossNaN)
+	}
+	return Flush64(upper64(r))
+}
+
+// GrossRcp64 and GrossRsqrt64 are rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64.
+func GrossRcp64(x, _, _ float64) float64   { return gross(1 / Flush64(upper64(x))) }
+func GrossRsqrt64(x, _, _ float64) float64 { return gross(1 / math.Sqrt(Flush64(upper64(x)))) }
+
+// Rsqrt64 is rsqrt.approx.f64, which unlike the gross approximation has the whole precision: it returns 1/√x, rounded
+// once in nearly all cases.
+func Rsqrt64(x float64) float64 {
+	if !(x > 0) || x > math.MaxFloat64 {
+		return 1 / math.Sqrt(x)
+	}
+	m, e := math.Frexp(x)
+	if e&1 != 0 {
+		m, e = 2*m, e-1
+	}
+	y := 1 / math.Sqrt(m)
+	h := y * y // with its rounding error, for one step of Newton's method
+	y = math.FMA(y/2, math.FMA(-m, h, 1)-m*math.FMA(y, y, -h), y)
+	return math.Ldexp(y, -e/2)
+}
 
 // Saturate clamps to [0, 1]; NaN becomes +0.
 func Saturate(x float64) float64 {

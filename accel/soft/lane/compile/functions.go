@@ -91,13 +91,13 @@ func abs32(x float32) float32 { return float32(math.Abs(float64(x))) }
 func float64Func(in *ptx.Inst) arith.LaneFunc {
 	var f func(x, y, z float64) float64
 	switch name := in.Op.String(); {
-	case in.Mods.Has(ptx.Approx): // of operand and result only the upper word counts
-		f = func(x, _, _ float64) float64 {
-			if x = arith.Flush64(arith.Upper64(x)); name == "rsqrt" {
-				x = math.Sqrt(x)
-			}
-			return arith.Flush64(arith.Upper64(1 / x))
+	case in.Mods.Has(ptx.Approx) && in.Mods.Has(ptx.FTZ):
+		f = arith.GrossRcp64
+		if name == "rsqrt" {
+			f = arith.GrossRsqrt64
 		}
+	case name == "rsqrt":
+		f = func(x, _, _ float64) float64 { return arith.Rsqrt64(x) }
 	case name == "rcp":
 		div := arith.Arithmetic64("div", rounding(in))
 		f = func(x, _, _ float64) float64 { return div(1, x, 0) }
