@@ -77,7 +77,7 @@ var elsewhere = []string{
 	"install", "ln", "go", // checked below
 	"docker", "tar", "gcc", // other programs
 	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, tools/visit
-	"export", "LD_LIBRARY_PATH=build/record", "build/bin/pegasus run -- build/record/replay", "build/bin/pegasus run -- /tmp/sweep", "OMP_TARGET_OFFLOAD", // test
+	"export", "LD_LIBRARY_PATH=build/record", "build/bin/pegasus run -- build/record/replay", "build/bin/pegasus run --private -- /tmp/sweep", "OMP_TARGET_OFFLOAD", // test
 	"PEGASUS_TEST_SCRIPT",
 	"pegasus demo",                                    // make run
 	"pegasus set web weight", "pegasus set web slice", // test/xen

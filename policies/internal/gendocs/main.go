@@ -1,5 +1,5 @@
 // Gendocs writes the parts of documents that follow from the registered policies: the tables of policies and of
-// parameters in docs/policies.md, and the parameters in configs/examples/full.toml. Each part stands between two
+// parameters and the policies with accounts in docs/policies.md, and the parameters in configs/examples/full.toml. Each part stands between two
 // lines that contain "generated: NAME" and "generated: end".
 package main
 
@@ -27,6 +27,7 @@ func main() {
 	}{
 		{"docs/policies.md", "policies", policyTable},
 		{"docs/policies.md", "parameters", parameterTable},
+		{"docs/policies.md", "accounts", accountKeepers},
 		{"configs/examples/full.toml", "parameters", parameterKeys},
 	} {
 		path := filepath.Join(os.Args[1], part.file)
@@ -65,6 +66,46 @@ func policyTable() string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// accountKeepers returns a paragraph that names the policies that keep accounts of time, and the others.
+func accountKeepers() string {
+	var keep, others []string
+	for _, s := range policies.Specs() {
+		if l, ok := s.New(policies.Defaults(policies.Production)).(policies.Ledger); ok && l.Keeps() {
+			keep = append(keep, "`"+s.Name+"`")
+		} else {
+			others = append(others, "`"+s.Name+"`")
+		}
+	}
+	return "\n" + wrap(list(keep)+" keep accounts in production mode. "+list(others)+
+		" keep none, since their choice does not depend on earlier use. Paper mode keeps none, as published.") + "\n"
+}
+
+// list joins at least two words.
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+// wrap breaks a paragraph into lines of at most 100 columns.
+func wrap(text string) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > 100:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
 }
 
 func parameterTable() string {
