@@ -173,7 +173,7 @@ func (d *Daemon) serve(l *control.Listener) {
 	d.tasks.Go(func() { d.follower.Run(d.ctx) })
 	d.tasks.Go(func() { d.workers.Run(d.ctx) })
 	d.tasks.Go(func() {
-		if err := control.Serve(d.ctx, l, d.api, d.log); err != nil {
+		if err := d.api.Serve(d.ctx, l, d.log); err != nil {
 			d.log.Error("serve control socket", "err", err)
 			d.end()
 		}

@@ -2,16 +2,18 @@ package test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -28,57 +30,70 @@ func (h *host) caller() net.Conn {
 	return c
 }
 
-// ask sends raw bytes, and returns the answer's line.
-func ask(t *testing.T, c net.Conn, line []byte) (a control.Answer, err error) {
+// ask sends raw bytes, and returns the answer's status and body.
+func ask(t *testing.T, c net.Conn, request string) (status int, body []byte, err error) {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(soon))
-	if _, err := c.Write(line); err != nil {
-		return a, err
+	if _, err := io.WriteString(c, request); err != nil {
+		return 0, nil, err
 	}
-	text, err := bufio.NewReaderSize(c, 1<<20).ReadBytes('\n')
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		return a, err
+		return 0, nil, err
 	}
-	return a, json.Unmarshal(text, &a)
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// rawRequest returns an HTTP request with a body of JSON.
+func rawRequest(method, path, body string) string {
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: pegasus\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
 }
 
 // A malformed request is answered with its error, and affects no other caller.
 func TestControlNonsense(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
+	set := func(body string) string { return rawRequest("PATCH", "/v1/domains/good", body) }
 	for name, c := range map[string]struct {
-		line, want string
+		request string
+		status  int
+		code    string // empty: the answer is no problem of ours
 	}{
-		"empty":        {"\n", control.CodeMalformed},
-		"no JSON":      {"hello\n", control.CodeMalformed},
-		"no object":    {"[1,2,3]\n", control.CodeMalformed},
-		"unknown key":  {`{"v":1,"id":1,"method":"status","colour":"red"}` + "\n", control.CodeMalformed},
-		"two":          {`{"v":1,"id":1,"method":"status"}{}` + "\n", control.CodeMalformed},
-		"deep":         {`{"v":1,"params":` + strings.Repeat("[", 60000) + "\n", control.CodeMalformed},
-		"version":      {`{"v":2,"id":1,"method":"status"}` + "\n", control.CodeVersion},
-		"method":       {`{"v":1,"id":1,"method":"launch"}` + "\n", control.CodeMethod},
-		"parameters":   {`{"v":1,"id":1,"method":"set","params":{"domain":7}}` + "\n", control.CodeInvalid},
-		"domain":       {`{"v":1,"id":1,"method":"set","params":{"domain":"../x","settings":{"credits":"1"}}}` + "\n", control.CodeNotFound},
-		"hold":         {`{"v":1,"id":1,"method":"hold","params":{"domain":"../../etc/x"}}` + "\n", control.CodeInvalid},
-		"64 KiB":       {strings.Repeat("x", control.MaxRequest) + "\n", control.CodeMalformed},
-		"without end":  {strings.Repeat("x", 4*control.MaxRequest), control.CodeMalformed},
-		"just fitting": {`{"v":1,"id":1,"method":"` + strings.Repeat("x", 60000) + `"}` + "\n", control.CodeMethod},
+		"no HTTP":        {"hello\r\n\r\n", 400, ""},
+		"earlier":        {`{"v":1,"id":1,"method":"status"}` + "\r\n\r\n", 400, ""},
+		"no JSON":        {set("hello"), 400, control.CodeMalformed},
+		"no object":      {set("[1,2,3]"), 422, control.CodeInvalid},
+		"empty":          {set(""), 400, control.CodeMalformed},
+		"unknown key":    {set(`{"settings":{"credits":"1"},"colour":"red"}`), 422, control.CodeInvalid},
+		"two":            {set(`{"settings":{"credits":"1"}}{}`), 400, control.CodeMalformed},
+		"deep":           {set(strings.Repeat("[", 60000)), 400, control.CodeMalformed},
+		"another type":   {set(`{"settings":{"credits":7}}`), 422, control.CodeInvalid},
+		"another format": {strings.Replace(set(`settings: {credits: 7}`), "/json", "/yaml", 1), 415, control.CodeMalformed},
+		"another path":   {rawRequest("GET", "/v1/launch", ""), 404, control.CodeOperation},
+		"another method": {rawRequest("POST", "/v1/status", "{}"), 404, control.CodeOperation},
+		"version":        {rawRequest("GET", "/v2/status", ""), 404, control.CodeOperation},
+		"domain":         {rawRequest("PATCH", "/v1/domains/..%2Fx", `{"settings":{"credits":"1"}}`), 404, control.CodeNotFound},
+		"hold":           {rawRequest("POST", "/v1/domains/..%2F..%2Fetc%2Fx/hold", "{}"), 422, control.CodeInvalid},
+		"mode":           {rawRequest("DELETE", "/v1/domains/good?mode=now", ""), 422, control.CodeInvalid},
+		"64 KiB":         {set(`{"settings":{"credits":"` + strings.Repeat("x", control.MaxRequest) + `"}}`), 413, control.CodeTooLarge},
+		"long head":      {"GET /v1/" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\n\r\n", 431, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caller := h.caller()
 			defer caller.Close()
-			a, err := ask(t, caller, []byte(c.line))
-			// A caller that is cut off in the middle of its line may not receive the reason.
-			if name == "without end" && err != nil {
-				return
+			status, body, err := ask(t, caller, c.request)
+			var e control.Error
+			if c.code != "" && err == nil {
+				err = json.Unmarshal(body, &e)
 			}
-			if err != nil || a.Error == nil || a.Error.Code != c.want {
-				t.Errorf("%v, %+v; want an error %q", err, a, c.want)
+			if err != nil || status != c.status || e.Code != c.code || c.code != "" && e.Message == "" {
+				t.Errorf("%v, %d, %s; want %d with the code %q", err, status, body, c.status, c.code)
 			}
 		})
 	}
 	part := h.caller()
-	part.Write([]byte(`{"v":1,"id":`)) // and silence
+	io.WriteString(part, "PATCH /v1/dom") // and silence
 	h.domains()
 	part.Close()
 	h.settled(before)
@@ -95,7 +110,7 @@ func TestControlFlood(t *testing.T) {
 		all = append(all, h.caller())
 	}
 	answers := func(c net.Conn) bool {
-		_, err := ask(t, c, []byte(`{"v":1,"id":1,"method":"status"}`+"\n"))
+		_, _, err := ask(t, c, rawRequest("GET", "/v1/status", ""))
 		return err == nil
 	}
 	answered := 0
@@ -131,7 +146,7 @@ func TestControlFlood(t *testing.T) {
 	c := h.caller()
 	for range 20_000 { // requests with answers that are not read
 		c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-		if _, err := c.Write([]byte(`{"v":1,"id":1,"method":"accelerators"}` + "\n")); err != nil {
+		if _, err := io.WriteString(c, rawRequest("GET", "/v1/accelerators", "")); err != nil {
 			break // the daemon has stopped reading
 		}
 	}
@@ -146,10 +161,10 @@ func TestSlowFollower(t *testing.T) {
 	h := startHost(t, hostileDomains)
 	before := h.quiet()
 	slow := h.caller()
-	if _, err := slow.Write([]byte(`{"v":1,"id":1,"method":"events"}` + "\n")); err != nil {
+	if _, err := io.WriteString(slow, rawRequest("GET", "/v1/events", "")); err != nil {
 		t.Fatal(err)
 	}
-	busy, err := control.Dial(h.controlSocket())
+	busy, err := client.Dial(h.controlSocket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +173,7 @@ func TestSlowFollower(t *testing.T) {
 	const changes = 5000
 	for i := range changes {
 		credits := map[string]string{"credits": fmt.Sprint(100 + i%100)}
-		if err := busy.Call(control.MethodSet, control.SetParams{Domain: "good", Settings: credits}, nil); err != nil {
+		if _, err := busy.Set(t.Context(), control.SetParams{Domain: "good", Settings: credits}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,21 +185,16 @@ func TestSlowFollower(t *testing.T) {
 	if grown := resident(t, h.daemon.Process.Pid) - size; grown > 64<<20 {
 		t.Errorf("the daemon has grown by %d MiB", grown>>20)
 	}
-	brisk, err := control.Dial(h.controlSocket())
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := 0
-	brisk.Stream(control.MethodEvents, nil, func(v json.RawMessage, last bool) error {
+	busy.Events(t.Context(), func(e control.Event) error {
 		if seen++; seen == 100 {
 			return errImpatient
 		}
-		if !bytes.Contains(v, []byte("credits")) && seen > 50 {
-			return fmt.Errorf("event %s", v)
+		if !strings.Contains(e.Text, "credits") && seen > 50 {
+			return fmt.Errorf("event %+v", e)
 		}
 		return nil
 	})
-	brisk.Close()
 	if seen != 100 {
 		t.Errorf("a follower saw %d events", seen)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"pegasus/backend/control"
+	"pegasus/backend/client"
 	"pegasus/frontend"
 	"pegasus/test/overwrite"
 )
@@ -92,15 +92,14 @@ func openPage(worker int, name string) (*os.File, error) {
 // answers checks that the daemon answers a request within a time, which begins after the connection is made.
 func (h *host) answers(within time.Duration) {
 	h.t.Helper()
-	c, err := control.Dial(h.controlSocket())
+	c, err := client.Dial(h.controlSocket())
 	if err != nil {
 		h.t.Error(err)
 		return
 	}
 	defer c.Close()
 	start := time.Now()
-	var all []control.Domain
-	if err := c.Call(control.MethodDomains, nil, &all); err != nil {
+	if _, err := c.Domains(h.t.Context()); err != nil {
 		h.t.Error(err)
 	}
 	if took := time.Since(start); took > within {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"pegasus/backend/control"
+	"pegasus/backend/client"
 )
 
 // theft is an attempt of one domain to get more of an accelerator than its share, beside a domain of the same credits
@@ -350,13 +350,13 @@ func TestLongestGap(t *testing.T) {
 
 // used returns a domain's charge from the daemon.
 func (h *host) used(domain string) (int64, error) {
-	c, err := control.Dial(h.controlSocket())
+	c, err := client.Dial(h.controlSocket())
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	var all []control.Domain
-	if err := c.Call(control.MethodDomains, nil, &all); err != nil {
+	all, err := c.Domains(h.t.Context())
+	if err != nil {
 		return 0, err
 	}
 	for _, d := range all {

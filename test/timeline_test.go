@@ -1,14 +1,14 @@
 package test
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -102,24 +102,20 @@ func drawn(h *host, all []sharer) (wrong error) {
 // timeline is what `pegasus trace --perfetto` draws while something is done, once it has begun.
 func (h *host) timeline(while func()) (spans []control.Span) {
 	h.t.Helper()
-	client, err := control.Dial(h.controlSocket())
+	daemon, err := client.Dial(h.controlSocket())
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	defer daemon.Close()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	defer cancel()
 	begun, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			err := client.Stream(control.MethodTimeline, nil, func(data json.RawMessage, last bool) error {
-				d := json.NewDecoder(bytes.NewReader(data))
-				d.DisallowUnknownFields()
-				var s control.Span
-				if err := d.Decode(&s); err != nil && !last {
-					h.t.Errorf("%v in %s", err, data)
-				} else if !last {
-					if spans = append(spans, s); len(spans) == 1 {
-						close(begun)
-					}
+			err := daemon.Timeline(ctx, func(s control.Span) error {
+				if spans = append(spans, s); len(spans) == 1 {
+					close(begun)
 				}
 				return nil
 			})
@@ -135,7 +131,7 @@ func (h *host) timeline(while func()) (spans []control.Span) {
 	case <-over:
 	case <-time.After(soon):
 	}
-	client.Close()
+	cancel()
 	<-over
 	return spans
 }

@@ -1,25 +1,35 @@
-// Package api answers the requests of the control socket. It owns no state of the daemon: it calls backend/guests, and
-// streams events, traces and timelines.
+// Package api is the daemon's API: HTTP and JSON on the control socket, described by an OpenAPI document that is
+// generated from the operations. It owns no state of the daemon: it calls backend/guests, and streams events, traces and
+// timelines.
 //
 // Callers: backend.
 //
-// Trust boundary: control.Serve authenticates the peer of each connection; Authorize decides about its requests.
+// Trust boundary: requests are bounded in size and time, and checked against the operation's description. The kernel
+// authenticates the peer of each connection; Authorize decides about its requests.
 //
 // Locks: Server.mu is a leaf.
 package api
 
+//go:generate go run ./describe
+//go:generate go run ./document
+
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/user"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"pegasus/backend/control"
 	"pegasus/backend/events"
 	"pegasus/backend/guests"
+	"pegasus/backend/metrics"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/policies"
@@ -38,17 +48,25 @@ type Options struct {
 	Journal *events.Journal
 }
 
-// Server implements control.Handler.
+// Server serves the API.
 type Server struct {
-	opt    Options
-	guests guests.Requests
+	opt     Options
+	guests  guests.Requests
+	metrics *prometheus.Registry
+	handler http.Handler
+	spec    *huma.OpenAPI
 
 	mu      sync.Mutex
 	watched bool // a client reads the timeline
 }
 
 // New returns a server.
-func New(opt Options) *Server { return &Server{opt: opt, guests: opt.Guests} }
+func New(opt Options) *Server {
+	s := &Server{opt: opt, guests: opt.Guests}
+	s.metrics = metrics.New(s.guests, opt.Journal.Counts)
+	s.handler, s.spec = s.newAPI()
+	return s
+}
 
 // Listen listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
 // is configured.
@@ -87,9 +105,9 @@ func groupID(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// Authorize implements control.Handler: root, the daemon's own user, and the control group may call every method; other
-// users none.
-func (s *Server) Authorize(p control.Peer, method string) error {
+// Authorize returns nil if the peer may use the operation: root, the daemon's own user, and the control group may use
+// every one; other users none.
+func (s *Server) Authorize(p control.Peer, operation string) error {
 	if p.UID == 0 || p.UID == os.Geteuid() {
 		return nil
 	}
@@ -98,70 +116,27 @@ func (s *Server) Authorize(p control.Peer, method string) error {
 			return nil
 		}
 	}
-	return control.Errorf(control.CodeDenied, "%s: user %d may not control this daemon; root may, and members of control_group", method, p.UID)
+	return control.Errorf(control.CodeDenied, "%s: user %d may not control this daemon; root may, and members of control_group", operation, p.UID)
 }
 
-// Handle implements control.Handler.
-func (s *Server) Handle(ctx context.Context, p control.Peer, q *control.Request, emit func(v any) error) (any, error) {
-	switch q.Method {
-	case control.MethodStatus:
-		return s.guests.Status(), nil
-	case control.MethodDomains:
-		return withParams(q, s.guests.Domains)
-	case control.MethodAccelerators:
-		return s.guests.Accelerators(), nil
-	case control.MethodPolicy:
-		return withParams(q, func(q control.PolicyParams) ([]control.Accelerator, error) { return s.guests.SwitchPolicy(p, q) })
-	case control.MethodSet:
-		return withParams(q, func(q control.SetParams) (control.Domain, error) { return s.guests.Set(p, q) })
-	case control.MethodReload:
-		return s.opt.Reload(&p)
-	case control.MethodEvents:
-		return struct{}{}, s.sendEvents(ctx, emit)
-	case control.MethodTrace:
-		return withParams(q, func(p control.TraceParams) (struct{}, error) { return struct{}{}, s.trace(ctx, p, emit) })
-	case control.MethodTimeline:
-		return struct{}{}, s.timeline(ctx, emit)
-	case control.MethodExplain:
-		return withParams(q, s.explain)
-	case control.MethodHold:
-		return withParams(q, func(h control.HoldParams) (control.HoldResult, error) { return s.guests.Hold(p, h) })
-	case control.MethodShutdown:
-		return withParams(q, func(q control.ShutdownParams) (struct{}, error) { return s.guests.Shutdown(p, q) })
-	case control.MethodCreate:
-		return withParams(q, func(q control.CreateParams) (control.Domain, error) { return s.guests.Create(p, q) })
-	case control.MethodRenew:
-		return withParams(q, func(q control.LeaseParams) (control.Domain, error) { return s.guests.Renew(p, q) })
-	case control.MethodRelease:
-		return withParams(q, func(q control.LeaseParams) (struct{}, error) { return struct{}{}, s.guests.Release(p, q) })
-	case control.MethodRemove:
-		return withParams(q, func(q control.RemoveParams) (struct{}, error) { return struct{}{}, s.guests.Remove(ctx, p, q) })
-	default:
-		return nil, control.Errorf(control.CodeMethod, "there is no method %q", q.Method)
-	}
-}
-
-// withParams decodes a request's parameters and calls do with them.
-func withParams[P, R any](q *control.Request, do func(P) (R, error)) (any, error) {
-	var p P
-	if err := q.Decode(&p); err != nil {
-		return nil, err
-	}
-	return do(p)
-}
-
-func (s *Server) sendEvents(ctx context.Context, emit func(v any) error) error {
+func (s *Server) sendEvents(ctx context.Context, out *stream) error {
 	latest, next, stop := s.opt.Journal.Follow()
 	defer stop()
+	if err := out.begin(); err != nil {
+		return err
+	}
 	for _, e := range latest {
-		if err := emit(e); err != nil {
+		if err := out.send(e); err != nil {
 			return err
 		}
 	}
 	for {
+		if err := out.flush(); err != nil {
+			return err
+		}
 		select {
 		case e := <-next:
-			if err := emit(e); err != nil {
+			if err := out.send(e); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -178,8 +153,8 @@ const (
 	traceEvery = 100 * time.Millisecond
 )
 
-// trace emits the events and decisions of an accelerator's scheduler.
-func (s *Server) trace(ctx context.Context, q control.TraceParams, emit func(v any) error) error {
+// trace sends the events and decisions of an accelerator's scheduler.
+func (s *Server) trace(ctx context.Context, q control.TraceParams, out *stream) error {
 	a, err := s.guests.Accelerator(q.Accelerator)
 	if err != nil {
 		return err
@@ -200,15 +175,21 @@ func (s *Server) trace(ctx context.Context, q control.TraceParams, emit func(v a
 		return err
 	}
 	defer a.Record(nil)
+	if err := out.begin(); err != nil {
+		return err
+	}
 	tick := time.NewTicker(traceEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			for range len(records) {
-				if err := emit(<-records); err != nil {
+				if err := out.send(<-records); err != nil {
 					return err
 				}
+			}
+			if err := out.flush(); err != nil {
+				return err
 			}
 		case <-slow:
 			return control.Errorf(control.CodeConflict, "the trace of accelerator %q is read too slowly", a.Name)

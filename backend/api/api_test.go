@@ -58,7 +58,7 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	for gid, may := range map[int]bool{54321: true, 54322: false} {
-		if err := d.Authorize(control.Peer{UID: 4242, GID: gid}, control.MethodStatus); (err == nil) != may {
+		if err := d.Authorize(control.Peer{UID: 4242, GID: gid}, "status"); (err == nil) != may {
 			t.Errorf("a member of group %d: %v", gid, err)
 		}
 	}

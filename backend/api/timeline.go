@@ -32,9 +32,9 @@ type timeline struct {
 	runs    hypervisor.Runs
 }
 
-// timeline emits the spans in which domains held engines, gates were open, and vCPUs ran. The first span is empty and
+// timeline sends the spans in which domains held engines, gates were open, and vCPUs ran. The first span is empty and
 // marks the start of the collection.
-func (s *Server) timeline(ctx context.Context, emit func(v any) error) error {
+func (s *Server) timeline(ctx context.Context, out *stream) error {
 	if !s.watch(ctx) {
 		return control.Errorf(control.CodeConflict, "timeline: another client reads it already")
 	}
@@ -48,7 +48,10 @@ func (s *Server) timeline(ctx context.Context, emit func(v any) error) error {
 		a.Watch(t.put)
 	}
 	defer t.end(accelerators)
-	if err := emit(control.Span{}); err != nil {
+	if err := out.send(control.Span{}); err != nil {
+		return err
+	}
+	if err := out.flush(); err != nil {
 		return err
 	}
 	gather, windows := time.NewTicker(gatherEvery), time.NewTicker(windowsEvery)
@@ -68,10 +71,16 @@ func (s *Server) timeline(ctx context.Context, emit func(v any) error) error {
 		if len(t.spans) == cap(t.spans) {
 			return control.Errorf(control.CodeConflict, "timeline: the client reads too slowly")
 		}
+		if len(t.spans) == 0 {
+			continue
+		}
 		for range len(t.spans) {
-			if err := emit(<-t.spans); err != nil {
+			if err := out.send(<-t.spans); err != nil {
 				return err
 			}
+		}
+		if err := out.flush(); err != nil {
+			return err
 		}
 	}
 }

@@ -1,43 +1,30 @@
-// Package control is the protocol between pegasusd and the pegasus command: one JSON value a line over a unix stream
-// socket.
+// Package control has the types of the daemon's API, and the places of its sockets.
 //
-// Callers: the daemon serves the protocol; the command and tests are its clients.
+// Callers: backend/api serves the API; backend/client calls it.
 //
-// Trust boundary: the server trusts only the kernel's credentials of its peer. Every line is bounded, and a line that
-// it cannot parse is answered with an error that names the cause.
+// Trust boundary: PeerOf has the kernel's credentials of a connection's peer; CheckOwner and Stranger protect a caller
+// from another user's process in the daemon's place.
 package control
 
 import "time"
 
-// Version is the protocol's version. A daemon answers only requests of its own version; fields and methods may be added
-// without a new one.
+// Version is the API's version, and the first element of its paths. Fields and operations may be added without a new
+// one.
 const Version = 1
 
-// Bounds on one line, including its end.
+// Bounds on messages, in bytes.
 const (
-	MaxRequest = 64 << 10
-	MaxAnswer  = 64 << 20 // of the maximum number of domains, with their leases
+	MaxRequest = 64 << 10 // body of a request
+	MaxAnswer  = 64 << 20 // body of an answer, or line of a stream: all domains, with their leases
 )
 
-// Methods.
-const (
-	MethodStatus       = "status"
-	MethodDomains      = "domains"
-	MethodAccelerators = "accelerators"
-	MethodPolicy       = "policy"
-	MethodSet          = "set"
-	MethodReload       = "reload"
-	MethodEvents       = "events"
-	MethodTrace        = "trace"
-	MethodTimeline     = "timeline"
-	MethodExplain      = "explain"
-	MethodHold         = "hold"
-	MethodCreate       = "create"
-	MethodRenew        = "renew"
-	MethodRelease      = "release"
-	MethodRemove       = "remove"
-	MethodShutdown     = "shutdown"
-)
+// LinesType is the media type of streams: a JSON value in each line.
+const LinesType = "application/jsonl"
+
+// Problem is the last line of a stream that an error ended.
+type Problem struct {
+	Problem *Error `json:"problem"`
+}
 
 // Status describes the daemon.
 type Status struct {
@@ -218,29 +205,29 @@ type DecisionCost struct {
 	P99   int64  `json:"p99_ns"`
 }
 
-// PolicyParams switches the policy, the mode, or both, of one accelerator or of all.
+// Fields of parameters without a JSON name are parts of the request's path or query.
+
+// PolicyParams switches the policy, the mode, or both, of one accelerator or of all. An empty value stays as it is.
 type PolicyParams struct {
 	Name        string `json:"name,omitempty"`
 	Mode        string `json:"mode,omitempty"`
-	Accelerator string `json:"accelerator,omitempty"`
+	Accelerator string `json:"-"`
 }
 
 // SetParams changes settings of one domain, spelled as in the configuration.
 type SetParams struct {
-	Domain   string            `json:"domain"`
+	Domain   string            `json:"-"`
 	Settings map[string]string `json:"settings"`
 }
 
-// DomainParams names a domain.
-type DomainParams struct {
-	Domain string `json:"domain,omitempty"`
-}
+// DomainParams names a domain; empty: all.
+type DomainParams struct{ Domain string }
 
 // TraceParams names an accelerator; empty: the only one. With Used, the trace has only attachments and charges: enough
 // for shares, not for pegasus sim --replay.
 type TraceParams struct {
-	Accelerator string `json:"accelerator,omitempty"`
-	Used        bool   `json:"used,omitempty"`
+	Accelerator string
+	Used        bool
 }
 
 // Span is a period of an activity, for a timeline. A long one is reported in pieces, each beginning where the last one
@@ -301,9 +288,10 @@ type Explanation struct {
 	Lines  []string `json:"lines"`
 }
 
-// HoldParams requests that a domain exist as long as the caller's process does.
+// HoldParams requests that a domain exist as long as the caller's process does. Credits of 0 leave the domain's as they
+// are.
 type HoldParams struct {
-	Domain  string `json:"domain"`
+	Domain  string `json:"-"`
 	Credits int    `json:"credits,omitempty"`
 }
 
@@ -324,15 +312,15 @@ type CreateParams struct {
 
 // LeaseParams names a lease; Expires is for renew.
 type LeaseParams struct {
-	Domain  string `json:"domain"`
-	Holder  string `json:"holder,omitempty"`
-	Expires int64  `json:"expires_ns,omitempty"`
+	Domain  string `json:"-"`
+	Holder  string `json:"-"`                    // empty: the caller's user, as uid-0
+	Expires int64  `json:"expires_ns,omitempty"` // from now; 0: the lease has no term
 }
 
 // RemoveParams removes a domain.
 type RemoveParams struct {
-	Domain string `json:"domain"`
-	Mode   string `json:"mode,omitempty"` // one of the following; empty: refuse
+	Domain string
+	Mode   string // one of the following; empty: refuse
 }
 
 // The modes of remove. They differ for a domain that is in use.
@@ -343,6 +331,4 @@ const (
 )
 
 // ShutdownParams ends the daemon; with IfIdle only when it is unused.
-type ShutdownParams struct {
-	IfIdle bool `json:"if_idle,omitempty"`
-}
+type ShutdownParams struct{ IfIdle bool }

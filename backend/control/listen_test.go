@@ -71,7 +71,7 @@ func TestListen(t *testing.T) {
 				if p == "" {
 					continue
 				}
-				c, err := Dial(p)
+				c, err := net.Dial("unix", p)
 				if err != nil {
 					t.Errorf("at %s: %v", p, err)
 					continue
@@ -127,7 +127,7 @@ func TestListenTakesNothingAway(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
-	if c, err := Dial(used); err != nil {
+	if c, err := net.Dial("unix", used); err != nil {
 		t.Errorf("the other daemon's socket: %v", err)
 	} else {
 		c.Close()

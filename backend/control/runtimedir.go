@@ -76,8 +76,8 @@ func (s *Stranger) Error() string {
 		s.What, s.UID, os.Geteuid())
 }
 
-// trusted reports whether the daemon may run as this user: root, or the caller's.
-func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+// Trusted reports whether the daemon may run as this user: root, or the caller's.
+func Trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
 // CheckOwner returns *Stranger if another user owns the directory, and nil if the
 // directory doesn't exist.
@@ -89,7 +89,7 @@ func CheckOwner(dir string) error {
 	case err != nil:
 		return err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusted(int(st.Uid)) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !Trusted(int(st.Uid)) {
 		return &Stranger{What: "the directory " + dir, UID: int(st.Uid)}
 	}
 	return nil

@@ -9,6 +9,7 @@ package events
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,12 +27,13 @@ type Journal struct {
 
 	mu        sync.Mutex
 	latest    []control.Event
+	counts    map[string]uint64 // of all events, by kind
 	followers map[chan control.Event]struct{}
 }
 
 // NewJournal returns a journal without events.
 func NewJournal(log *slog.Logger) *Journal {
-	return &Journal{log: log, followers: make(map[chan control.Event]struct{})}
+	return &Journal{log: log, counts: make(map[string]uint64), followers: make(map[chan control.Event]struct{})}
 }
 
 // Note adds an event of a domain, or of none if domain is empty.
@@ -72,6 +74,7 @@ func (j *Journal) add(e control.Event) {
 		j.forget()
 	}
 	j.latest = append(j.latest, e)
+	j.counts[e.Kind]++
 	for f := range j.followers {
 		select {
 		case f <- e:
@@ -91,6 +94,13 @@ func (j *Journal) forget() {
 	}
 	oldest := slices.IndexFunc(j.latest, func(e control.Event) bool { return e.Domain == most })
 	j.latest = slices.Delete(j.latest, oldest, oldest+1)
+}
+
+// Counts returns how many events of each kind were added.
+func (j *Journal) Counts() map[string]uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.counts)
 }
 
 // Follow returns the latest events, a channel of later ones, and a function that closes the subscription.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/configs"
 )
@@ -17,12 +18,12 @@ var errNoDaemon = errors.New("no daemon runs: start one with `pegasusd` as root,
 
 // dial connects to a daemon: the one of dir, or the host's, or this user's own. It returns the runtime
 // directory in which it was found.
-func dial(dir string) (*control.Client, string, error) {
+func dial(dir string) (*client.Client, string, error) {
 	if dir != "" {
 		if err := control.CheckRuntimeDir(dir); err != nil {
 			return nil, "", err
 		}
-		c, err := control.Dial(filepath.Join(dir, control.SocketName))
+		c, err := client.Dial(filepath.Join(dir, control.SocketName))
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			return nil, "", &refusal{dir, err}
@@ -36,7 +37,7 @@ func dial(dir string) (*control.Client, string, error) {
 		return nil, "", err
 	}
 	if os.Getenv(control.RuntimeVariable) == "" {
-		c, err := control.Dial(filepath.Join(control.SystemDir, control.SocketName))
+		c, err := client.Dial(filepath.Join(control.SystemDir, control.SocketName))
 		if err == nil {
 			return c, control.SystemDir, nil
 		}
@@ -69,8 +70,8 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.cause }
 
-func dialPrivate(dir string) (*control.Client, error) {
-	return control.Dial(filepath.Join(dir, control.SocketName))
+func dialPrivate(dir string) (*client.Client, error) {
+	return client.Dial(filepath.Join(dir, control.SocketName))
 }
 
 // noDaemon distinguishes a missing socket and a socket without listener from other errors.

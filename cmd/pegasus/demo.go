@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -132,7 +133,7 @@ func (d *demonstration) say(format string, args ...any) { fmt.Fprintf(d.err, for
 type stage struct {
 	d        *demonstration
 	dir      string
-	client   *control.Client
+	daemon   *client.Client
 	programs []*program
 }
 
@@ -155,7 +156,7 @@ func (d *demonstration) openStage(policy string) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	if s.client, err = startPrivate(dir, config); err != nil {
+	if s.daemon, err = startPrivate(dir, config); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -167,8 +168,8 @@ func (s *stage) close() {
 	for _, p := range s.programs {
 		p.cmd.Process.Kill()
 	}
-	if s.client != nil {
-		if err := shutDown(s.client, control.ShutdownParams{}); err != nil {
+	if s.daemon != nil {
+		if err := shutDown(s.daemon, control.ShutdownParams{}); err != nil {
 			s.d.say("end the daemon: %v\n", err)
 		}
 	}
@@ -266,8 +267,8 @@ func (s *stage) finish() error {
 }
 
 func (s *stage) domains() (map[string]control.Domain, error) {
-	var list []control.Domain
-	if err := s.client.Call(control.MethodDomains, nil, &list); err != nil {
+	list, err := s.daemon.Domains(s.d.ctx)
+	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]control.Domain)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/callbuf"
 	"pegasus/configs"
@@ -228,8 +229,7 @@ func checkConfig() []control.Check {
 
 // checkDaemon queries the running daemon, if any.
 func (c *call) checkDaemon() []control.Check {
-	var s control.Status
-	err := c.ask(control.MethodStatus, nil, &s)
+	s, err := ask(c, (*client.Client).Status)
 	switch {
 	case errors.Is(err, errNoDaemon):
 		return one("daemon", fine, "none runs; `pegasus run` starts a private one", "")

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/configs"
 	xen "pegasus/hypervisor/xen/control"
@@ -54,8 +55,8 @@ func (c *call) checkDomUs() []control.Check {
 
 // checkServes checks whether the host's daemon, if it runs, has found Xen.
 func (c *call) checkServes() []control.Check {
-	var s control.Status
-	if c.ask(control.MethodStatus, nil, &s) != nil || s.Private || s.DomUs {
+	s, err := ask(c, (*client.Client).Status)
+	if err != nil || s.Private || s.DomUs {
 		return nil
 	}
 	return one("domUs", fail, fmt.Sprintf("the daemon that runs, process %d, serves none", s.PID), servesNone)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
@@ -52,8 +53,7 @@ func (c *call) checkMachines() []control.Check {
 // configInForce returns the configuration of the running daemon, or that of the next one.
 func (c *call) configInForce() *configs.Config {
 	path := configs.Path
-	var s control.Status
-	if c.ask(control.MethodStatus, nil, &s) == nil && s.Config != "" {
+	if s, err := ask(c, (*client.Client).Status); err == nil && s.Config != "" {
 		path = s.Config
 	}
 	config, err := configs.Load(path, configs.Options{Policies: policies.Names()})

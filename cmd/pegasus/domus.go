@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"pegasus/backend/control"
+	"pegasus/backend/client"
 	"pegasus/configs"
 	"pegasus/hypervisor/xen/domus"
 	"pegasus/vcpu"
@@ -167,8 +167,8 @@ const storeTime = 5 * time.Second
 
 // sayWhetherThere prints the remaining steps for a domU that was attached.
 func (u *domU) sayWhetherThere() {
-	var s control.Status
-	switch err := u.ask(control.MethodStatus, nil, &s); {
+	s, err := ask(u.call, (*client.Client).Status)
+	switch {
 	case err != nil:
 		fmt.Fprintln(u.out, "No daemon runs that could serve it: start pegasusd.")
 	case s.Private:

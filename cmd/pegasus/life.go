@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -37,8 +37,10 @@ func create(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	var d control.Domain
-	if err := c.ask(control.MethodCreate, control.CreateParams{Domain: operands[0], Settings: settings, Holder: f.holder, Expires: int64(f.term)}, &d); err != nil {
+	d, err := ask(c, func(daemon *client.Client, ctx context.Context) (control.Domain, error) {
+		return daemon.Create(ctx, control.CreateParams{Domain: operands[0], Settings: settings, Holder: f.holder, Expires: int64(f.term)})
+	})
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -56,8 +58,10 @@ func renew(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	var d control.Domain
-	if err := c.ask(control.MethodRenew, control.LeaseParams{Domain: operands[0], Holder: f.holder, Expires: int64(f.term)}, &d); err != nil || !c.json {
+	d, err := ask(c, func(daemon *client.Client, ctx context.Context) (control.Domain, error) {
+		return daemon.Renew(ctx, control.LeaseParams{Domain: operands[0], Holder: f.holder, Expires: int64(f.term)})
+	})
+	if err != nil || !c.json {
 		return err
 	}
 	return printJSON(c.out, d)
@@ -70,7 +74,9 @@ func release(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	return c.ask(control.MethodRelease, control.LeaseParams{Domain: operands[0], Holder: f.holder}, nil)
+	return c.request(func(daemon *client.Client, ctx context.Context) error {
+		return daemon.Release(ctx, control.LeaseParams{Domain: operands[0], Holder: f.holder})
+	})
 }
 
 func remove(c *call, args []string) error {
@@ -89,18 +95,8 @@ func remove(c *call, args []string) error {
 	case *kill:
 		p.Mode = control.RemoveEnd
 	}
-	return c.askPatiently(control.MethodRemove, p)
-}
-
-// askPatiently is `ask` without a time limit.
-func (c *call) askPatiently(method string, params any) error {
-	client, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	err = client.Stream(method, params, func(json.RawMessage, bool) error { return nil })
-	if errors.Is(err, io.EOF) {
+	err = c.request(func(daemon *client.Client, ctx context.Context) error { return daemon.Remove(ctx, p) })
+	if errors.Is(err, client.ErrGone) {
 		err = fmt.Errorf("the daemon ended meanwhile; the next daemon continues the removal: %w", err)
 	}
 	return err

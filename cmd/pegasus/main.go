@@ -10,6 +10,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"slices"
 	"strings"
 
-	"pegasus/backend/control"
+	"pegasus/backend/client"
 )
 
 func main() {
@@ -252,17 +253,23 @@ func (c *call) parse(args []string, min, max int) ([]string, error) {
 	return operands, nil
 }
 
-// ask sends one request to the running daemon.
-func (c *call) ask(method string, params, result any) error {
-	client, err := c.dial()
+// ask returns an answer of the running daemon.
+func ask[T any](c *call, do func(daemon *client.Client, ctx context.Context) (T, error)) (answer T, err error) {
+	daemon, err := c.dial()
 	if err != nil {
-		return err
+		return answer, err
 	}
-	defer client.Close()
-	return client.Call(method, params, result)
+	defer daemon.Close()
+	return do(daemon, context.Background())
 }
 
-func (c *call) dial() (*control.Client, error) {
-	client, _, err := dial(c.dir)
-	return client, err
+// request sends the running daemon a request without an answer.
+func (c *call) request(do func(daemon *client.Client, ctx context.Context) error) error {
+	_, err := ask(c, func(daemon *client.Client, ctx context.Context) (struct{}, error) { return struct{}{}, do(daemon, ctx) })
+	return err
+}
+
+func (c *call) dial() (*client.Client, error) {
+	daemon, _, err := dial(c.dir)
+	return daemon, err
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"pegasus/backend/control"
+	"pegasus/backend/client"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/libvirt"
 )
@@ -110,8 +110,8 @@ func (a *attachment) unplug(name string, now libvirt.Shown) error {
 
 // programs returns the number of a machine's programs with accelerators, as reported by the daemon.
 func (a *attachment) programs(name string) int {
-	var domains []control.Domain
-	if err := a.ask(control.MethodDomains, nil, &domains); err != nil && !errors.Is(err, errNoDaemon) {
+	domains, err := ask(a.call, (*client.Client).Domains)
+	if err != nil && !errors.Is(err, errNoDaemon) {
 		fmt.Fprintf(a.err, "cannot check for programs that use it: %v\n", err)
 	}
 	for _, d := range domains {

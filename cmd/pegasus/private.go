@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -21,7 +23,7 @@ const startTime = 20 * time.Second
 
 // startPrivate returns a connection to the private daemon of dir, which it
 // starts if none runs. One process at a time decides: the others wait for it.
-func startPrivate(dir, config string) (*control.Client, error) {
+func startPrivate(dir, config string) (*client.Client, error) {
 	if config != "" {
 		abs, err := filepath.Abs(config)
 		if err != nil {
@@ -38,14 +40,14 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	}
 	defer unlock()
 	path := filepath.Join(dir, control.SocketName)
-	client, err := control.Dial(path)
+	daemon, err := client.Dial(path)
 	if errors.As(err, new(*control.Stranger)) {
 		return nil, err
 	}
 	if err == nil {
-		client, err = reuse(client, config)
-		if client != nil || err != nil {
-			return client, err
+		daemon, err = reuse(daemon, config)
+		if daemon != nil || err != nil {
+			return daemon, err
 		}
 	}
 	if hosts(dir) {
@@ -59,12 +61,12 @@ func startPrivate(dir, config string) (*control.Client, error) {
 }
 
 // dialStarted connects to a daemon that has just been ready.
-func dialStarted(path string) (*control.Client, error) {
-	client, err := control.Dial(path)
+func dialStarted(path string) (*client.Client, error) {
+	daemon, err := client.Dial(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", errVanished, err)
 	}
-	return client, err
+	return daemon, err
 }
 
 // ownLinger is the time for which a program's own daemon waits for that program.
@@ -75,7 +77,7 @@ const ownPrefix = "own-"
 
 // startOwn starts a daemon in a new runtime directory below the user's. The daemon ends after the last program and
 // removes the directory.
-func startOwn(config string) (client *control.Client, dir string, err error) {
+func startOwn(config string) (daemon *client.Client, dir string, err error) {
 	if config != "" {
 		if config, err = filepath.Abs(config); err != nil {
 			return nil, "", err
@@ -107,8 +109,8 @@ func startOwn(config string) (client *control.Client, dir string, err error) {
 		}
 		return nil, "", err
 	}
-	client, err = dialStarted(filepath.Join(dir, control.SocketName))
-	return client, dir, err
+	daemon, err = dialStarted(filepath.Join(dir, control.SocketName))
+	return daemon, dir, err
 }
 
 // sweepOwn removes the runtime directories below base that daemons of programs' own left behind because they were killed.
@@ -152,10 +154,10 @@ func hosts(dir string) bool {
 }
 
 // awaitHosts waits for the host's daemon, which may be about to start again.
-func awaitHosts(dir, path string) (*control.Client, error) {
+func awaitHosts(dir, path string) (*client.Client, error) {
 	for start := time.Now(); time.Since(start) < startTime; time.Sleep(50 * time.Millisecond) {
-		if client, err := control.Dial(path); err == nil {
-			return client, nil
+		if daemon, err := client.Dial(path); err == nil {
+			return daemon, nil
 		}
 	}
 	return nil, fmt.Errorf("the host's daemon keeps its state in %s, and did not run for %v: start it with `pegasusd --runtime-dir %s`, or give another --runtime-dir", dir, startTime, dir)
@@ -183,23 +185,24 @@ func lock(path string, patience time.Duration) (unlock func(), err error) {
 
 // reuse makes the running daemon adopt config. It returns nil and no error if the daemon was idle under
 // another configuration and has ended.
-func reuse(client *control.Client, config string) (*control.Client, error) {
+func reuse(daemon *client.Client, config string) (*client.Client, error) {
 	if config == "" {
-		return client, nil
+		return daemon, nil
 	}
-	var s control.Status
-	if err := client.Call(control.MethodStatus, nil, &s); err != nil {
-		client.Close()
+	ctx := context.Background()
+	s, err := daemon.Status(ctx)
+	if err != nil {
+		daemon.Close()
 		return nil, nil // it was just ending
 	}
 	if s.Config == config {
-		if err := client.Call(control.MethodReload, nil, nil); err != nil {
-			client.Close()
+		if _, err := daemon.Reload(ctx); err != nil {
+			daemon.Close()
 			return nil, err
 		}
-		return client, nil
+		return daemon, nil
 	}
-	err := shutDown(client, control.ShutdownParams{IfIdle: true})
+	err = shutDown(daemon, control.ShutdownParams{IfIdle: true})
 	var refused *control.Error
 	if errors.As(err, &refused) {
 		was := "its built-in defaults"

@@ -28,16 +28,16 @@ func TestKilledOwnDaemon(t *testing.T) {
 	t.Setenv("PATH", buildDaemon(t)+":"+os.Getenv("PATH"))
 	start := func() (dir string, pid int) {
 		t.Helper()
-		client, dir, err := startOwn("")
+		daemon, dir, err := startOwn("")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { client.Close() })
-		var s control.Status
-		if err := client.Call(control.MethodStatus, nil, &s); err != nil {
+		t.Cleanup(func() { daemon.Close() })
+		s, err := daemon.Status(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { shutDown(client, control.ShutdownParams{}) })
+		t.Cleanup(func() { shutDown(daemon, control.ShutdownParams{}) })
 		return dir, s.PID
 	}
 	put := func(name string, files ...string) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -102,7 +104,7 @@ func ending(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.Code == control.CodeEnding
 	}
-	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNREFUSED, errVanished} {
+	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNREFUSED, errVanished, client.ErrGone} {
 		if errors.Is(err, gone) {
 			return true
 		}
@@ -112,21 +114,21 @@ func ending(err error) bool {
 
 // holdOnce is hold with the current daemon.
 func (g guestFlags) holdOnce(c *call) (held, error) {
-	client, own, err := g.daemon(c)
+	daemon, own, err := g.daemon(c)
 	if err != nil {
 		if path := usableSocket(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
 			return held{socket: path}, nil
 		}
 		return held{}, err
 	}
-	defer client.Close()
+	defer daemon.Close()
+	ctx := context.Background()
 	if g.policy != "" {
-		if err := client.Call(control.MethodPolicy, control.PolicyParams{Name: g.policy}, nil); err != nil {
+		if _, err := daemon.SwitchPolicy(ctx, control.PolicyParams{Name: g.policy}); err != nil {
 			return held{}, err
 		}
 	}
-	var h control.HoldResult
-	err = client.Call(control.MethodHold, control.HoldParams{Domain: g.domain, Credits: g.credits}, &h)
+	h, err := daemon.Hold(ctx, control.HoldParams{Domain: g.domain, Credits: g.credits})
 	return held{h.Socket, own}, err
 }
 
@@ -143,21 +145,21 @@ func usableSocket(dir, domain string) string {
 
 // daemon connects to the daemon to be a guest of, and starts a private one if there is none. own is the
 // runtime directory of a daemon that serves only this program.
-func (g guestFlags) daemon(c *call) (client *control.Client, own string, err error) {
+func (g guestFlags) daemon(c *call) (daemon *client.Client, own string, err error) {
 	if g.private {
 		return startOwn(g.config)
 	}
-	client, err = g.sharedDaemon(c)
-	return client, "", err
+	daemon, err = g.sharedDaemon(c)
+	return daemon, "", err
 }
 
 // sharedDaemon is daemon for a program that shares its daemon with others.
-func (g guestFlags) sharedDaemon(c *call) (*control.Client, error) {
+func (g guestFlags) sharedDaemon(c *call) (*client.Client, error) {
 	if g.config == "" {
-		client, _, err := dial(c.dir)
+		daemon, _, err := dial(c.dir)
 		refused := c.dir == "" && errors.As(err, new(*refusal)) && usableSocket(control.SystemDir, g.domain) == ""
 		if err == nil || !errors.Is(err, errNoDaemon) && !refused {
-			return client, err
+			return daemon, err
 		}
 		if refused {
 			fmt.Fprintf(c.err, "pegasus run: the host's daemon doesn't admit this user to domain %q (its socket_group, or the daemon's control_group): a private daemon serves the program\n", g.domain)

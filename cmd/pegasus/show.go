@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/policies"
 )
@@ -30,8 +31,8 @@ func listDomains(c *call, args []string) error {
 	if *watch {
 		return c.watchDomains()
 	}
-	domains := []control.Domain{}
-	if err := c.ask(control.MethodDomains, nil, &domains); err != nil {
+	domains, err := ask(c, (*client.Client).Domains)
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -122,19 +123,19 @@ func machineText(m *control.Machine) string {
 // watchDomains prints the domains every second until it is interrupted. If the daemon ends, it waits for the
 // next one. To an output that isn't a terminal it prints one table after the other, without escapes.
 func (c *call) watchDomains() error {
-	client, err := c.dial()
+	daemon, err := c.dial()
 	if err != nil {
 		return err
 	}
-	defer func() { client.Close() }()
+	defer func() { daemon.Close() }()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	there := true
 	for {
-		domains := []control.Domain{}
-		switch err := client.Call(control.MethodDomains, nil, &domains); {
+		domains, err := daemon.Domains(context.Background())
+		switch {
 		case err == nil:
 			there = true
 			if err := c.showDomains(domains); err != nil {
@@ -148,8 +149,8 @@ func (c *call) watchDomains() error {
 			}
 			there = false
 			if next, err := c.dial(); err == nil {
-				client.Close()
-				client = next
+				daemon.Close()
+				daemon = next
 				continue
 			}
 		}
@@ -194,8 +195,8 @@ func listAccelerators(c *call, args []string) error {
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	all := []control.Accelerator{}
-	if err := c.ask(control.MethodAccelerators, nil, &all); err != nil {
+	all, err := ask(c, (*client.Client).Accelerators)
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -232,8 +233,10 @@ func policy(c *call, args []string) error {
 	if len(names) == 1 {
 		p.Name = names[0]
 	}
-	all := []control.Accelerator{}
-	if err := c.ask(control.MethodPolicy, p, &all); err != nil {
+	all, err := ask(c, func(daemon *client.Client, ctx context.Context) ([]control.Accelerator, error) {
+		return daemon.SwitchPolicy(ctx, p)
+	})
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -248,8 +251,8 @@ func policy(c *call, args []string) error {
 	}
 	t.print(c.out)
 	if p.Name == "" && p.Mode == "" {
-		var s control.Status
-		if err := c.ask(control.MethodStatus, nil, &s); err != nil {
+		s, err := ask(c, (*client.Client).Status)
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(c.out, "\nThere are: %s\n", strings.Join(s.Policies, ", "))
@@ -277,8 +280,8 @@ func set(c *call, args []string) error {
 	if p.Settings, err = parseSettings(operands[1:]); err != nil {
 		return err
 	}
-	var d control.Domain
-	if err := c.ask(control.MethodSet, p, &d); err != nil {
+	d, err := ask(c, func(daemon *client.Client, ctx context.Context) (control.Domain, error) { return daemon.Set(ctx, p) })
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -309,8 +312,8 @@ func reload(c *call, args []string) error {
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	var r control.ReloadResult
-	if err := c.ask(control.MethodReload, nil, &r); err != nil {
+	r, err := ask(c, (*client.Client).Reload)
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -337,22 +340,14 @@ func events(c *call, args []string) error {
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	client, err := c.dial()
+	daemon, err := c.dial()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	return client.Stream(control.MethodEvents, nil, func(data json.RawMessage, last bool) error {
-		if last {
-			return nil
-		}
+	defer daemon.Close()
+	return daemon.Events(context.Background(), func(e control.Event) error {
 		if c.json {
-			_, err := fmt.Fprintf(c.out, "%s\n", data)
-			return err
-		}
-		var e control.Event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return err
+			return json.NewEncoder(c.out).Encode(e)
 		}
 		by := ""
 		if e.By != nil {
@@ -366,12 +361,11 @@ func events(c *call, args []string) error {
 // beginTime is the time limit for a recording to begin.
 const beginTime = 20 * time.Second
 
-// until calls do so many seconds after the first call of begin, or when the user interrupts; 0: only then.
-// Without a call of begin it does so beginTime later.
-func until(seconds float64, do func()) (ended context.Context, begin, stop func()) {
+// until returns a context that ends so many seconds after the first call of begin, or when the user interrupts; 0: only
+// then. Without a call of begin it ends beginTime later.
+func until(seconds float64) (ended context.Context, begin, stop func()) {
 	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt)
 	ended, cancel := context.WithCancel(interrupted)
-	context.AfterFunc(ended, do)
 	if seconds == 0 {
 		return ended, func() {}, func() { cancel(); letGo() }
 	}
@@ -386,12 +380,14 @@ func why(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	var p control.DomainParams
+	name := ""
 	if len(names) == 1 {
-		p.Domain = names[0]
+		name = names[0]
 	}
-	all := []control.Explanation{}
-	if err := c.ask(control.MethodExplain, p, &all); err != nil {
+	all, err := ask(c, func(daemon *client.Client, ctx context.Context) ([]control.Explanation, error) {
+		return daemon.Explain(ctx, name)
+	})
+	if err != nil {
 		return err
 	}
 	if c.json {
@@ -412,11 +408,11 @@ func stop(c *call, args []string) error {
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	client, err := c.dial()
+	daemon, err := c.dial()
 	if err != nil {
 		return err
 	}
-	return shutDown(client, p)
+	return shutDown(daemon, p)
 }
 
 func version(c *call, args []string) error {
@@ -429,8 +425,8 @@ func version(c *call, args []string) error {
 		Protocol int             `json:"protocol"`
 		Daemon   *control.Status `json:"daemon,omitempty"`
 	}{Command: control.Release(), Protocol: control.Version}
-	var s control.Status
-	if err := c.ask(control.MethodStatus, nil, &s); err == nil {
+	s, err := ask(c, (*client.Client).Status)
+	if err == nil {
 		v.Daemon = &s
 	}
 	if c.json {

@@ -1,29 +1,27 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
 // shutDown orders a daemon to end, blocks until it has, and closes the connection. A daemon's refusal is a
 // *control.Error.
-func shutDown(client *control.Client, p control.ShutdownParams) error {
-	defer client.Close()
-	server, err := client.Server()
-	if err != nil {
-		return err
-	}
-	process, err := unix.PidfdOpen(server.PID, 0)
+func shutDown(daemon *client.Client, p control.ShutdownParams) error {
+	defer daemon.Close()
+	process, err := unix.PidfdOpen(daemon.Server().PID, 0)
 	if err != nil {
 		return nil // it has just ended
 	}
 	defer unix.Close(process)
-	err = client.Call(control.MethodShutdown, p, nil)
+	err = daemon.Shutdown(context.Background(), p)
 	var refused *control.Error
 	if errors.As(err, &refused) {
 		return err

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,20 +14,22 @@ import (
 // maxSpans bounds a picture: Perfetto gets slow with more.
 const maxSpans = 2_000_000
 
+var errFull = errors.New("the picture is full")
+
 // timeline is `pegasus trace --perfetto`: it records a picture of the activity, for so many seconds or, with
 // 0, until interrupted.
 func timeline(c *call, path string, seconds float64) error {
-	client, err := c.dial()
+	daemon, err := c.dial()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer daemon.Close()
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	ended, begin, stop := until(seconds, func() { client.Close() })
+	ended, begin, stop := until(seconds)
 	defer stop()
 	if seconds == 0 {
 		fmt.Fprintln(c.err, "recording; Ctrl-C ends it")
@@ -35,23 +37,15 @@ func timeline(c *call, path string, seconds float64) error {
 		fmt.Fprintf(c.err, "recording for %v\n", time.Duration(seconds*float64(time.Second)))
 	}
 	p := newPicture()
-	err = client.Stream(control.MethodTimeline, nil, func(data json.RawMessage, last bool) error {
-		if last {
-			return nil
-		}
+	err = daemon.Timeline(ended, func(s control.Span) error {
 		begin()
-		var s control.Span
-		if err := json.Unmarshal(data, &s); err != nil {
-			return err
-		}
-		p.add(s)
-		if len(p.trace.Slices()) > maxSpans {
-			client.Close()
-			p.full = true
+		if p.add(s); len(p.trace.Slices()) > maxSpans {
+			return errFull
 		}
 		return nil
 	})
-	if ended.Err() == nil && err != nil && !p.full {
+	full := errors.Is(err, errFull)
+	if ended.Err() == nil && err != nil && !full {
 		return err
 	}
 	if err := p.trace.Write(file, p.zero); err != nil {
@@ -63,7 +57,7 @@ func timeline(c *call, path string, seconds float64) error {
 	if len(p.trace.Slices()) == 0 {
 		fmt.Fprintln(c.err, "warning: nothing was recorded: no domain used an accelerator, and no vCPU or thread of one ran")
 	}
-	if p.full {
+	if full {
 		fmt.Fprintf(c.err, "ended early: a picture of more than %d slices can hardly be looked at\n", maxSpans)
 	}
 	if p.lost > 0 {
@@ -78,7 +72,6 @@ type picture struct {
 	trace *perfetto.Trace
 	zero  int64 // its beginning
 	lost  uint64
-	full  bool
 }
 
 // The groups of its lines.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,36 +69,29 @@ type recorder struct {
 }
 
 func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float64) error {
-	client, err := c.dial()
+	daemon, err := c.dial()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	beside, failed := client, make(chan error, 1)
-	if cpus {
-		if beside, err = c.dial(); err != nil {
-			return err
-		}
-		defer beside.Close()
-	}
-	ended, begin, stop := until(seconds, func() { client.Close(); beside.Close() })
+	defer daemon.Close()
+	ended, begin, stop := until(seconds)
 	defer stop()
+	both, cancel := context.WithCancel(ended) // one is of no use without the other
+	defer cancel()
+	failed := make(chan error, 1)
 	if cpus {
 		go func() {
-			failed <- beside.Stream(control.MethodTimeline, nil, r.run)
-			client.Close() // one is of no use without the other
+			failed <- daemon.Timeline(both, r.run)
+			cancel()
 		}()
 	}
-	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: accelerator}, func(data json.RawMessage, last bool) error {
-		if last {
-			return nil
-		}
+	err = daemon.Trace(both, control.TraceParams{Accelerator: accelerator}, func(record json.RawMessage) error {
 		begin() // the first record, a choice, comes when the recording begins
-		return r.write(data, true)
+		return r.write(record, true)
 	})
 	if cpus {
-		beside.Close()
-		if other := <-failed; err == nil || other != nil && ended.Err() == nil {
+		cancel()
+		if other := <-failed; other != nil && !errors.Is(other, context.Canceled) {
 			err = other
 		}
 	}
@@ -107,13 +102,9 @@ func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float6
 }
 
 // run writes a span of the timeline.
-func (r *recorder) run(data json.RawMessage, last bool) error {
-	var s control.Span
-	if last {
+func (r *recorder) run(s control.Span) error {
+	if s.Line != control.LineCPU {
 		return nil
-	}
-	if err := json.Unmarshal(data, &s); err != nil || s.Line != control.LineCPU {
-		return err
 	}
 	line, err := json.Marshal(runLine{policies.Time(s.From), coordination.Run{
 		Domain: s.Domain, VCPU: s.VCPU, CPU: s.CPU, From: policies.Time(s.From), To: policies.Time(s.To)}})
@@ -136,8 +127,8 @@ func (r *recorder) write(line []byte, record bool) error {
 		return nil
 	}
 	r.records++
-	_, err := r.out.Write(append(line, '\n'))
-	return err
+	r.out.Write(line)
+	return r.out.WriteByte('\n')
 }
 
 // judgeCoordination is `pegasus sim coordination`: the coordination of an accelerator and the CPUs.

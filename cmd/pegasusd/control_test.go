@@ -53,7 +53,7 @@ func TestControlSocketElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.configure(at("two.sock"))
-	if err := h.call(control.MethodReload, nil, nil); err != nil {
+	if _, err := h.api().Reload(bg); err != nil {
 		t.Fatal(err)
 	}
 	h.stop()

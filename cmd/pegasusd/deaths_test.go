@@ -65,7 +65,7 @@ func TestDaemonKilled(t *testing.T) {
 	a1.must("alloc 1048576")
 	gone := h.guest("b")
 	gone.must("ping")
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "777"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "777"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it is written down", func() bool {
@@ -202,8 +202,8 @@ func groupOf(c control.Check, domain string) string {
 // cgroup returns the cgroup with the memory limit of domain a's workers, "" without one.
 func (h *host) cgroup() string {
 	h.t.Helper()
-	var s control.Status
-	if err := h.call(control.MethodStatus, nil, &s); err != nil {
+	s, err := h.api().Status(bg)
+	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, c := range s.Confinement {

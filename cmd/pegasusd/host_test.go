@@ -64,8 +64,8 @@ func TestWorkersGoFirst(t *testing.T) {
 // Workers have a weight by their domain's credits, and a change of `cpu` takes effect at once.
 func TestCPUWeightAndLimit(t *testing.T) {
 	h := newHost(t, twoDomains)
-	var s control.Status
-	if err := h.call(control.MethodStatus, nil, &s); err != nil {
+	s, err := h.api().Status(bg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(s.Confinement, func(c control.Check) bool { return c.Name == "cpu" })
@@ -101,7 +101,7 @@ func TestCPUWeightAndLimit(t *testing.T) {
 	}
 	want("cpu.weight", "100", "cpu.shares", "1024")
 	want("cpu.max", "max 10000", "cpu.cfs_quota_us", "-1")
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "512", "cpu": "150%"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "512", "cpu": "150%"}}); err != nil {
 		t.Fatal(err)
 	}
 	want("cpu.weight", "200", "cpu.shares", "2048")
@@ -110,11 +110,11 @@ func TestCPUWeightAndLimit(t *testing.T) {
 		t.Errorf("the limit is shown as %d %%", d.WorkerCPULimit)
 	}
 	h.configure(strings.Replace(twoDomains, `name = "a"`, "name = \"a\"\ncpu = \"30%\"", 1))
-	if err := h.call(control.MethodReload, nil, nil); err != nil {
+	if _, err := h.api().Reload(bg); err != nil {
 		t.Fatal(err)
 	}
 	want("cpu.max", "3000 10000", "cpu.cfs_quota_us", "3000")
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"cpu": "0%"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "a", Settings: map[string]string{"cpu": "0%"}}); err != nil {
 		t.Fatal(err)
 	}
 	want("cpu.max", "max 10000", "cpu.cfs_quota_us", "-1")

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/callbuf/grant"
 	"pegasus/configs"
@@ -83,13 +84,12 @@ func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger
 // holdDomain connects to the daemon so that it keeps the domain for as long as this process lives, and returns the
 // domain's socket.
 func holdDomain(dir, domain string) (string, error) {
-	c, err := control.Dial(filepath.Join(dir, control.SocketName))
+	c, err := client.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	var r control.HoldResult
-	err = c.Call(control.MethodHold, control.HoldParams{Domain: domain}, &r)
+	r, err := c.Hold(context.Background(), control.HoldParams{Domain: domain})
 	var said *control.Error
 	if errors.As(err, &said) && said.Code == control.CodeInvalid {
 		err = &hub.Refusal{Err: err}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/callbuf"
 )
@@ -94,7 +95,7 @@ func containerOverRestarts(t *testing.T, restarts int) {
 
 func (h *host) mustCreate(q control.CreateParams) {
 	h.t.Helper()
-	if err := h.call(control.MethodCreate, q, nil); err != nil {
+	if _, err := h.api().Create(bg, q); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -119,7 +120,7 @@ func TestDomainsWithoutProcesses(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	h.guest("kept").must("ping")
-	if err := h.call(control.MethodRelease, control.LeaseParams{Domain: "kept"}, nil); err != nil {
+	if err := h.api().Release(bg, control.LeaseParams{Domain: "kept"}); err != nil {
 		t.Fatal(err)
 	}
 	h.guest("kept").must("ping") // it may enter, while other processes are in it
@@ -131,10 +132,12 @@ func TestDomainsWithoutProcesses(t *testing.T) {
 // A domain made by programs is removed with the last process that has or holds it, and leaves nothing.
 func TestGuestDomainGoes(t *testing.T) {
 	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n")
-	holder := exec.Command(os.Args[0], filepath.Join(h.dir, control.SocketName), control.MethodHold)
-	holder.Env = append(os.Environ(), "BECOME=client") // it holds "", and is refused
-	if out, err := holder.CombinedOutput(); err == nil {
-		t.Errorf("a domain without name was held: %s", out)
+	for _, name := range []string{"", "a/b"} {
+		holder := exec.Command(os.Args[0], filepath.Join(h.dir, control.SocketName), name)
+		holder.Env = append(os.Environ(), "BECOME=holder")
+		if out, err := holder.CombinedOutput(); err == nil {
+			t.Errorf("domain %q was held: %s", name, out)
+		}
 	}
 	program := exec.Command(os.Args[0], filepath.Join(h.dir, control.SocketName), "web")
 	program.Env = append(os.Environ(), "BECOME=holder")
@@ -163,9 +166,9 @@ func TestGuestDomainGoes(t *testing.T) {
 
 // holdUntilTold holds a domain, as `pegasus run` does, until standard input ends.
 func holdUntilTold(path, domain string) int {
-	c, err := control.Dial(path)
+	c, err := client.Dial(path)
 	if err == nil {
-		err = c.Call(control.MethodHold, control.HoldParams{Domain: domain}, nil)
+		_, err = c.Hold(bg, control.HoldParams{Domain: domain})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -179,12 +182,12 @@ func holdUntilTold(path, domain string) int {
 func TestRemoveWithGuests(t *testing.T) {
 	h := newHost(t, twoDomains)
 	remove := func(mode string) error {
-		c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+		c, err := client.Dial(filepath.Join(h.dir, control.SocketName))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		return c.Call(control.MethodRemove, control.RemoveParams{Domain: "pod", Mode: mode}, nil)
+		return c.Remove(bg, control.RemoveParams{Domain: "pod", Mode: mode})
 	}
 	make := func() *guest {
 		h.mustCreate(control.CreateParams{Domain: "pod"})
@@ -250,19 +253,18 @@ func TestManyLives(t *testing.T) { manyLives(t, 1000) }
 
 func manyLives(t *testing.T, domains int) {
 	h := newHostHere(t, "[daemon]\nworker_pool = 0\n[[accelerator]]\nname = \"soft0\"\nmemory = \"64MiB\"\n")
-	c := h.dial()
-	defer c.Close()
+	c := h.api()
 	live := func(n int) {
 		for i := range n {
 			name := fmt.Sprint("pod-", i)
-			if err := c.Call(control.MethodCreate, control.CreateParams{Domain: name, Settings: map[string]string{"credits": "7"}, Holder: name, Expires: int64(time.Hour)}, nil); err != nil {
+			if _, err := c.Create(bg, control.CreateParams{Domain: name, Settings: map[string]string{"credits": "7"}, Holder: name, Expires: int64(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
 			var err error
 			if i%2 == 0 {
-				err = c.Call(control.MethodRelease, control.LeaseParams{Domain: name, Holder: name}, nil)
+				err = c.Release(bg, control.LeaseParams{Domain: name, Holder: name})
 			} else {
-				err = c.Call(control.MethodRemove, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}, nil)
+				err = c.Remove(bg, control.RemoveParams{Domain: name, Mode: control.RemoveEnd})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -283,8 +285,8 @@ func manyLives(t *testing.T, domains int) {
 	if grown := int64(after.heap) - int64(before.heap); grown > 1<<20 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
-	var names []control.Domain
-	if err := c.Call(control.MethodDomains, nil, &names); err != nil || len(names) != 0 {
+	names, err := c.Domains(bg)
+	if err != nil || len(names) != 0 {
 		t.Errorf("domains %v, %v", names, err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(h.dir, "domains")); len(left) != 0 {
@@ -309,7 +311,7 @@ func newHostHere(t *testing.T, config string) *host {
 		ended <- run([]string{"--runtime-dir", h.dir, "--config", filepath.Join(h.dir, "pegasus.toml")}, io.Discard, log)
 	}()
 	t.Cleanup(func() {
-		if err := h.call(control.MethodShutdown, control.ShutdownParams{}, nil); err != nil {
+		if err := h.api().Shutdown(bg, control.ShutdownParams{}); err != nil {
 			t.Error(err)
 		}
 		if code := <-ended; code != 0 {
@@ -318,7 +320,7 @@ func newHostHere(t *testing.T, config string) *host {
 		log.Close()
 	})
 	h.eventually("the daemon is ready", func() bool { // its socket is bound a moment before it listens
-		c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+		c, err := client.Dial(filepath.Join(h.dir, control.SocketName))
 		if err != nil {
 			return false
 		}
@@ -326,15 +328,6 @@ func newHostHere(t *testing.T, config string) *host {
 		return true
 	})
 	return h
-}
-
-func (h *host) dial() *control.Client {
-	h.t.Helper()
-	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return c
 }
 
 // Domains are made and removed while processes connect to them, are served, and leave: no process waits for
@@ -345,23 +338,19 @@ func TestLivesUnderConnections(t *testing.T) {
 	var owners, guests sync.WaitGroup
 	over := make(chan struct{})
 	for i := range 4 {
-		c := h.dial()
+		c := h.api()
 		owners.Go(func() {
 			defer c.Close()
 			for n := range 25 {
 				name, holder := names[(i+n)%len(names)], fmt.Sprint("holder-", i%2)
-				for _, q := range []struct {
-					method string
-					params any
-				}{
-					{control.MethodCreate, control.CreateParams{Domain: name, Holder: holder}},
-					{control.MethodSet, control.SetParams{Domain: name, Settings: map[string]string{"credits": fmt.Sprint(n + 1)}}},
-					{control.MethodRelease, control.LeaseParams{Domain: name, Holder: holder}},
-					{control.MethodRemove, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}},
-				} {
+				_, created := c.Create(bg, control.CreateParams{Domain: name, Holder: holder})
+				_, set := c.Set(bg, control.SetParams{Domain: name, Settings: map[string]string{"credits": fmt.Sprint(n + 1)}})
+				released := c.Release(bg, control.LeaseParams{Domain: name, Holder: holder})
+				removed := c.Remove(bg, control.RemoveParams{Domain: name, Mode: control.RemoveEnd})
+				for i, err := range []error{created, set, released, removed} {
 					var said *control.Error
-					if err := c.Call(q.method, q.params, nil); err != nil && (!errors.As(err, &said) || said.Code == control.CodeInternal) {
-						t.Errorf("%s %+v: %v", q.method, q.params, err)
+					if err != nil && (!errors.As(err, &said) || said.Code == control.CodeInternal) {
+						t.Errorf("request %d about %s: %v", i, name, err)
 					}
 				}
 			}
@@ -400,16 +389,16 @@ func TestLivesUnderConnections(t *testing.T) {
 	close(over)
 	guests.Wait()
 	t.Logf("%d processes were served", served.Load())
-	c := h.dial()
+	c := h.api()
 	defer c.Close()
 	for _, name := range names {
 		var said *control.Error
-		if err := c.Call(control.MethodRemove, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}, nil); err != nil && (!errors.As(err, &said) || said.Code != control.CodeNotFound) {
+		if err := c.Remove(bg, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}); err != nil && (!errors.As(err, &said) || said.Code != control.CodeNotFound) {
 			t.Error(err)
 		}
 	}
-	var left []control.Domain
-	if err := c.Call(control.MethodDomains, nil, &left); err != nil || len(left) != 0 {
+	left, err := c.Domains(bg)
+	if err != nil || len(left) != 0 {
 		t.Errorf("left: %+v, %v", left, err)
 	}
 	for _, dir := range []string{"domains", "workers"} {

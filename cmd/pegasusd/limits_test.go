@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 )
@@ -58,7 +58,7 @@ undeclared_domains = true
 // hold makes a domain, like `pegasus run`.
 func (h *host) hold(name string) {
 	h.t.Helper()
-	if err := h.call(control.MethodHold, control.HoldParams{Domain: name}, nil); err != nil {
+	if _, err := h.api().Hold(bg, control.HoldParams{Domain: name}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -85,7 +85,7 @@ name = "b"
 	other.must("alloc 41943040")
 	one.kill()
 	h.eventually("the quota is free again", func() bool { return two.sendOrder("alloc 41943040") == "ok" })
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"memory": "128MiB"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "a", Settings: map[string]string{"memory": "128MiB"}}); err != nil {
 		t.Fatal(err)
 	}
 	two.must("alloc 41943040")
@@ -117,7 +117,7 @@ host_memory = "100MiB"
 // events.
 func TestFloodOfHellos(t *testing.T) {
 	h := newHost(t, twoDomains)
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "b", Settings: map[string]string{"credits": "77"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "b", Settings: map[string]string{"credits": "77"}}); err != nil {
 		t.Fatal(err)
 	}
 	const hellos = 2000
@@ -143,17 +143,13 @@ func TestFloodOfHellos(t *testing.T) {
 	if n, most := said(), hellos/4+20*int(took/time.Second); n > most { // 16 a second, and some at once
 		t.Errorf("%d of %d hellos within %v are in the log, want at most %d", n, hellos, took, most)
 	}
-	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+	c, err := client.Dial(filepath.Join(h.dir, control.SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	found := errors.New("found")
-	err = c.Stream(control.MethodEvents, nil, func(data json.RawMessage, _ bool) error {
-		var e control.Event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return err
-		}
+	err = c.Events(bg, func(e control.Event) error {
 		if e.Kind == "set" && e.Domain == "b" {
 			return found
 		}
@@ -268,7 +264,7 @@ control_group = "54321"
 			if err := os.Chmod(path, mode); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(program, path, control.MethodStatus)
+			cmd := exec.Command(program, path)
 			cmd.Env = []string{"BECOME=client"}
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &c.cred}
 			out, err := cmd.CombinedOutput()
@@ -283,24 +279,21 @@ func TestReload(t *testing.T) {
 	h := newHost(t, twoDomains)
 	h.guest("a").must("ping")
 	h.configure(strings.Replace(twoDomains, `name = "a"`, "name = \"a\"\ncredits = 512", 1))
-	var r control.ReloadResult
-	if err := h.call(control.MethodReload, nil, &r); err != nil {
+	r, err := h.api().Reload(bg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Changes) != 1 || !r.Changes[0].Applied || h.domain("a").Credits != 512 {
 		t.Errorf("reload: %+v, then %+v", r, h.domain("a"))
 	}
 	h.configure(twoDomains + "credits = 0\n")
-	err := h.call(control.MethodReload, nil, &r)
+	_, err = h.api().Reload(bg)
 	if err == nil || !strings.Contains(err.Error(), "credits = 0") || h.domain("a").Credits != 512 {
 		t.Errorf("bad reload: %v, then %+v", err, h.domain("a"))
 	}
 	h.configure(twoDomains + "[[domain]]\nname = \"c\"\n")
 	h.cmd.Process.Signal(syscall.SIGHUP)
-	h.eventually("SIGHUP does the same", func() bool {
-		var all []control.Domain
-		return h.call(control.MethodDomains, control.DomainParams{Domain: "c"}, &all) == nil
-	})
+	h.eventually("SIGHUP does the same", func() bool { return h.knows("c") })
 	h.guest("c").must("ping")
 }
 

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"pegasus/backend"
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/backend/sched"
 	"pegasus/configs"
@@ -302,13 +303,13 @@ func markOnce(dir string) error {
 
 // serves reports whether the daemon of a directory answers; otherwise it is ending.
 func serves(dir string) bool {
-	c, err := control.Dial(filepath.Join(dir, control.SocketName))
+	c, err := client.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	var s control.Status
-	return c.Call(control.MethodStatus, nil, &s) == nil
+	_, err = c.Status(context.Background())
+	return err == nil
 }
 
 func logger(c *configs.Config, w io.Writer, level slog.Leveler) *slog.Logger {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/frontend"
 	"pegasus/internal/testkit"
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv("BECOME") == "holder":
 		os.Exit(holdUntilTold(os.Args[1], os.Args[2]))
 	case os.Getenv("BECOME") == "client":
-		os.Exit(callOnce(os.Args[1], os.Args[2]))
+		os.Exit(showStatus(os.Args[1]))
 	}
 	os.Exit(m.Run())
 }
@@ -161,24 +163,27 @@ func (h *host) record(worker int) string {
 	return ""
 }
 
-// call sends a request to the daemon.
-func (h *host) call(method string, params, result any) error {
+// bg is the context of requests.
+var bg = context.Background()
+
+// api returns a connection to the daemon.
+func (h *host) api() *client.Client {
 	h.t.Helper()
-	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+	c, err := client.Dial(filepath.Join(h.dir, control.SocketName))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	defer c.Close()
-	return c.Call(method, params, result)
+	h.t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func (h *host) domain(name string) control.Domain {
 	h.t.Helper()
-	var all []control.Domain
-	if err := h.call(control.MethodDomains, control.DomainParams{Domain: name}, &all); err != nil {
+	d, err := h.api().Domain(bg, name)
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	return all[0]
+	return d
 }
 
 // soon is the time limit for what normally takes a second at most, with room for a slow machine.
@@ -385,11 +390,11 @@ func complain(x *frontend.Context, times string) error {
 	return nil
 }
 
-// callOnce sends the daemon one request, as this process's user.
-func callOnce(path, method string) int {
-	c, err := control.Dial(path)
+// showStatus asks the daemon for its state, as this process's user.
+func showStatus(path string) int {
+	c, err := client.Dial(path)
 	if err == nil {
-		err = c.Call(method, nil, nil)
+		_, err = c.Status(bg)
 	}
 	if err != nil {
 		fmt.Println(err)

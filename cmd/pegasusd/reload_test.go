@@ -10,10 +10,9 @@ import (
 	"pegasus/hypervisor/local"
 )
 
-func (h *host) reload() (r control.ReloadResult, err error) {
+func (h *host) reload() (control.ReloadResult, error) {
 	h.t.Helper()
-	err = h.call(control.MethodReload, nil, &r)
-	return r, err
+	return h.api().Reload(bg)
 }
 
 func (h *host) mustReload(config string) control.ReloadResult {
@@ -28,7 +27,8 @@ func (h *host) mustReload(config string) control.ReloadResult {
 
 func (h *host) set(domain, key, value string) error {
 	h.t.Helper()
-	return h.call(control.MethodSet, control.SetParams{Domain: domain, Settings: map[string]string{key: value}}, nil)
+	_, err := h.api().Set(bg, control.SetParams{Domain: domain, Settings: map[string]string{key: value}})
+	return err
 }
 
 func (h *host) mustSet(domain, key, value string) {
@@ -41,13 +41,14 @@ func (h *host) mustSet(domain, key, value string) {
 // knows reports whether there is a domain of that name.
 func (h *host) knows(name string) bool {
 	h.t.Helper()
-	return h.call(control.MethodDomains, control.DomainParams{Domain: name}, nil) == nil
+	_, err := h.api().Domain(bg, name)
+	return err == nil
 }
 
 func (h *host) accelerator() control.Accelerator {
 	h.t.Helper()
-	var all []control.Accelerator
-	if err := h.call(control.MethodAccelerators, nil, &all); err != nil {
+	all, err := h.api().Accelerators(bg)
+	if err != nil {
 		h.t.Fatal(err)
 	}
 	return all[0]
@@ -82,8 +83,8 @@ func TestReloadFails(t *testing.T) {
 	if h.knows("y") || h.knows("z") || exists(h.socket("y")) {
 		t.Error("a domain came with it")
 	}
-	var s control.Status
-	if err := h.call(control.MethodStatus, nil, &s); err != nil || !strings.Contains(s.ConfigError, `domain "z"`) {
+	s, err := h.api().Status(bg)
+	if err != nil || !strings.Contains(s.ConfigError, `domain "z"`) {
 		t.Errorf("the status says %q, %v", s.ConfigError, err)
 	}
 	if err := os.RemoveAll(inTheWay); err != nil {
@@ -98,8 +99,8 @@ func TestReloadFails(t *testing.T) {
 	}
 	h.guest("z").must("ping")
 	g.must("ping")
-	s = control.Status{}
-	if err := h.call(control.MethodStatus, nil, &s); err != nil || s.ConfigError != "" {
+	s, err = h.api().Status(bg)
+	if err != nil || s.ConfigError != "" {
 		t.Errorf("the status says %q, %v", s.ConfigError, err)
 	}
 }
@@ -143,7 +144,7 @@ func TestRemovedDomain(t *testing.T) {
 			if err := h.set("b", "credits", "7"); err == nil {
 				t.Error("a domain that is no more can be set")
 			}
-			if err := h.call(control.MethodHold, control.HoldParams{Domain: "b"}, nil); err == nil {
+			if _, err := h.api().Hold(bg, control.HoldParams{Domain: "b"}); err == nil {
 				t.Error("a domain that is no more can be held")
 			}
 			one.must("ping")
@@ -191,7 +192,7 @@ func TestSettingsAcrossRestart(t *testing.T) {
 	h.guest("a").must("ping")
 	h.mustSet("a", "credits", "777")
 	h.mustSet("b", "credits", "111")
-	if err := h.call(control.MethodPolicy, control.PolicyParams{Name: "rr", Mode: "paper"}, nil); err != nil {
+	if _, err := h.api().SwitchPolicy(bg, control.PolicyParams{Name: "rr", Mode: "paper"}); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(a, b int, policy, mode string) {

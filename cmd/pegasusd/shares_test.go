@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 	}
 	policy := func(name, mode string) {
 		t.Helper()
-		if err := h.call(control.MethodPolicy, control.PolicyParams{Name: name, Mode: mode}, nil); err != nil {
+		if _, err := h.api().SwitchPolicy(bg, control.PolicyParams{Name: name, Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestShares(t *testing.T) {
 	})
 	policy("accc", "paper")
 	h.share("by credits again", rising)
-	if err := h.call(control.MethodSet, control.SetParams{Domain: "d1", Settings: map[string]string{"credits": "2048"}}, nil); err != nil {
+	if _, err := h.api().Set(bg, control.SetParams{Domain: "d1", Settings: map[string]string{"credits": "2048"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.share("by other credits", func(d map[string]time.Duration) bool {
@@ -86,8 +86,8 @@ func (h *host) share(what string, fits func(map[string]time.Duration) bool) {
 // used returns the accelerator time of each domain.
 func (h *host) used() map[string]time.Duration {
 	h.t.Helper()
-	var all []control.Domain
-	if err := h.call(control.MethodDomains, control.DomainParams{}, &all); err != nil {
+	all, err := h.api().Domains(bg)
+	if err != nil {
 		h.t.Fatal(err)
 	}
 	used := make(map[string]time.Duration)

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/policies"
 	"pegasus/sim"
@@ -96,8 +97,8 @@ type house struct {
 	stage  *Stage
 	dir    string
 	daemon *exec.Cmd
+	api    *client.Client
 	log    bytes.Buffer
-	client *control.Client
 }
 
 func (s *Stage) open(config string) (*house, error) {
@@ -135,15 +136,15 @@ func (h *house) start(config string) error {
 	if said, _ := bufio.NewReader(r).ReadString('\n'); !strings.Contains(said, "ready") {
 		return fmt.Errorf("the daemon did not start with\n%s", config)
 	}
-	h.client, err = control.Dial(filepath.Join(h.dir, "control.sock"))
+	h.api, err = client.Dial(filepath.Join(h.dir, "control.sock"))
 	return err
 }
 
 // close ends the daemon.
 func (h *house) close() error {
 	defer os.RemoveAll(h.dir)
-	if h.client != nil {
-		h.client.Close()
+	if h.api != nil {
+		h.api.Close()
 	}
 	if h.daemon == nil {
 		return nil
@@ -158,8 +159,7 @@ func (h *house) close() error {
 }
 
 func (h *house) domains() (map[string]control.Domain, error) {
-	var all []control.Domain
-	err := h.client.Call(control.MethodDomains, nil, &all)
+	all, err := h.api.Domains(context.Background())
 	byName := map[string]control.Domain{}
 	for _, d := range all {
 		byName[d.Name] = d
@@ -169,8 +169,8 @@ func (h *house) domains() (map[string]control.Domain, error) {
 
 // order returns the names of the accelerator's domains in order of attachment.
 func (h *house) order() ([]string, error) {
-	var all []control.Accelerator
-	if err := h.client.Call(control.MethodAccelerators, nil, &all); err != nil {
+	all, err := h.api.Accelerators(context.Background())
+	if err != nil {
 		return nil, err
 	}
 	return all[0].Domains, nil
@@ -290,19 +290,11 @@ const traceLag = 300 * time.Millisecond
 // watch records the scheduler's inputs for the given time: all of them if the trace is kept, else only the
 // charges, because writing everything takes time of its own.
 func (h *house) watch(ctx context.Context, d time.Duration) (*receivedTrace, error) {
-	client, err := control.Dial(filepath.Join(h.dir, "control.sock"))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	context.AfterFunc(ctx, func() { client.Close() })
 	t := &receivedTrace{}
-	err = client.Stream(control.MethodTrace, control.TraceParams{Used: h.stage.Traces == ""}, func(data json.RawMessage, last bool) error {
-		if !last { // decoded later, when that disturbs no measurement
-			t.lines = append(t.lines, slices.Clone(data))
-		}
+	err := h.api.Trace(ctx, control.TraceParams{Used: h.stage.Traces == ""}, func(record json.RawMessage) error {
+		t.lines = append(t.lines, slices.Clone(record)) // decoded later, when that disturbs no measurement
 		return nil
 	})
 	if ctx.Err() == context.DeadlineExceeded {

@@ -1,4 +1,4 @@
-package control
+package client
 
 import (
 	"errors"
@@ -9,7 +9,30 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
 )
+
+// shortDir returns a directory whose sockets' paths are short enough.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func listen(t *testing.T, dir string) *control.Listener {
+	t.Helper()
+	l, err := control.Listen(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
 
 // stranger is a user that is neither root nor the tests' own.
 const stranger = 65534
@@ -44,7 +67,7 @@ func wantStranger(t *testing.T, path string) {
 	if err == nil {
 		c.Close()
 	}
-	var s *Stranger
+	var s *control.Stranger
 	if !errors.As(err, &s) || s.UID != stranger {
 		t.Errorf("dial %s: got %v, want a refusal of user %d", path, err, stranger)
 	}
@@ -57,12 +80,12 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	listenAs(t, stranger, filepath.Join(open, SocketName))
-	wantStranger(t, filepath.Join(open, SocketName))
-	if err := os.Symlink(filepath.Join(open, SocketName), filepath.Join(home, SocketName)); err != nil {
+	listenAs(t, stranger, filepath.Join(open, control.SocketName))
+	wantStranger(t, filepath.Join(open, control.SocketName))
+	if err := os.Symlink(filepath.Join(open, control.SocketName), filepath.Join(home, control.SocketName)); err != nil {
 		t.Fatal(err)
 	}
-	wantStranger(t, filepath.Join(home, SocketName))
+	wantStranger(t, filepath.Join(home, control.SocketName))
 }
 
 // A directory of another user is rejected, whatever listens there.
@@ -71,9 +94,9 @@ func TestDialRefusesAnotherUsersDirectory(t *testing.T) {
 		t.Fatal("run the tests as root: this one gives a directory to another user")
 	}
 	dir := shortDir(t)
-	listen(t, dir, "")
+	listen(t, dir)
 	if err := os.Chown(dir, stranger, -1); err != nil {
 		t.Fatal(err)
 	}
-	wantStranger(t, filepath.Join(dir, SocketName))
+	wantStranger(t, filepath.Join(dir, control.SocketName))
 }

@@ -1,0 +1,176 @@
+package metrics
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"pegasus/backend/control"
+)
+
+// metric is one metric of objects of type T.
+type metric[T any] struct {
+	name   string
+	kind   prometheus.ValueType
+	help   string
+	labels []string // beside those of the object
+	values func(*T) []value
+}
+
+// value is one value, with the values of the metric's own labels.
+type value struct {
+	value  float64
+	labels []string
+}
+
+const (
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
+)
+
+// one returns a metric without labels of its own.
+func one[T any](name string, kind prometheus.ValueType, help string, of func(*T) float64) metric[T] {
+	return metric[T]{name: name, kind: kind, help: help, values: func(v *T) []value { return []value{{value: of(v)}} }}
+}
+
+// seconds converts nanoseconds.
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Labels of domains' and accelerators' metrics.
+var (
+	domainLabels      = []string{"domain", "accelerator"}
+	acceleratorLabels = []string{"accelerator"}
+)
+
+const eventsMetric = "pegasus_events_total"
+
+var daemonMetrics = []metric[control.Status]{
+	{name: "pegasus_build_info", kind: gauge, help: "1, with the release of the daemon", labels: []string{"version"},
+		values: func(s *control.Status) []value { return []value{{1, []string{s.Version}}} }},
+	one("pegasus_start_time_seconds", gauge, "Time at which the daemon started, since 1970", func(s *control.Status) float64 {
+		return float64(s.Started.UnixNano()) / 1e9
+	}),
+	one("pegasus_guest_processes", gauge, "Guest processes", func(s *control.Status) float64 { return float64(s.Guests) }),
+	one("pegasus_ready_workers", gauge, "Workers that wait for a guest process", func(s *control.Status) float64 { return float64(s.ReadyPool) }),
+	one("pegasus_config_last_reload_successful", gauge, "0 if the last reload of the configuration was refused, else 1", func(s *control.Status) float64 {
+		return truth(s.ConfigError == "")
+	}),
+}
+
+var domainMetrics = []metric[control.Domain]{
+	one("pegasus_domain_credits", gauge, "Credits of the domain", func(d *control.Domain) float64 { return float64(d.Credits) }),
+	one("pegasus_domain_entitled_ratio", gauge, "Part of the accelerator to which the domain is entitled, 0 to 1; 0: the policy owes nothing", func(d *control.Domain) float64 { return d.Entitled }),
+	one("pegasus_domain_share_ratio", gauge, "Part of the recently used accelerator time that the domain used, 0 to 1", func(d *control.Domain) float64 { return d.Share }),
+	{name: "pegasus_domain_engine_seconds_total", kind: counter, help: "Time for which the domain held engines, as charged", labels: []string{"class"},
+		values: func(d *control.Domain) []value {
+			return []value{{seconds(d.Compute), []string{"compute"}}, {seconds(d.Copy), []string{"copy"}}}
+		}},
+	{name: "pegasus_domain_time_ratio", kind: gauge, help: "Part of the recent time that the domain spent on the accelerator, waiting for its turn, waiting for a CPU with its vCPUs, and idle, 0 to 1", labels: []string{"in"},
+		values: func(d *control.Domain) []value {
+			if d.Spent.Window == 0 {
+				return nil
+			}
+			return []value{{d.Spent.Accelerator, []string{"accelerator"}}, {d.Spent.Turn, []string{"turn"}}, {d.Spent.VCPU, []string{"vcpu"}}, {d.Spent.Idle, []string{"idle"}}}
+		}},
+	one("pegasus_domain_calls_total", counter, "Calls that passed the gate", func(d *control.Domain) float64 { return float64(d.Calls) }),
+	{name: "pegasus_domain_gate_wait_seconds", kind: gauge, help: "Quantiles of the time for which calls waited at the gate", labels: []string{"quantile"},
+		values: func(d *control.Domain) []value {
+			return []value{{seconds(d.WaitP50), []string{"0.5"}}, {seconds(d.WaitP99), []string{"0.99"}}}
+		}},
+	one("pegasus_domain_memory_bytes", gauge, "Device memory of the domain", func(d *control.Domain) float64 { return float64(d.Memory) }),
+	one("pegasus_domain_memory_quota_bytes", gauge, "Quota of device memory; 0: the accelerator's memory", func(d *control.Domain) float64 { return float64(d.MemoryQuota) }),
+	one("pegasus_domain_memory_guarantee_bytes", gauge, "Device memory that is never evicted", func(d *control.Domain) float64 { return float64(d.MemoryGuarantee) }),
+	one("pegasus_domain_host_memory_bytes", gauge, "Host memory of the domain", func(d *control.Domain) float64 { return float64(d.HostMemory) }),
+	one("pegasus_domain_host_memory_quota_bytes", gauge, "Quota of host memory", func(d *control.Domain) float64 { return float64(d.HostQuota) }),
+	one("pegasus_domain_swapped_bytes", gauge, "Device memory that is evicted now", func(d *control.Domain) float64 { return float64(d.Swapped) }),
+	one("pegasus_domain_swap_out_bytes_total", counter, "Device memory that was evicted for other domains", func(d *control.Domain) float64 { return float64(d.SwapOut) }),
+	one("pegasus_domain_swap_in_bytes_total", counter, "Device memory that was restored", func(d *control.Domain) float64 { return float64(d.SwapIn) }),
+	one("pegasus_domain_processes", gauge, "Guest processes in the domain", func(d *control.Domain) float64 { return float64(d.Processes) }),
+	one("pegasus_domain_worker_cpu_seconds_total", counter, "CPU time of the domain's workers, on engines and otherwise", func(d *control.Domain) float64 { return seconds(d.WorkerCPU) }),
+	{name: "pegasus_domain_vcpus", kind: gauge, help: "vCPUs of the domain's virtual machine", values: vcpus(func(d *control.Domain) float64 { return float64(d.VCPUs) })},
+	{name: "pegasus_domain_vcpu_run_seconds_total", kind: counter, help: "Run time of the virtual machine's vCPUs", values: vcpus(func(d *control.Domain) float64 { return seconds(d.VCPURan) })},
+	{name: "pegasus_domain_vcpu_wait_seconds_total", kind: counter, help: "Time for which the virtual machine's vCPUs waited for a CPU of the host", values: vcpus(func(d *control.Domain) float64 { return seconds(d.VCPUWaited) })},
+}
+
+// vcpus returns the values of a metric that only domains with vCPUs have.
+func vcpus(of func(*control.Domain) float64) func(*control.Domain) []value {
+	return func(d *control.Domain) []value {
+		if d.VCPUs == 0 {
+			return nil
+		}
+		return []value{{value: of(d)}}
+	}
+}
+
+var acceleratorMetrics = []metric[control.Accelerator]{
+	{name: "pegasus_accelerator_info", kind: gauge, help: "1, with the accelerator's type, device, policy and mode", labels: []string{"type", "device", "policy", "mode"},
+		values: func(a *control.Accelerator) []value {
+			return []value{{1, []string{a.Type, a.Device, a.Policy, a.Mode}}}
+		}},
+	one("pegasus_accelerator_busy_ratio", gauge, "Part of the recent time in which the accelerator's engines were held, 0 to 1", func(a *control.Accelerator) float64 { return a.Busy }),
+	one("pegasus_accelerator_engine_seconds_total", counter, "Time for which the accelerator's engines were held", func(a *control.Accelerator) float64 { return seconds(a.GPU) }),
+	one("pegasus_accelerator_charged_seconds_total", counter, "Time that was charged to domains", func(a *control.Accelerator) float64 { return seconds(a.Charged) }),
+	one("pegasus_accelerator_uncharged_seconds", gauge, "Difference of the two times before, which is always 0", func(a *control.Accelerator) float64 { return seconds(a.Uncharged) }),
+	one("pegasus_accelerator_memory_bytes", gauge, "Device memory", func(a *control.Accelerator) float64 { return float64(a.Memory) }),
+	one("pegasus_accelerator_memory_used_bytes", gauge, "Device memory in use", func(a *control.Accelerator) float64 { return float64(a.MemoryUsed) }),
+	one("pegasus_accelerator_memory_allocated_bytes", gauge, "Device memory of all domains, part of it evicted if there is swap", func(a *control.Accelerator) float64 { return float64(a.MemoryAllocated) }),
+	one("pegasus_accelerator_domains", gauge, "Domains on the accelerator", func(a *control.Accelerator) float64 { return float64(len(a.Domains)) }),
+	one("pegasus_accelerator_max_domains", gauge, "Domains that the accelerator admits", func(a *control.Accelerator) float64 { return float64(a.MaxDomains) }),
+	one("pegasus_accelerator_decisions_total", counter, "Decisions of the policy", func(a *control.Accelerator) float64 { return float64(a.Decisions) }),
+	{name: "pegasus_accelerator_decision_seconds", kind: gauge, help: "Quantiles of the time that a decision of the policy took", labels: []string{"quantile"},
+		values: func(a *control.Accelerator) []value {
+			return []value{{seconds(a.DecisionCost.P50), []string{"0.5"}}, {seconds(a.DecisionCost.P99), []string{"0.99"}}}
+		}},
+}
+
+// descs are the descriptions of all metrics, by name.
+var descs = describeAll()
+
+func describeAll() map[string]*prometheus.Desc {
+	all := map[string]*prometheus.Desc{
+		eventsMetric: prometheus.NewDesc(eventsMetric, eventsHelp, []string{"kind"}, nil),
+	}
+	addDescs(all, daemonMetrics, nil)
+	addDescs(all, domainMetrics, domainLabels)
+	addDescs(all, acceleratorMetrics, acceleratorLabels)
+	return all
+}
+
+const eventsHelp = "Events that the daemon has noted, by kind"
+
+func addDescs[T any](all map[string]*prometheus.Desc, table []metric[T], labels []string) {
+	for _, m := range table {
+		all[m.name] = prometheus.NewDesc(m.name, m.help, append(labels[:len(labels):len(labels)], m.labels...), nil)
+	}
+}
+
+// Table returns the metrics as rows of a table in Markdown.
+func Table() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "| `%s` | counter | `kind` | %s |\n", eventsMetric, eventsHelp)
+	addRows(&out, daemonMetrics, nil)
+	addRows(&out, acceleratorMetrics, acceleratorLabels)
+	addRows(&out, domainMetrics, domainLabels)
+	return out.String()
+}
+
+func addRows[T any](out *strings.Builder, table []metric[T], labels []string) {
+	for _, m := range table {
+		kind, text := "gauge", ""
+		if m.kind == counter {
+			kind = "counter"
+		}
+		for _, l := range append(labels[:len(labels):len(labels)], m.labels...) {
+			text += "`" + l + "` "
+		}
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.TrimSpace(text), m.help)
+	}
+}
