@@ -84,7 +84,9 @@ func TestControlNonsense(t *testing.T) {
 			defer caller.Close()
 			status, body, err := ask(t, caller, c.request)
 			var e control.Error
-			if c.code != "" && err == nil {
+			if c.code == "" { // the daemon may close the connection before it has read all
+				err = nil
+			} else if err == nil {
 				err = json.Unmarshal(body, &e)
 			}
 			if err != nil || status != c.status || e.Code != c.code || c.code != "" && e.Message == "" {

@@ -9,7 +9,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// Roles of callers. A caller who may operate may also view.
+// Roles of callers. The role operate includes the role view.
 const (
 	viewer   = "view"
 	operator = "operate"
@@ -53,7 +53,7 @@ func register[I, O any](api huma.API, op huma.Operation, do func(ctx context.Con
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		v, err := do(ctx, peerOf(ctx), in)
 		if err != nil {
-			return nil, known(err)
+			return nil, asProblem(err)
 		}
 		return &answer[O]{v}, nil
 	})
@@ -64,7 +64,7 @@ func registerEmpty[I any](api huma.API, op huma.Operation, do func(ctx context.C
 	op.DefaultStatus = http.StatusNoContent
 	huma.Register(api, op, func(ctx context.Context, in *I) (*struct{}, error) {
 		if err := do(ctx, peerOf(ctx), in); err != nil {
-			return nil, known(err)
+			return nil, asProblem(err)
 		}
 		return nil, nil
 	})

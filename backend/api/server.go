@@ -57,7 +57,7 @@ func (s *Server) newAPI() (http.Handler, *huma.OpenAPI) {
 	scrape := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: writeLimit})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.Authorize(peerOf(r.Context()), "metrics"); err != nil {
-			refuse(w, known(err))
+			refuse(w, asProblem(err))
 			return
 		}
 		scrape.ServeHTTP(w, r)
@@ -93,14 +93,14 @@ func refuse(w http.ResponseWriter, e *control.Error) {
 // authorize is the middleware that refuses callers without the role of the operation.
 func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
 	if err := s.Authorize(peerOf(ctx.Context()), ctx.Operation().OperationID); err != nil {
-		refuse(writerOf(ctx), known(err))
+		refuse(writerOf(ctx), asProblem(err))
 		return
 	}
 	next(ctx)
 }
 
-// known returns err as an error of the API; nil stays nil.
-func known(err error) *control.Error {
+// asProblem returns err as an error of the API; nil stays nil.
+func asProblem(err error) *control.Error {
 	if err == nil {
 		return nil
 	}

@@ -46,9 +46,9 @@ func (s *stream) end(err error) {
 	case err == nil:
 		s.begin()
 	case s.begun:
-		s.lines.Encode(control.Problem{Problem: known(err)})
+		s.lines.Encode(control.Problem{Problem: asProblem(err)})
 	default:
-		e := known(err)
+		e := asProblem(err)
 		s.ctx.SetHeader("Content-Type", e.ContentType(""))
 		s.ctx.SetStatus(e.Status)
 		s.lines.Encode(e)

@@ -390,7 +390,7 @@ func complain(x *frontend.Context, times string) error {
 	return nil
 }
 
-// showStatus asks the daemon for its state, as this process's user.
+// showStatus requests the state of the daemon, as this process's user.
 func showStatus(path string) int {
 	c, err := client.Dial(path)
 	if err == nil {
