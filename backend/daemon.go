@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +26,6 @@ import (
 	"time"
 
 	"pegasus/backend/api"
-	"pegasus/backend/control"
 	"pegasus/backend/cpus"
 	"pegasus/backend/events"
 	"pegasus/backend/gate"
@@ -112,7 +112,7 @@ func New(opt Options) (*Daemon, error) {
 	d.sampler = cpus.NewSampler(opt.CPUs, d.guests.CPUDomains(), gate.Now)
 	d.follower = cpus.NewFollower(opt.Raiser, d.guests.Followers, gate.Now)
 	d.guests.SetCPUs(d.sampler)
-	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal})
+	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal, Log: d.log})
 	return d, nil
 }
 
@@ -144,7 +144,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 
 // open prepares the daemon to serve: it opens accelerators, takes over the guests of a previous daemon, and opens
 // sockets.
-func (d *Daemon) open() (*control.Listener, error) {
+func (d *Daemon) open() ([]net.Listener, error) {
 	left, err := d.workers.Survivors()
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (d *Daemon) open() (*control.Listener, error) {
 func (d *Daemon) Reload() { d.guests.Reload(nil) }
 
 // serve starts the goroutines beside Run.
-func (d *Daemon) serve(l *control.Listener) {
+func (d *Daemon) serve(listeners []net.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.Run(d.ctx) })
 		d.tasks.Go(func() { a.Mend(d.ctx) })
@@ -173,8 +173,8 @@ func (d *Daemon) serve(l *control.Listener) {
 	d.tasks.Go(func() { d.follower.Run(d.ctx) })
 	d.tasks.Go(func() { d.workers.Run(d.ctx) })
 	d.tasks.Go(func() {
-		if err := d.api.Serve(d.ctx, l, d.log); err != nil {
-			d.log.Error("serve control socket", "err", err)
+		if err := d.api.Serve(d.ctx, listeners...); err != nil {
+			d.log.Error("serve the API", "err", err)
 			d.end()
 		}
 	})

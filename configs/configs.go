@@ -26,6 +26,7 @@ const maxFile = 1 << 20
 // Config is one checked configuration. It has at least one accelerator.
 type Config struct {
 	Daemon       Daemon
+	API          API
 	Accelerators []Accelerator
 	// Template holds the values for each key that a domain doesn't set, and all values of an undeclared
 	// domain. Its Name is empty.
@@ -43,6 +44,7 @@ type Daemon struct {
 	RuntimeDir        string        // absolute; empty: /run/pegasus, or the user's own without root
 	ControlSocket     string        // absolute; empty: control.sock in the runtime directory
 	ControlGroup      string        // members may use the control socket, beside root; empty: root alone
+	ViewGroup         string        // members may view over the control socket; empty: none
 	LogLevel          string        // debug, info, warn, error
 	LogFormat         string        // text, json
 	WorkerPool        int           // worker processes kept started and idle
@@ -54,6 +56,15 @@ type Daemon struct {
 	Libvirt           []string      // URIs of the libvirt connections to use
 	Specification     string        // absolute; a file of promises to domains, by name; empty: none
 	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
+}
+
+// API is the [api] table: access to the daemon's API over TCP.
+type API struct {
+	Listen       string // address and port; empty: the API is served on the control socket only
+	Certificate  string // absolute; a file of PEM; empty: no TLS
+	Key          string // absolute; the certificate's private key
+	ViewToken    string // absolute; a file with the token of the role view; empty: there is none
+	OperateToken string // absolute; a file with the token of the role operate; empty: there is none
 }
 
 // Accelerator is one [[accelerator]] table.

@@ -38,6 +38,7 @@ func (c Change) String() string {
 func Diff(old, next *Config) []Change {
 	var all []Change
 	all = append(all, diffFields("daemon", "", old.Daemon.fields(), next.Daemon.fields())...)
+	all = append(all, diffFields("api", "", old.API.fields(), next.API.fields())...)
 	if old.Daemon.Specification == next.Daemon.Specification && !maps.Equal(old.Promises, next.Promises) {
 		all = append(all, Change{"daemon", "", "specification", entries(old), entries(next), true})
 	}

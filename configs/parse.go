@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // topTables are the names allowed at the top of the file.
-var topTables = []string{"daemon", "default_domain", "accelerator", "domain"}
+var topTables = []string{"daemon", "api", "default_domain", "accelerator", "domain"}
 
 // Parse checks the text of a file; errors use name for it. The error is an Errors with all mistakes.
 func Parse(name string, bytes []byte, opt Options) (*Config, error) {
@@ -114,6 +115,9 @@ func (p *parser) config() *Config {
 	daemon := p.one("daemon")
 	p.fill(daemon, c.Daemon.fields())
 	p.specification(c, daemon)
+	api := p.one("api")
+	p.fill(api, c.API.fields())
+	p.checkAPI(&c.API, api)
 	template := p.one("default_domain")
 	p.fill(template, c.Template.templateFields())
 	accelerators := p.many("accelerator")
@@ -258,6 +262,8 @@ func allowed(table, key string, opt Options) string {
 	switch table {
 	case "daemon":
 		fields = c.Daemon.fields()
+	case "api":
+		fields = c.API.fields()
 	case "accelerator":
 		fields = c.Accelerators[0].fields(opt)
 	case "default_domain", "domain":
@@ -349,4 +355,21 @@ func (p *parser) fail(t table, key string, v any, problem error) {
 		Value:   spell(v),
 		Problem: problem.Error(),
 	})
+}
+
+// checkAPI checks the keys of [api] against each other.
+func (p *parser) checkAPI(a *API, t table) {
+	if (a.Certificate == "") != (a.Key == "") {
+		p.fail(t, "certificate", a.Certificate, errors.New("certificate and key go together: give both, or none"))
+	}
+	if a.Listen == "" {
+		return
+	}
+	at, err := netip.ParseAddrPort(a.Listen)
+	if err == nil && !at.Addr().IsLoopback() && a.Certificate == "" {
+		p.fail(t, "listen", a.Listen, errors.New("without certificate and key the address must be a loopback address, such as 127.0.0.1: tokens would cross the network unencrypted"))
+	}
+	if a.ViewToken == "" && a.OperateToken == "" {
+		p.fail(t, "listen", a.Listen, errors.New("needs view_token or operate_token, files with a token"))
+	}
 }

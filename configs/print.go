@@ -7,6 +7,7 @@ import "fmt"
 func (c *Config) Marshal() []byte {
 	var b []byte
 	b = appendTable(b, "[daemon]", c.Daemon.fields())
+	b = appendTable(b, "[api]", c.API.fields())
 	b = appendTable(b, "[default_domain]", c.Template.templateFields())
 	for i := range c.Accelerators {
 		b = appendTable(b, "[[accelerator]]", c.Accelerators[i].fields(Options{}))

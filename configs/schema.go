@@ -46,6 +46,7 @@ func (d *Daemon) fields() []field {
 		{"runtime_dir", path{&d.RuntimeDir, maxSocketPath - len("/workers/9999999999.sock")}, restart},
 		{"control_socket", path{&d.ControlSocket, maxSocketPath}, restart},
 		{"control_group", account{&d.ControlGroup, "group", findGroup}, restart},
+		{"view_group", account{&d.ViewGroup, "group", findGroup}, restart},
 		{"log_level", choice{&d.LogLevel, logLevels}, hot},
 		{"log_format", choice{&d.LogFormat, logFormats}, restart},
 		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},
@@ -57,6 +58,16 @@ func (d *Daemon) fields() []field {
 		{"libvirt", list{&d.Libvirt, maxLibvirts, "of libvirt, such as \"qemu:///system\""}, restart},
 		{"specification", path{&d.Specification, 4095}, hot},
 		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},
+	}
+}
+
+func (a *API) fields() []field {
+	return []field{
+		{"listen", address{&a.Listen}, restart},
+		{"certificate", path{&a.Certificate, 4095}, restart},
+		{"key", path{&a.Key, 4095}, restart},
+		{"view_token", path{&a.ViewToken, 4095}, restart},
+		{"operate_token", path{&a.OperateToken, 4095}, restart},
 	}
 }
 

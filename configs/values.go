@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -315,5 +316,22 @@ func (m permissions) set(v any) error {
 		return mustBe("permission bits as an octal string from \"0000\" to \"0777\", such as \"0660\"")
 	}
 	*m.p = fs.FileMode(n)
+	return nil
+}
+
+// address is a TCP address to listen at, or empty.
+type address struct{ p *string }
+
+func (a address) String() string { return quote(*a.p) }
+func (a address) set(v any) error {
+	s, ok := v.(string)
+	if ok && s != "" {
+		_, err := netip.ParseAddrPort(s)
+		ok = err == nil
+	}
+	if !ok {
+		return mustBe("an IP address and a port, such as \"127.0.0.1:7070\" or \"[::]:7070\", or \"\"")
+	}
+	*a.p = s
 	return nil
 }

@@ -16,6 +16,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
@@ -46,6 +48,7 @@ type Options struct {
 	// Reload reads the configuration again.
 	Reload  func(by *control.Peer) (control.ReloadResult, error)
 	Journal *events.Journal
+	Log     *slog.Logger
 }
 
 // Server serves the API.
@@ -68,9 +71,33 @@ func New(opt Options) *Server {
 	return s
 }
 
-// Listen listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
-// is configured.
-func (s *Server) Listen() (*control.Listener, error) {
+// Listen listens on the control socket, and on the TCP address if one is configured.
+func (s *Server) Listen() ([]net.Listener, error) {
+	socket, err := s.listenSocket()
+	if err != nil {
+		return nil, err
+	}
+	all := []net.Listener{socket}
+	if at := s.opt.Config.API.Listen; at != "" {
+		err := s.checkTokens()
+		var l net.Listener
+		if err == nil {
+			if l, err = net.Listen("tcp", at); err != nil {
+				err = fmt.Errorf("[api] listen = %q: %w", at, err)
+			}
+		}
+		if err != nil {
+			socket.Close()
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// listenSocket listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
+// is configured; with a view group to every user, of whom each request is checked.
+func (s *Server) listenSocket() (*control.Listener, error) {
 	l, err := control.Listen(s.opt.RuntimeDir, s.opt.Config.Daemon.ControlSocket)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
@@ -86,6 +113,9 @@ func (s *Server) Listen() (*control.Listener, error) {
 			l.Close()
 			return nil, fmt.Errorf("control socket: control_group = %q: %w", s.opt.Config.Daemon.ControlGroup, err)
 		}
+	}
+	if s.opt.Config.Daemon.ViewGroup != "" {
+		mode = 0o666
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		l.Close()
@@ -103,20 +133,6 @@ func groupID(name string) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(g.Gid)
-}
-
-// Authorize returns nil if the peer may use the operation: root, the daemon's own user, and the control group may use
-// every one; other users none.
-func (s *Server) Authorize(p control.Peer, operation string) error {
-	if p.UID == 0 || p.UID == os.Geteuid() {
-		return nil
-	}
-	if group := s.opt.Config.Daemon.ControlGroup; group != "" { // as for the socket, the group configured at the start counts
-		if gid, err := groupID(group); err == nil && p.Member(gid) {
-			return nil
-		}
-	}
-	return control.Errorf(control.CodeDenied, "%s: user %d may not control this daemon; root may, and members of control_group", operation, p.UID)
 }
 
 func (s *Server) sendEvents(ctx context.Context, out *stream) error {

@@ -53,13 +53,13 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 	r := guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
 		Accept: configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
 	r.Start(context.WithCancel(t.Context()))
-	d := New(Options{Config: config, RuntimeDir: dir, Guests: r.Requests(), Reload: r.Reload, Journal: journal})
+	d := New(Options{Config: config, RuntimeDir: dir, Guests: r.Requests(), Reload: r.Reload, Journal: journal, Log: log})
 	if result, err := r.Reload(nil); err != nil || len(result.Changes) == 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	for gid, may := range map[int]bool{54321: true, 54322: false} {
-		if err := d.Authorize(control.Peer{UID: 4242, GID: gid}, "status"); (err == nil) != may {
-			t.Errorf("a member of group %d: %v", gid, err)
+	for gid, want := range map[int]string{54321: operator, 54322: ""} {
+		if role, err := d.roleOf(caller{Peer: control.Peer{UID: 4242, GID: gid}}, ""); role != want || err != nil {
+			t.Errorf("a member of group %d: %q, %v", gid, role, err)
 		}
 	}
 }

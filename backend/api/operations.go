@@ -9,12 +9,6 @@ import (
 	"pegasus/backend/control"
 )
 
-// Roles of callers. The role operate includes the role view.
-const (
-	viewer   = "view"
-	operator = "operate"
-)
-
 // answer is the body of an operation's answer.
 type answer[T any] struct{ Body T }
 
@@ -147,6 +141,9 @@ func (s *Server) addDomains(api huma.API) {
 	register(api, operation(operator, http.MethodPost, "/v1/domains", "create-domain", "Create a domain",
 		"Creates a domain with a lease for the holder, or adds the lease to a domain that was created with the same settings."),
 		func(_ context.Context, by control.Peer, in *creation) (control.Domain, error) {
+			if by.Remote != "" && in.Body.Holder == "" {
+				return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: the lease needs a holder, as the caller has no user here", in.Body.Domain)
+			}
 			return g.Create(by, in.Body)
 		})
 	type change struct {
@@ -183,6 +180,9 @@ func (s *Server) addDomains(api huma.API) {
 	register(api, operation(operator, http.MethodPost, "/v1/domains/{domain}/hold", "hold-domain", "Hold a domain for a process",
 		"Keeps the domain for as long as the calling process runs, and creates it if it does not exist. Only over the control socket."),
 		func(_ context.Context, by control.Peer, in *hold) (control.HoldResult, error) {
+			if err := local(by); err != nil {
+				return control.HoldResult{}, err
+			}
 			return g.Hold(by, control.HoldParams{Domain: in.Domain, Credits: in.Body.Credits})
 		})
 }

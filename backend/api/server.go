@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,8 +21,10 @@ import (
 )
 
 const (
-	// maxConnections bounds the callers' connections, and with them the daemon's resources.
+	// maxConnections bounds the connections of each listener, and with them the daemon's resources.
 	maxConnections = 256
+	// maxStrangers bounds the connections of users without a role, if the socket's mode admits them.
+	maxStrangers = 16
 	// idleLimit is how long a connection may go without a request before the server closes it.
 	idleLimit = 5 * time.Minute
 	// headLimit is how long the head of a request, and its body, may take to arrive.
@@ -51,17 +54,11 @@ func (s *Server) newAPI() (http.Handler, *huma.OpenAPI) {
 	}
 	mux := http.NewServeMux()
 	api := humago.New(mux, config)
-	api.UseMiddleware(s.authorize)
+	api.UseMiddleware(s.guard)
 	s.addOperations(api)
 	describe(api.OpenAPI())
 	scrape := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: writeLimit})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.Authorize(peerOf(r.Context()), "metrics"); err != nil {
-			refuse(w, asProblem(err))
-			return
-		}
-		scrape.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", s.guarded(viewer, scrape))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, control.Errorf(control.CodeOperation, "there is no operation %s %.200s; /v1/openapi.json lists them", r.Method, r.URL.Path))
 	})
@@ -88,15 +85,6 @@ func refuse(w http.ResponseWriter, e *control.Error) {
 	w.Header().Set("Content-Type", e.ContentType(""))
 	w.WriteHeader(e.Status)
 	huma.DefaultJSONFormat.Marshal(w, e)
-}
-
-// authorize is the middleware that refuses callers without the role of the operation.
-func (s *Server) authorize(ctx huma.Context, next func(huma.Context)) {
-	if err := s.Authorize(peerOf(ctx.Context()), ctx.Operation().OperationID); err != nil {
-		refuse(writerOf(ctx), asProblem(err))
-		return
-	}
-	next(ctx)
 }
 
 // asProblem returns err as an error of the API; nil stays nil.
@@ -155,14 +143,18 @@ func (w *timedWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Serve answers requests on l until ctx ends, closes l, and waits for the running handlers.
-func (s *Server) Serve(ctx context.Context, l net.Listener, log *slog.Logger) error {
+// Serve answers requests on the listeners until ctx ends, closes them, and waits for the running handlers.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	log := s.opt.Log
 	srv := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: headLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHead,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, c.(*conn).peer)
+			if t, ok := c.(*tls.Conn); ok {
+				c = t.NetConn()
+			}
+			return context.WithValue(ctx, callerKey{}, c.(*conn).caller)
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -175,35 +167,44 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, log *slog.Logger) er
 			srv.Close()
 		}
 	})
-	err := srv.Serve(&listener{l, make(chan struct{}, maxConnections), log})
-	if stop() { // ctx has not ended
-		return err
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		bounded := &listener{l, s, make(chan struct{}, maxConnections), make(chan struct{}, maxStrangers)}
+		go func() {
+			if _, ok := l.(*net.TCPListener); ok && s.opt.Config.API.Certificate != "" {
+				failed <- srv.ServeTLS(bounded, s.opt.Config.API.Certificate, s.opt.Config.API.Key)
+			} else {
+				failed <- srv.Serve(bounded)
+			}
+		}()
 	}
-	<-drained
-	return nil
+	err := <-failed
+	if stop() { // ctx has not ended
+		srv.Close()
+	} else {
+		<-drained
+		err = nil
+	}
+	for range len(listeners) - 1 {
+		<-failed
+	}
+	return err
 }
 
-type peerKey struct{}
-
-// peerOf returns the process at the other end of a request.
-func peerOf(ctx context.Context) control.Peer {
-	p, _ := ctx.Value(peerKey{}).(control.Peer)
-	return p
-}
-
-// listener bounds the number of connections, and finds out their peers.
+// listener bounds the number of connections, and finds out their other ends.
 type listener struct {
 	net.Listener
-	slots chan struct{}
-	log   *slog.Logger
+	server *Server
+	slots  chan struct{}
+	few    chan struct{} // slots of users without a role, who would otherwise keep others out
 }
 
 // conn is a connection that occupies a slot of its listener.
 type conn struct {
 	net.Conn
-	peer  control.Peer
-	slots chan struct{}
-	free  sync.Once
+	caller caller
+	slots  chan struct{}
+	free   sync.Once
 }
 
 // Close implements net.Conn.
@@ -219,18 +220,22 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err // http.Server waits and tries again after a temporary error, such as EMFILE
 		}
-		peer, err := control.PeerOf(c.(*net.UnixConn))
+		from, err := identify(c)
 		if err != nil {
-			l.log.Warn("control socket", "err", err)
+			l.server.opt.Log.Warn("identify a caller of the API", "err", err)
 			c.Close()
 			continue
 		}
+		slots := l.slots
+		if role, _ := l.server.roleOf(from, ""); role == "" && !from.tcp {
+			slots = l.few
+		}
 		select {
-		case l.slots <- struct{}{}:
-			return &conn{Conn: c, peer: peer, slots: l.slots}, nil
+		case slots <- struct{}{}:
+			return &conn{Conn: c, caller: from, slots: slots}, nil
 		default:
 			c.Close()
-			l.log.Warn("control socket: too many connections", "limit", maxConnections)
+			l.server.opt.Log.Warn("too many connections to the API", "limit", cap(slots))
 		}
 	}
 }

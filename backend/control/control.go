@@ -276,10 +276,11 @@ type Event struct {
 	By     *Caller   `json:"by,omitempty"` // the caller of the control socket; nil: the daemon acted by itself
 }
 
-// Caller is the process at the other end of a request, as the kernel reports it.
+// Caller is the process at the other end of a request, as the kernel reports it, or the address of a TCP connection.
 type Caller struct {
-	UID int `json:"uid"`
-	PID int `json:"pid"`
+	UID    int    `json:"uid"`
+	PID    int    `json:"pid"`
+	Remote string `json:"remote,omitempty"`
 }
 
 // Explanation gives the reason why a domain runs or does not run now.

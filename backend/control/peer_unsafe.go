@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer identifies the process at the other end of a unix socket, as the kernel reports it.
+// Peer identifies the process at the other end of a unix socket, as the kernel reports it. Of a TCP connection it has the
+// address only.
 type Peer struct {
 	PID      int
 	UID, GID int
-	Groups   []int // supplementary
+	Groups   []int  // supplementary
+	Remote   string // address of a TCP connection, with the role of its token; empty: a unix socket
 }
 
 // PeerOf returns the kernel's credentials of the connection's peer.

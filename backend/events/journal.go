@@ -48,8 +48,12 @@ func (j *Journal) NoteBy(by *control.Peer, kind, domain, format string, args ...
 	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
 	attrs := []any{"kind", kind, "domain", domain}
 	if by != nil {
-		e.By = &control.Caller{UID: by.UID, PID: by.PID}
-		attrs = append(attrs, "uid", by.UID, "pid", by.PID)
+		e.By = &control.Caller{UID: by.UID, PID: by.PID, Remote: by.Remote}
+		if by.Remote != "" {
+			attrs = append(attrs, "remote", by.Remote)
+		} else {
+			attrs = append(attrs, "uid", by.UID, "pid", by.PID)
+		}
 	}
 	j.add(e)
 	j.log.Info(e.Text, attrs...)
