@@ -171,8 +171,8 @@ func (s *Server) guarded(role string, h http.Handler) http.Handler {
 	})
 }
 
-// local returns an error for an operation over TCP that needs a process of this host.
-func local(p control.Peer) error {
+// onHost returns an error for an operation over TCP that needs a process of this host.
+func onHost(p control.Peer) error {
 	if p.Remote != "" {
 		return control.Errorf(control.CodeDenied, "the operation is for a process of the daemon's host, over its control socket")
 	}

@@ -180,7 +180,7 @@ func (s *Server) addDomains(api huma.API) {
 	register(api, operation(operator, http.MethodPost, "/v1/domains/{domain}/hold", "hold-domain", "Hold a domain for a process",
 		"Keeps the domain for as long as the calling process runs, and creates it if it does not exist. Only over the control socket."),
 		func(_ context.Context, by control.Peer, in *hold) (control.HoldResult, error) {
-			if err := local(by); err != nil {
+			if err := onHost(by); err != nil {
 				return control.HoldResult{}, err
 			}
 			return g.Hold(by, control.HoldParams{Domain: in.Domain, Credits: in.Body.Credits})

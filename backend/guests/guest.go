@@ -164,9 +164,14 @@ func (g *guest) attend() {
 	close(ended)
 	g.readFinalCPUTime()
 	g.worker.StopReports(time.Now().Add(100 * time.Millisecond))
-	how := <-reason + g.worker.Reap()
+	how, failure := <-reason, g.worker.Reap()
+	kind := "end"
+	if failure != "" && !g.worker.Killed() {
+		kind = "crash"
+	}
+	how += failure
 	g.unseat()
-	g.dom.note("end", "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
+	g.dom.note(kind, "worker %d of %s ended%s", g.worker.PID, processName(g.pid), how)
 }
 
 // standing returns the order with the worker's settings that may change while it runs. Registry.mu is held.

@@ -81,10 +81,8 @@ var domainMetrics = []metric[control.Domain]{
 			return []value{{d.Spent.Accelerator, []string{"accelerator"}}, {d.Spent.Turn, []string{"turn"}}, {d.Spent.VCPU, []string{"vcpu"}}, {d.Spent.Idle, []string{"idle"}}}
 		}},
 	one("pegasus_domain_calls_total", counter, "Calls that passed the gate", func(d *control.Domain) float64 { return float64(d.Calls) }),
-	{name: "pegasus_domain_gate_wait_seconds", kind: gauge, help: "Quantiles of the time for which calls waited at the gate", labels: []string{"quantile"},
-		values: func(d *control.Domain) []value {
-			return []value{{seconds(d.WaitP50), []string{"0.5"}}, {seconds(d.WaitP99), []string{"0.99"}}}
-		}},
+	one("pegasus_domain_gate_wait_p50_seconds", gauge, "Median of the time for which calls waited at the gate", func(d *control.Domain) float64 { return seconds(d.WaitP50) }),
+	one("pegasus_domain_gate_wait_p99_seconds", gauge, "99th percentile of the time for which calls waited at the gate", func(d *control.Domain) float64 { return seconds(d.WaitP99) }),
 	one("pegasus_domain_memory_bytes", gauge, "Device memory of the domain", func(d *control.Domain) float64 { return float64(d.Memory) }),
 	one("pegasus_domain_memory_quota_bytes", gauge, "Quota of device memory; 0: the accelerator's memory", func(d *control.Domain) float64 { return float64(d.MemoryQuota) }),
 	one("pegasus_domain_memory_guarantee_bytes", gauge, "Device memory that is never evicted", func(d *control.Domain) float64 { return float64(d.MemoryGuarantee) }),
@@ -125,10 +123,8 @@ var acceleratorMetrics = []metric[control.Accelerator]{
 	one("pegasus_accelerator_domains", gauge, "Domains on the accelerator", func(a *control.Accelerator) float64 { return float64(len(a.Domains)) }),
 	one("pegasus_accelerator_max_domains", gauge, "Domains that the accelerator admits", func(a *control.Accelerator) float64 { return float64(a.MaxDomains) }),
 	one("pegasus_accelerator_decisions_total", counter, "Decisions of the policy", func(a *control.Accelerator) float64 { return float64(a.Decisions) }),
-	{name: "pegasus_accelerator_decision_seconds", kind: gauge, help: "Quantiles of the time that a decision of the policy took", labels: []string{"quantile"},
-		values: func(a *control.Accelerator) []value {
-			return []value{{seconds(a.DecisionCost.P50), []string{"0.5"}}, {seconds(a.DecisionCost.P99), []string{"0.99"}}}
-		}},
+	one("pegasus_accelerator_decision_p50_seconds", gauge, "Median of the time that a decision of the policy took", func(a *control.Accelerator) float64 { return seconds(a.DecisionCost.P50) }),
+	one("pegasus_accelerator_decision_p99_seconds", gauge, "99th percentile of the time that a decision of the policy took", func(a *control.Accelerator) float64 { return seconds(a.DecisionCost.P99) }),
 }
 
 // descs are the descriptions of all metrics, by name.

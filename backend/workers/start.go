@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"pegasus/backend/pidfd"
@@ -24,6 +25,8 @@ type Process struct {
 	file *os.File      // pidfd
 	conn *net.UnixConn // to its descriptor 3
 	cmd  *exec.Cmd     // for Reap; nil if a previous daemon started it
+
+	killed atomic.Bool // by Kill
 }
 
 // Adopted returns the process of a survivor, and takes ownership of its connection; file is the process's pidfd.
@@ -55,7 +58,13 @@ func (w *Workers) Start(job *worker.Job, files worker.Files, confine func(pid in
 }
 
 // Kill ends the process.
-func (p *Process) Kill() error { return pidfd.Kill(p.file) }
+func (p *Process) Kill() error {
+	p.killed.Store(true)
+	return pidfd.Kill(p.file)
+}
+
+// Killed reports whether this daemon has killed the process.
+func (p *Process) Killed() bool { return p.killed.Load() }
 
 // Await blocks until the process has ended and returns nil, or returns ctx's error.
 func (p *Process) Await(ctx context.Context) error { return pidfd.AwaitExit(ctx, p.file) }
