@@ -96,7 +96,7 @@ func (s *Server) Listen() ([]net.Listener, error) {
 }
 
 // listenSocket listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
-// is configured; with a view group to every user, of whom each request is checked.
+// is configured; with a view group to every user, and each request is checked.
 func (s *Server) listenSocket() (*control.Listener, error) {
 	l, err := control.Listen(s.opt.RuntimeDir, s.opt.Config.Daemon.ControlSocket)
 	if err != nil {

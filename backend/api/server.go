@@ -196,7 +196,7 @@ type listener struct {
 	net.Listener
 	server *Server
 	slots  chan struct{}
-	few    chan struct{} // slots of users without a role, who would otherwise keep others out
+	few    chan struct{} // slots of users without a role, which would otherwise take all
 }
 
 // conn is a connection that occupies a slot of its listener.
