@@ -11,18 +11,26 @@ import (
 	"log"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 )
 
 func main() {
-	files, err := parser.ParseDir(token.NewFileSet(), "../control", func(f os.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	paths, err := filepath.Glob("../control/*.go")
 	if err != nil {
 		log.Fatal(err)
 	}
 	structs, texts := map[string]*ast.StructType{}, map[string]string{}
-	for _, f := range files["control"].Files {
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			log.Fatal(err)
+		}
 		for _, decl := range f.Decls {
 			group, ok := decl.(*ast.GenDecl)
 			if !ok {
