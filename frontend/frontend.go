@@ -98,10 +98,35 @@ func dialDaemon(path string) (*net.UnixConn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) || time.Now().After(deadline) {
-			return nil, fmt.Errorf("no pegasusd at %s: %w", path, err)
+		if !absent(path, err) || time.Now().After(deadline) {
+			return nil, unreachable(path, err)
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// maxSocketPath is the kernel's limit on a socket's path, in bytes.
+const maxSocketPath = 107
+
+// absent reports whether err is that of a socket without a listener, or of a missing one.
+func absent(path string, err error) bool {
+	if info, is := os.Stat(path); is == nil && info.Mode().Type() != os.ModeSocket {
+		return false
+	}
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
+}
+
+// unreachable returns the error for a socket that cannot be connected to, with the settings that decide.
+func unreachable(path string, err error) error {
+	switch {
+	case absent(path, err):
+		return fmt.Errorf("no pegasusd at %s: %w", path, err)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("connect to %s: %w: socket_owner, socket_group and socket_mode of the domain, and the directories above, admit users", path, err)
+	case len(path) > maxSocketPath, errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPROTOTYPE), errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("connect to %.*s: %w: want the path of a domain's socket, of at most %d bytes", 2*maxSocketPath, path, err, maxSocketPath)
+	default:
+		return fmt.Errorf("connect to %s: %w", path, err)
 	}
 }
 

@@ -105,7 +105,7 @@ func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*
 
 // Verdicts evaluates the rows for measurements by plan, one or several sets.
 func (sc *Scenario) Verdicts(times []map[string]Metrics) []Verdict {
-	var all []Verdict
+	all := []Verdict{}
 	for i := range sc.Rows {
 		all = append(all, sc.Rows[i].judge(sc, times))
 	}
@@ -208,7 +208,7 @@ func average(all [][]Metrics, plan int) Metrics {
 
 // judge evaluates a row for every seed.
 func (r *Row) judge(sc *Scenario, bySeed []map[string]Metrics) Verdict {
-	v := Verdict{Text: r.Text, Value: r.Value, Min: r.Min, Max: r.Max, Verdict: Fails, Least: math.MaxFloat64, Most: -math.MaxFloat64}
+	v := Verdict{Text: r.Text, Value: r.Value, Min: r.Min, Max: r.Max, Verdict: Fails, Least: math.MaxFloat64, Most: -math.MaxFloat64, Seeds: []float64{}}
 	held := 0
 	for _, plans := range bySeed {
 		names := scope{let: sc.Let, metricOf: func(plan, domain, metric string) (float64, error) { return sc.measured(plans, plan, domain, metric) }}

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"go/ast"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Names of the metrics returned by measure: of a plan, of a domain, and of a domain or group with an entitled
@@ -82,6 +85,79 @@ func (v vocabulary) metric(plan, domain, metric string) error {
 	}
 }
 
+// identifier returns a name as expressions have it: with _ for each character that a name in one can't have.
+func identifier(name string) string {
+	id := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return '_'
+	}, name)
+	if id == "" || unicode.IsDigit([]rune(id)[0]) {
+		id = "_" + id
+	}
+	return id
+}
+
+// named returns the name among several that an expression has; id itself if there is none, or no single one.
+func named[T any](id string, all map[string]T) string {
+	if _, ok := all[id]; ok {
+		return id
+	}
+	found := id
+	for name := range all {
+		if name != "" && identifier(name) == id {
+			if found != id {
+				return id
+			}
+			found = name
+		}
+	}
+	return found
+}
+
+// rename replaces the names of plans and domains in an expression by the names in the file.
+func (v vocabulary) rename(e ast.Expr) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		metric, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		switch x := metric.X.(type) {
+		case *ast.Ident:
+			x.Name = named(x.Name, v)
+		case *ast.SelectorExpr:
+			if plan, ok := x.X.(*ast.Ident); ok {
+				plan.Name = named(plan.Name, v)
+				x.Sel.Name = named(x.Sel.Name, v[plan.Name])
+			}
+		}
+		return false
+	})
+}
+
+// spelling returns a remark about the names that expressions spell differently; "" if there is none.
+func (sc *Scenario) spelling() string {
+	var all []string
+	note := func(name string) {
+		if id := identifier(name); name != "" && id != name {
+			all = append(all, fmt.Sprintf("%s as %s", name, id))
+		}
+	}
+	for i := range sc.Plans {
+		note(cmp.Or(sc.Plans[i].Name, sc.Plans[i].Policy))
+	}
+	for _, d := range sc.Domains {
+		note(d.numbered(0))
+		note(d.Group)
+	}
+	if all == nil {
+		return ""
+	}
+	slices.Sort(all)
+	return "; write " + strings.Join(slices.Compact(all), ", ")
+}
+
 // references checks all names in rows and charts, and everything else on which evaluating them could fail.
 func (sc *Scenario) references() error {
 	if sc.Bench != "" {
@@ -94,15 +170,17 @@ func (sc *Scenario) references() error {
 	try := &scope{let: sc.Let, metricOf: func(plan, domain, metric string) (float64, error) { return 1, v.metric(plan, domain, metric) }}
 	for i := range sc.Rows {
 		r := &sc.Rows[i]
+		v.rename(r.tree)
 		if _, err := try.value(r.tree); err != nil {
-			return fmt.Errorf("row %s: %w", r.Text, err)
+			return fmt.Errorf("row %s: %w%s", r.Text, err, sc.spelling())
 		}
 	}
 	for i := range sc.Charts {
 		c := &sc.Charts[i]
 		for _, bar := range c.Bars {
+			v.rename(bar.tree)
 			if _, err := try.value(bar.tree); err != nil {
-				return fmt.Errorf("chart %s: bar %s: %w", c.Title, bar.Name, err)
+				return fmt.Errorf("chart %s: bar %s: %w%s", c.Title, bar.Name, err, sc.spelling())
 			}
 		}
 		if err := v.chart(c); err != nil {

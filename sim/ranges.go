@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,6 +60,8 @@ func ranges(what string, v any) error {
 			if n := f.Int(); n < 0 || n > limit {
 				return fmt.Errorf("%s: %s = %d: 0 to %d is allowed", what, key, n, limit)
 			}
+		case f.Kind() == reflect.Float64 && f.Float() < 0:
+			return fmt.Errorf("%s: %s = %v: must be more than 0", what, key, f.Float())
 		case f.Kind() == reflect.Struct:
 			within := what + ": " + key
 			if s.Type().Field(i).Anonymous { // its keys are those of the outer struct
@@ -99,10 +102,40 @@ func zeros(what string, v any) error {
 				continue
 			}
 			within := strings.TrimSpace(what + " " + key)
-			if slices.Contains(positive, key) && isZero(v[key]) {
+			if slices.Contains(positive, strings.ToLower(key)) && isZero(v[key]) { // TOML is decoded ignoring case
 				return fmt.Errorf("%s = %v: must be more than 0; leave it out for the default", within, v[key])
 			}
 			if err := zeros(within, v[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finite returns an error if a number of a file is infinite or no number: no metric of it is one, and no bound with it
+// has a meaning.
+func finite(what string, v any) error {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%s = %v: must be a finite number; leave out a bound that a row doesn't have", what, v)
+		}
+	case []map[string]any:
+		for _, one := range v {
+			if err := finite(what, one); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, one := range v {
+			if err := finite(what, one); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(keys(v)) {
+			if err := finite(strings.TrimSpace(what+" "+key), v[key]); err != nil {
 				return err
 			}
 		}
@@ -145,6 +178,9 @@ func (sc *Scenario) bounds() error {
 	if err := ranges("scenario", *sc); err != nil {
 		return err
 	}
+	if sc.To > 0 && sc.To <= sc.From || sc.Time > 0 && sc.From >= sc.Time {
+		return fmt.Errorf("from = %q, to = %q, time = %q: nothing is measured", sc.From, sc.To, sc.Time)
+	}
 	if sc.Window < leastPart {
 		return fmt.Errorf("window = %q: at least %v", sc.Window, leastPart)
 	}
@@ -165,6 +201,12 @@ func (sc *Scenario) bounds() error {
 		if err := ranges(fmt.Sprintf("domain %q", d.Name), d); err != nil {
 			return err
 		}
+		if d.CreditsTo > 0 && d.CreditsTo < d.Credits {
+			return fmt.Errorf("domain %q: credits_to = %d: at least credits, %d", d.Name, d.CreditsTo, d.Credits)
+		}
+		if d.FromTo > 0 && d.FromTo < d.From {
+			return fmt.Errorf("domain %q: from_to = %q: at least from, %v", d.Name, d.FromTo, d.From)
+		}
 		if d.Count > mostAll || d.Threads > mostAll {
 			return fmt.Errorf("domain %q: count = %d, threads = %d: at most %d threads in all", d.Name, d.Count, d.Threads, mostAll)
 		}
@@ -176,6 +218,9 @@ func (sc *Scenario) bounds() error {
 		what := fmt.Sprintf("workload %q", name)
 		if err := ranges(what, w); err != nil {
 			return err
+		}
+		if w.KernelTo > 0 && w.KernelTo < w.Kernel {
+			return fmt.Errorf("%s: kernel_to = %q: at least kernel, %v", what, w.KernelTo, w.Kernel)
 		}
 		if w.Noise != nil {
 			if err := sigmas(what, map[string]int{"noise": *w.Noise}); err != nil {
@@ -219,7 +264,7 @@ func (sc *Scenario) named() error {
 		}
 		for of := range p.Set {
 			if !seen["domain"+of] && !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return d.Name == of }) {
-				return fmt.Errorf("plan %q: set: there is no domain %q", p.Name, of)
+				return fmt.Errorf("plan %q: set: there is no domain %q%s", p.Name, of, closest(of, sc.domainNames()))
 			}
 		}
 	}

@@ -354,6 +354,9 @@ func Parse(name string, text []byte) (*Scenario, error) {
 	var raw map[string]any
 	err := toml.Unmarshal(text, &raw)
 	if err == nil {
+		err = finite("", raw)
+	}
+	if err == nil {
 		err = zeros("", raw)
 	}
 	if err != nil {
@@ -471,14 +474,14 @@ func (sc *Scenario) check() error {
 		for i := range c.Bars {
 			tree, err := parser.ParseExpr(c.Bars[i].Value)
 			if err != nil {
-				return fmt.Errorf("chart %q: bar %q: value = %q: %w", c.Title, c.Bars[i].Name, c.Bars[i].Value, err)
+				return fmt.Errorf("chart %q: bar %q: value = %q: %w%s", c.Title, c.Bars[i].Name, c.Bars[i].Value, err, sc.spelling())
 			}
 			c.Bars[i].tree = tree
 		}
 	}
 	for i := range sc.Rows {
 		if err := sc.Rows[i].check(); err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, sc.spelling())
 		}
 	}
 	if sc.Bench == "" && len(sc.Domains)+len(sc.Plans)+len(sc.Rows) == 0 {
@@ -512,7 +515,7 @@ func (sc *Scenario) check() error {
 		p := &sc.Plans[i]
 		for _, name := range p.Domains {
 			if !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return d.Name == name }) {
-				return fmt.Errorf("plan %q: there is no domain %q", p.Name, name)
+				return fmt.Errorf("plan %q: there is no domain %q%s", p.Name, name, closest(name, sc.domainNames()))
 			}
 		}
 		if err := sc.tried(p); err != nil {
@@ -520,6 +523,14 @@ func (sc *Scenario) check() error {
 		}
 	}
 	return sc.references()
+}
+
+// domainNames returns the names of the domains, one name for identical ones.
+func (sc *Scenario) domainNames() (names []string) {
+	for _, d := range sc.Domains {
+		names = append(names, d.Name)
+	}
+	return names
 }
 
 // tried builds a plan once, to check that it can be built.

@@ -470,6 +470,49 @@ func row(value string) string {
 	return small + fmt.Sprintf("\n[[row]]\ntext = \"r\"\nvalue = %q\nmin = 1.0\n", value)
 }
 
+// Rows and bars name every plan and domain, whatever characters are in its name.
+func TestNamesInRows(t *testing.T) {
+	text := strings.NewReplacer(`name = "a"`, `name = "web-1"`, `name = "b"`, `name = "2nd b.x"`, `name = "rr"`, `name = "rr (all)"`).Replace(small)
+	for value, want := range map[string]string{
+		"rr__all_.web_1.part":                    "",
+		"rr__all_._2nd_b_x.part + rr__all_.busy": "",
+		"rr__all_.web_2.part":                    `no domain or group "web_2"`,
+		"rr (all).web_1.part":                    "write 2nd b.x as _2nd_b_x, rr (all) as rr__all_, web-1 as web_1",
+	} {
+		for _, place := range []string{"[[row]]\ntext = \"r\"\nmin = 1.0\n", "[[chart]]\nkind = \"beside\"\n[[chart.bar]]\nname = \"x\"\n"} {
+			sc, err := Parse("x.toml", []byte(text+place+fmt.Sprintf("value = %q\n", value)))
+			if err == nil && want == "" {
+				_, err = Judge(sc, 1, 1, nil)
+			}
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: got error %v, want %q", value, err, want)
+			}
+		}
+	}
+	both := strings.NewReplacer(`name = "a"`, `name = "web-1"`, `name = "b"`, `name = "web.1"`).Replace(small) + "[[row]]\nmin = 1.0\n"
+	if _, err := Parse("x.toml", []byte(both+`value = "rr.web_1.part"`)); err == nil || !strings.Contains(err.Error(), `no domain or group "web_1"`) {
+		t.Errorf("two domains with one spelling: got error %v, want none of them", err)
+	}
+}
+
+// A result in JSON has an array of rows, and each row an array of values, whatever was measured.
+func TestResultArrays(t *testing.T) {
+	for text, want := range map[string]string{
+		small:            `"rows":[]`,
+		row("rr.a.part"): `"values":[`,
+		strings.Replace(row("rr.a.part"), "time =", "window = \"1h\"\ntime =", 1): `"values":[]`,
+	} {
+		r, err := Judge(scenario(t, text), 1, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.Marshal(r)
+		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "null") {
+			t.Errorf("got %s, %v, want %s and no null", out, err, want)
+		}
+	}
+}
+
 // measure returns exactly the metrics that rows may name; a metric without a window to be measured in is left
 // out.
 func TestMetricNames(t *testing.T) {
@@ -550,17 +593,27 @@ func TestBadScenarios(t *testing.T) {
 		"[workload.w]\ncalls = 0": "line 2: workload w calls = 0: must be more than 0",
 		strings.Replace(small, `credits = 512,`, `credits = 0,`, 1):                                    "domain a credits = 0: must be more than 0; leave it out for the default",
 		strings.Replace(small, `policy = "accc"`, `policy = "accc", set = {b = {cpu_credits = 0}}`, 1): "plan accc set b cpu_credits = 0: must be more than 0",
-		row("rr.a.lattency"):         `plan rr has no metric "lattency" of a; did you mean latency?`,
-		row("rr.zulu.part"):          `line 21: row r: plan rr has no domain or group "zulu"; there are a, b, c, d`,
-		row("acc.a.part"):            `row r: there is no plan "acc"; did you mean accc?`,
-		row("rr.part"):               `row r: plan rr has no metric "part"; did you mean `,
-		row("rr.a"):                  `plan rr has no metric "a": it is a domain or group; write rr.a.METRIC`,
-		row("rr.busy + fac"):         `"fac" isn't a number that the scenario lets`,
-		row("abs(rr.busy, 1)"):       "abs has 1 arguments, not 2",
-		row("rr.busy") + "max = 0.5": "min = 1, max = 0.5: no value is within them",
-		row("rr.b.part") + "[[chart]]\nkind = \"bar\"\nmetric = \"wiat\"":                                                     `there is no metric "wiat"; did you mean wait?`,
-		small + "[[chart]]\nkind = \"time\"\nplans = [\"lag\"]":                                                               `there is no plan "lag"`,
-		small + "[[chart]]\nkind = \"time\"\ndomains = [\"aa\"]":                                                              `there is no domain or group "aa"; did you mean a?`,
+		row("rr.busy") + "max = inf":                                                                                "row max = +Inf: must be a finite number",
+		small + "[let]\nk = nan":                                                                                    "let k = NaN: must be a finite number",
+		strings.Replace(small, `credits = 512,`, `Credits = 0,`, 1):                                                 "domain a Credits = 0: must be more than 0",
+		strings.Replace(small, `credits = 512,`, `credits = 512, credits_to = 100,`, 1):                             `domain "a": credits_to = 100: at least credits, 512`,
+		strings.Replace(small, `from = "500ms"`, `from = "500ms", from_to = "1ms"`, 1):                              `domain "c": from_to = "1ms": at least from, 500ms`,
+		"[workload.w]\nkernel = \"2ms\"\nkernel_to = \"1ms\"":                                                       `workload "w": kernel_to = "1ms": at least kernel, 2ms`,
+		"from = \"4s\"\n" + small:                                                                                   `from = "4s", to = "0s", time = "3s": nothing is measured`,
+		"[workload.w]\nwork = -1":                                                                                   `workload "w": work = -1: must be more than 0`,
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", domains = ["aa"]`, 1):                           `plan "accc": there is no domain "aa"; did you mean a?`,
+		strings.Replace(small, `name = "b", `, `name = "b-1", `, 1) + "[[row]]\nvalue = \"rr.b-1.part\"\nmin = 1.0": "write b-1 as b_1",
+		row("rr.a.lattency"):                                                                                        `plan rr has no metric "lattency" of a; did you mean latency?`,
+		row("rr.zulu.part"):                                                                                         `line 21: row r: plan rr has no domain or group "zulu"; there are a, b, c, d`,
+		row("acc.a.part"):                                                                                           `row r: there is no plan "acc"; did you mean accc?`,
+		row("rr.part"):                                                                                              `row r: plan rr has no metric "part"; did you mean `,
+		row("rr.a"):                                                                                                 `plan rr has no metric "a": it is a domain or group; write rr.a.METRIC`,
+		row("rr.busy + fac"):                                                                                        `"fac" isn't a number that the scenario lets`,
+		row("abs(rr.busy, 1)"):                                                                                      "abs has 1 arguments, not 2",
+		row("rr.busy") + "max = 0.5":                                                                                "min = 1, max = 0.5: no value is within them",
+		row("rr.b.part") + "[[chart]]\nkind = \"bar\"\nmetric = \"wiat\"":                                           `there is no metric "wiat"; did you mean wait?`,
+		small + "[[chart]]\nkind = \"time\"\nplans = [\"lag\"]":                                                     `there is no plan "lag"`,
+		small + "[[chart]]\nkind = \"time\"\ndomains = [\"aa\"]":                                                    `there is no domain or group "aa"; did you mean a?`,
 		small + "[[chart]]\nkind = \"beside\"\n[[chart.bar]]\nname = \"x\"\nvalue = \"rr.aa.part\"":                           `bar x: plan rr has no domain or group "aa"`,
 		strings.Replace(small, `name = "b", `, `name = "b", group = "vm", `, 1) + "[[row]]\nvalue = \"rr.b.part\"\nmin = 1.0": `has no metric "part" of b`,
 	} {

@@ -112,8 +112,8 @@ func TestControlFlood(t *testing.T) {
 		all = append(all, h.caller())
 	}
 	answers := func(c net.Conn) bool {
-		_, _, err := ask(t, c, rawRequest("GET", "/v1/status", ""))
-		return err == nil
+		status, _, err := ask(t, c, rawRequest("GET", "/v1/status", ""))
+		return err == nil && status == http.StatusOK
 	}
 	answered := 0
 	for _, c := range all {

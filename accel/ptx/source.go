@@ -18,7 +18,7 @@ type place struct{ from, file, line int32 }
 
 // locate records a .loc directive. The directive's line has been read as far as its numbers.
 func (p *parser) locate(at int, numbers []int) {
-	if p.fn != nil && len(numbers) >= 2 && numbers[1] > 0 {
+	if p.fn != nil && len(numbers) >= 2 && numbers[1] >= 0 {
 		p.fn.source.places = append(p.fn.source.places, place{int32(at), int32(numbers[0]), int32(numbers[1])})
 	}
 }
@@ -54,7 +54,7 @@ func (s *source) of(line int) string {
 		return ""
 	}
 	file := s.files[int(s.places[i].file)]
-	if file == "" {
+	if file == "" || s.places[i].line == 0 { // the compiler's own code, from no line
 		return ""
 	}
 	return fmt.Sprintf("%s:%d", file, s.places[i].line)

@@ -238,8 +238,8 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 		if where == nil {
 			where = &fault{}
 		}
-		f = &fault{result: cuda.ErrorLaunchTimeout, block: where.block, thread: where.thread, line: where.line, source: where.source, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, %v of which it held the engine",
-			time.Duration(m.watched.meter.Computed()), time.Duration(took))}
+		f = &fault{result: cuda.ErrorLaunchTimeout, block: where.block, thread: where.thread, line: where.line, source: where.source, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, while it held the engine for %v",
+			time.Duration(m.watched.meter.Computed()).Round(time.Millisecond), time.Duration(took).Round(time.Millisecond))}
 	case n.ctx.destroyedNow():
 		return n.ctx.Err()
 	case d.aborted.Load():

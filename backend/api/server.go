@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,6 +86,17 @@ func refuse(w http.ResponseWriter, e *control.Error) {
 	w.Header().Set("Content-Type", e.ContentType(""))
 	w.WriteHeader(e.Status)
 	huma.DefaultJSONFormat.Marshal(w, e)
+}
+
+// refuseConnection answers a connection before its request: a new connection's buffer has room.
+func refuseConnection(c net.Conn, e *control.Error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return
+	}
+	c.SetWriteDeadline(time.Now().Add(time.Second))
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		e.Status, e.Title, e.ContentType(""), len(body), body)
 }
 
 // asProblem returns err as an error of the API; nil stays nil.
@@ -169,7 +181,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	})
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		bounded := &listener{l, s, make(chan struct{}, maxConnections), make(chan struct{}, maxStrangers)}
+		bounded := &listener{Listener: l, server: s, slots: make(chan struct{}, maxConnections), few: make(chan struct{}, maxStrangers)}
 		go func() {
 			if _, ok := l.(*net.TCPListener); ok && s.opt.Config.API.Certificate != "" {
 				failed <- srv.ServeTLS(bounded, s.opt.Config.API.Certificate, s.opt.Config.API.Key)
@@ -196,6 +208,7 @@ type listener struct {
 	net.Listener
 	server *Server
 	slots  chan struct{}
+	full   bool          // the log has the refusal already
 	few    chan struct{} // slots of users without a role, which would otherwise take all
 }
 
@@ -232,10 +245,18 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		select {
 		case slots <- struct{}{}:
+			l.full = false
 			return &conn{Conn: c, caller: from, slots: slots}, nil
 		default:
+			if !from.tcp {
+				refuseConnection(c, control.Errorf(control.CodeConflict,
+					"the daemon has %d connections, as many as it serves: end some of the commands that follow it (domains --watch, events, trace)", cap(slots)))
+			}
 			c.Close()
-			l.server.opt.Log.Warn("too many connections to the API", "limit", cap(slots))
+			if !l.full {
+				l.server.opt.Log.Warn("too many connections to the API", "limit", cap(slots))
+			}
+			l.full = true
 		}
 	}
 }

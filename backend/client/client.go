@@ -222,21 +222,52 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, gone(err)
+		err = gone(err)
+		if errors.Is(err, ErrGone) {
+			if refused := c.refusal(ctx); refused != nil {
+				return nil, refused
+			}
+		}
+		return nil, err
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	return nil, errorOf(resp)
+}
+
+// errorOf returns the error of an answer.
+func errorOf(resp *http.Response) error {
 	e := new(control.Error)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return nil, gone(err)
+		return gone(err)
 	}
 	if json.Unmarshal(data, e) != nil || e.Code == "" {
 		e = control.OfStatus(resp.StatusCode, fmt.Sprintf("the daemon answered %s: %.200s", resp.Status, data))
 	}
-	return nil, e
+	return e
+}
+
+// refusalTime is how long refusal waits for the answer of a daemon with too many connections.
+const refusalTime = 50 * time.Millisecond
+
+// refusal returns the error with which the daemon refuses connections, if it does. It answers such a connection before
+// the request, which an HTTP client takes for a broken one.
+func (c *Client) refusal(ctx context.Context) error {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(refusalTime))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	return errorOf(resp)
 }
 
 // gone describes the loss of the connection.

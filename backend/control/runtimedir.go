@@ -29,16 +29,26 @@ const PrivateLog = "pegasusd.log"
 const RuntimeVariable = "PEGASUS_RUNTIME_DIR"
 
 // PrivateDir returns the runtime directory of this user's own daemon: $PEGASUS_RUNTIME_DIR, else
-// $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID. It returns an error for a value of PEGASUS_RUNTIME_DIR that cannot
-// be a runtime directory.
+// $XDG_RUNTIME_DIR/pegasus unless that variable names another user's directory, as after su, else /tmp/pegasus-UID. It
+// returns an error for a value of PEGASUS_RUNTIME_DIR that cannot be a runtime directory.
 func PrivateDir() (string, error) {
 	if dir := os.Getenv(RuntimeVariable); dir != "" {
 		return dir, checkVariable(dir)
 	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) { // its specification ignores a relative path
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && !another(dir) { // its specification ignores a relative path
 		return filepath.Join(dir, "pegasus"), nil
 	}
 	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid())), nil
+}
+
+// another reports whether a directory is another user's, or out of this user's reach.
+func another(dir string) bool {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return errors.Is(err, fs.ErrPermission)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) != os.Geteuid()
 }
 
 // checkVariable returns an error for a value of RuntimeVariable that cannot be a runtime directory. A directory that

@@ -202,6 +202,10 @@ func (reg *Registry) Adopted() int {
 	return reg.adopted
 }
 
+// arrivalTime is the least time for which a private daemon waits for the program that started it: that program connects
+// when the daemon is ready, later on a busy host.
+const arrivalTime = 3 * time.Second
+
 // Ready logs whether the domains' limits exceed the host's memory, and starts the timer of a private daemon without
 // use.
 func (reg *Registry) Ready() {
@@ -211,6 +215,9 @@ func (reg *Registry) Ready() {
 		reg.log.Warn("domains' limits exceed the host's memory", "why", c.Detail, "remedy", c.Fix)
 	}
 	reg.restIfIdle()
+	if reg.opt.Private && reg.idle() {
+		reg.rest.Reset(max(reg.opt.Linger, arrivalTime))
+	}
 }
 
 // Expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine

@@ -32,7 +32,7 @@ func showDevice(args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "pegasus-guest smi: no agent at "+frontend.AgentSocket+", and PEGASUS_SOCKET isn't set; see pegasus-guest doctor")
 		return 1
 	}
-	if err := smi.Show(out, socket, o); err != nil {
+	if err := smi.Show(out, errs, socket, o); err != nil {
 		fmt.Fprintf(errs, "pegasus-guest smi: %v\n", err)
 		return 1
 	}

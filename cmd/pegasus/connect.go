@@ -79,6 +79,8 @@ func noDaemon(dir string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return errNoDaemon
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("reach the daemon in %s: %w; set %s to a directory of this user, or unset it", dir, err, control.RuntimeVariable)
 	default:
 		return fmt.Errorf("reach the daemon in %s: %w", dir, err)
 	}

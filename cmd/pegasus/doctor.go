@@ -160,7 +160,7 @@ func (c *call) checkRuntimeDir() []control.Check {
 		if dir, err = control.PrivateDir(); err != nil {
 			return one("runtime directory", fail, err.Error(), "correct the variable, or unset it")
 		}
-		if os.Geteuid() == 0 {
+		if os.Geteuid() == 0 && os.Getenv(control.RuntimeVariable) == "" {
 			dir = control.SystemDir
 		}
 	}
@@ -233,8 +233,14 @@ func (c *call) checkDaemon() []control.Check {
 	switch {
 	case errors.Is(err, errNoDaemon):
 		return one("daemon", fine, "none runs; `pegasus run` starts a private one", "")
-	case err != nil:
+	case errors.As(err, new(*refusal)):
 		return one("daemon", warn, err.Error(), "run as root, or ask to be put into control_group")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return one("daemon", fail, err.Error(), "continue it (kill -CONT) if it was stopped, or restart it: running guests of the host's daemon go on")
+	case errors.As(err, new(*control.Stranger)):
+		return one("daemon", warn, err.Error(), "unset PEGASUS_RUNTIME_DIR and XDG_RUNTIME_DIR, which may be another user's")
+	case err != nil:
+		return one("daemon", warn, err.Error(), "")
 	}
 	kind := "the host's"
 	if s.Private {

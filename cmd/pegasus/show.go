@@ -127,7 +127,7 @@ func (c *call) watchDomains() error {
 	if err != nil {
 		return err
 	}
-	defer func() { daemon.Close() }()
+	defer daemon.Close() // it connects again when the next daemon runs
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	tick := time.NewTicker(time.Second)
@@ -148,11 +148,6 @@ func (c *call) watchDomains() error {
 				fmt.Fprintf(c.err, "%v; waiting for the next daemon\n", err)
 			}
 			there = false
-			if next, err := c.dial(); err == nil {
-				daemon.Close()
-				daemon = next
-				continue
-			}
 		}
 		select {
 		case <-tick.C:
@@ -361,10 +356,10 @@ func events(c *call, args []string) error {
 // beginTime is the time limit for a recording to begin.
 const beginTime = 20 * time.Second
 
-// until returns a context that ends so many seconds after the first call of begin, or when the user interrupts; 0: only
+// until returns a context that ends so many seconds after the first call of begin, or at SIGINT or SIGTERM; 0: only
 // then. Without a call of begin it ends beginTime later.
 func until(seconds float64) (ended context.Context, begin, stop func()) {
-	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt)
+	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ended, cancel := context.WithCancel(interrupted)
 	if seconds == 0 {
 		return ended, func() {}, func() { cancel(); letGo() }

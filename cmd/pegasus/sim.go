@@ -63,7 +63,7 @@ func simulate(c *call, args []string) error {
 	if c.given("seeds") && f.seeds < 1 {
 		return usagef("--seeds %d: must be at least 1", f.seeds)
 	}
-	if err := f.check(names); err != nil {
+	if err := f.check(names, c.given); err != nil {
 		return err
 	}
 	switch {
@@ -108,7 +108,7 @@ func (f *simFlags) subcommand(operands []string) ([]string, error) {
 }
 
 // check returns an error for flags that would have no effect.
-func (f *simFlags) check(names []string) error {
+func (f *simFlags) check(names []string, given func(flagName string) bool) error {
 	watched := f.trace != "" || f.record != ""
 	switch {
 	case (f.list || f.replay != "" || f.judged != "") && (len(names) > 0 || watched):
@@ -121,6 +121,8 @@ func (f *simFlags) check(names []string) error {
 		return usagef("--cost: goes with replay; it is the cost of the recorded turns")
 	case f.plan != "" && !watched:
 		return usagef("--plan %s: goes with --trace or --record; without them all plans are run", f.plan)
+	case (f.list || f.replay != "" || f.judged != "") && (given("seed") || given("seeds")):
+		return usagef("list, replay and coordination run nothing: leave out --seed and --seeds")
 	case watched && (f.report != "" || f.seeds > 0):
 		return usagef("--trace and --record are of one run: leave out --report and --seeds")
 	}
@@ -233,7 +235,11 @@ func observe(c *call, f simFlags, name string) error {
 	}
 	at := slices.IndexFunc(sc.Plans, func(p sim.Plan) bool { return f.plan == "" || p.Name == f.plan })
 	if at < 0 {
-		return usagef("%s has no plan %q", sc.ID, f.plan)
+		var plans []string
+		for _, p := range sc.Plans {
+			plans = append(plans, p.Name)
+		}
+		return usagef("%s has no plan %q; there are %s", sc.ID, f.plan, strings.Join(plans, ", "))
 	}
 	s, err := sim.New(sc, &sc.Plans[at], f.seed)
 	if err != nil {

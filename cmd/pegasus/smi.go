@@ -1,6 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
+
+	"pegasus/backend/client"
+	"pegasus/backend/control"
 	"pegasus/frontend"
 	"pegasus/guest/smi"
 )
@@ -17,6 +22,14 @@ func showDevice(c *call, args []string) error {
 		return err
 	}
 	socket := frontend.Socket()
+	if c.given("domain") { // holding an unknown domain would make it
+		_, err := ask(c, func(daemon *client.Client, ctx context.Context) (control.Domain, error) {
+			return daemon.Domain(ctx, g.domain)
+		})
+		if err != nil && !errors.As(err, new(*refusal)) {
+			return err
+		}
+	}
 	if socket == "" || c.given("domain") {
 		h, err := g.hold(c)
 		if err != nil {
@@ -24,5 +37,5 @@ func showDevice(c *call, args []string) error {
 		}
 		socket = h.socket
 	}
-	return smi.Show(c.out, socket, o)
+	return smi.Show(c.out, c.err, socket, o)
 }

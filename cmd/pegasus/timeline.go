@@ -45,13 +45,10 @@ func timeline(c *call, path string, seconds float64) error {
 		return nil
 	})
 	full := errors.Is(err, errFull)
-	if ended.Err() == nil && err != nil && !full {
-		return err
+	if ended.Err() != nil || full {
+		err = nil
 	}
-	if err := p.trace.Write(file, p.zero); err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
+	if err := errors.Join(err, p.trace.Write(file, p.zero), file.Close()); err != nil { // the daemon may have ended meanwhile
 		return err
 	}
 	if len(p.trace.Slices()) == 0 {

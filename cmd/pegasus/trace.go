@@ -37,24 +37,27 @@ func trace(c *call, args []string) error {
 		return timeline(c, *picture, *seconds)
 	}
 	to := c.out
+	var file *os.File
 	if *path != "-" {
-		file, err := os.Create(*path)
-		if err != nil {
+		var err error
+		if file, err = os.OpenFile(*path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
 			return err
 		}
 		defer file.Close()
 		to = file
 	}
-	r := &recorder{out: bufio.NewWriter(to)}
-	if err := r.record(c, *accelerator, *cpus, *seconds); err != nil {
+	r := &recorder{out: bufio.NewWriter(to), file: file}
+	err := r.record(c, *accelerator, *cpus, *seconds) // the daemon may have ended meanwhile
+	if err := errors.Join(err, r.out.Flush()); err != nil {
 		return err
 	}
-	if err := r.out.Flush(); err != nil {
-		return err
-	}
-	if r.records == 0 {
+	switch {
+	case r.records == 0:
 		fmt.Fprintln(c.err, "warning: nothing was recorded: the trace can't be played again")
-	} else if *path != "-" {
+	case r.work == 0 && !*cpus:
+		fmt.Fprintln(c.err, "warning: nothing was recorded but turns without requests: no domain used the accelerator")
+	}
+	if r.records > 0 && file != nil {
 		fmt.Fprintf(c.err, "%d records in %s\n", r.records, *path)
 	}
 	return nil
@@ -64,7 +67,9 @@ func trace(c *call, args []string) error {
 type recorder struct {
 	mu      sync.Mutex
 	out     *bufio.Writer
+	file    *os.File // nil: standard output. The first record replaces the earlier content
 	records int
+	work    int  // records of requests and of accelerator time
 	begun   bool // a trace begins with a choice: records before it are not written
 }
 
@@ -120,13 +125,31 @@ type runLine struct {
 	Run coordination.Run `json:"run"`
 }
 
+// isWork reports whether a record is a request's arrival or end, or a charge.
+func isWork(line []byte) bool {
+	var e struct {
+		Event *struct{ Kind string }
+	}
+	return json.Unmarshal(line, &e) == nil && e.Event != nil && (e.Event.Kind == "wake" || e.Event.Kind == "charge")
+}
+
 func (r *recorder) write(line []byte, record bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.begun = r.begun || record; !r.begun {
 		return nil
 	}
+	if r.records == 0 && r.file != nil {
+		if info, err := r.file.Stat(); err == nil && info.Mode().IsRegular() {
+			if err := r.file.Truncate(0); err != nil {
+				return err
+			}
+		}
+	}
 	r.records++
+	if record && isWork(line) {
+		r.work++
+	}
 	r.out.Write(line)
 	return r.out.WriteByte('\n')
 }

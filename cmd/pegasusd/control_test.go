@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pegasus/backend/client"
 	"pegasus/backend/control"
 )
 
@@ -67,5 +69,50 @@ func TestControlSocketElsewhere(t *testing.T) {
 	}
 	if said := h.tryStart(); !strings.Contains(said, "is no socket") {
 		t.Errorf("with a file in the socket's place the daemon says %q", said)
+	}
+}
+
+// A caller beyond the most connections reads the reason of its refusal, and the log has the refusals once.
+func TestTooManyConnections(t *testing.T) {
+	h := newHost(t, twoDomains)
+	path := filepath.Join(h.dir, control.SocketName)
+	var all []*client.Client
+	for range 256 {
+		c, err := client.Dial(path)
+		if err == nil {
+			_, err = c.Status(bg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for range 20 {
+		c, err := client.Dial(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Status(bg)
+		var e *control.Error
+		if !errors.As(err, &e) || e.Code != control.CodeConflict || !strings.Contains(e.Message, "256 connections") {
+			t.Errorf("got %v, want the number of connections", err)
+		}
+		c.Close()
+	}
+	for _, c := range all {
+		c.Close()
+	}
+	h.eventually("the daemon serves another", func() bool {
+		c, err := client.Dial(path)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = c.Status(bg)
+		return err == nil
+	})
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if n := strings.Count(string(log), "too many connections"); err != nil || n != 1 {
+		t.Errorf("the log has %d refusals, want 1: %s, %v", n, log, err)
 	}
 }

@@ -232,6 +232,30 @@ func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
 	}
 }
 
+// A private daemon waits for the first program, which may be slow to connect, whatever it waits for after the last one.
+func TestPrivateDaemonAwaitsFirstProgram(t *testing.T) {
+	h := prepareHost(t, twoDomains, "--private", "--linger", "0s")
+	h.start()
+	time.Sleep(arrivalDelay)
+	g := h.knock("a")
+	if said := g.hear(); !strings.HasPrefix(said, "worker ") {
+		t.Fatalf("the guest says %q", said)
+	}
+	g.must("ping")
+	g.kill()
+	done := make(chan struct{})
+	go func() { h.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+		h.cmd = nil
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
+
+// arrivalDelay is the time from a daemon's readiness to a program's connection on a busy host.
+const arrivalDelay = 300 * time.Millisecond
+
 func TestPrivateDaemonEndsAfterTheLastGuest(t *testing.T) {
 	h := prepareHost(t, twoDomains, "--private", "--linger", "2s")
 	g := h.knock("a") // it waits for the daemon, which would not wait long for it

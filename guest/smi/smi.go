@@ -39,8 +39,11 @@ type state struct {
 // sampled is the time over which utilisation is measured.
 const sampled = 200 * time.Millisecond
 
-// Show writes the state of a socket's domain to out.
-func Show(out io.Writer, socket string, o Options) error {
+// Show writes the state of a socket's domain to out, and variables with values that have no effect to errs.
+func Show(out, errs io.Writer, socket string, o Options) error {
+	for _, line := range cuda.Ignored(os.Getenv) {
+		fmt.Fprintln(errs, line)
+	}
 	var fields []field
 	if o.Query != "" {
 		var err error
@@ -134,6 +137,14 @@ var known = []field{
 
 func none(*state) string { return missing }
 
+func fieldNames() string {
+	var names []string
+	for _, f := range known {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
+}
+
 func parse(o Options) (fields []field, err error) {
 	for name := range strings.SplitSeq(o.Query, ",") {
 		name = strings.TrimSpace(name)
@@ -144,7 +155,7 @@ func parse(o Options) (fields []field, err error) {
 			}
 		}
 		if at < 0 {
-			return nil, fmt.Errorf("--query-gpu: no field %q", name)
+			return nil, fmt.Errorf("--query-gpu: no field %q; there are %s", name, fieldNames())
 		}
 		fields = append(fields, known[at])
 	}
@@ -231,7 +242,6 @@ func table(out io.Writer, all []state) {
 
 // firstNamespace is the kernel's name of the initial PID namespace. Containers have others, in which the PID of a
 // process of the host belongs to another process.
-// process of the host is another process's.
 const firstNamespace = "pid:[4026531836]"
 
 // processName returns the command name of a process, as far as it is printable; "-" if the process isn't visible from

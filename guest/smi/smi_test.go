@@ -40,6 +40,7 @@ func TestQueries(t *testing.T) {
 		{"index, utilization.gpu", "csv,noheader", "0, 100 %\n"},
 		{"utilization.gpu,power.draw,driver_version", "csv,noheader,nounits", "100, [N/A], 550.54.14\n"},
 		{"colour", "csv", "error"},
+		{"memory.used,memory", "csv", "error"},
 		{"name", "xml", "error"},
 		{"name", "csv,nothing", "error"},
 		{"name,", "csv", "error"},

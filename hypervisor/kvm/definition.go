@@ -102,12 +102,13 @@ func (d *Definition) Region(dir string) (path string, bytes uint64, ok bool) {
 	return "", 0, false
 }
 
-// region returns the file of a device that is a region in a directory.
+// region returns the file of a device that is a region in a directory. A PCI device of shared memory has an alias of
+// ours in every release: without it, the device is the operator's, whatever the memory's name.
 func (d *device) region(dir string) (path string, ok bool) {
 	switch {
 	case d.tag == "memory" && d.model == "nvdimm":
 		return d.path, filepath.Dir(d.path) == filepath.Clean(dir)
-	case d.tag == "shmem" && d.model == "ivshmem-plain":
+	case d.tag == "shmem" && d.model == "ivshmem-plain" && strings.HasPrefix(d.alias, ours+"-"):
 		return regionNamed(d.name, dir)
 	}
 	return "", false

@@ -1,6 +1,7 @@
 package kvm
 
 import (
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -290,6 +291,7 @@ func TestNotAttached(t *testing.T) {
 	for _, a := range []Attachment{
 		{web.Region, 3 << 20, 0, NVDIMM}, {web.Region, 1 << 20, 0, NVDIMM}, {web.Region, mib64, 0, "pci"}, {web.Region, 96 << 20, 0, IVSHMEM},
 		{"/run/pegasus/web", mib64, 0, IVSHMEM}, {"/dev/shm/a/b/web", mib64, 0, IVSHMEM},
+		{"/dev/shm/" + strings.Repeat("d", 50) + "/" + strings.Repeat("n", 63), mib64, 0, NVDIMM},
 	} {
 		if _, err := parse(t, bare).WithRegion(a); err == nil {
 			t.Errorf("%+v isn't refused", a)
@@ -305,6 +307,14 @@ func TestOthers(t *testing.T) {
     <shmem name='pegasus-x'><model type='ivshmem-doorbell'/></shmem><shmem name='x'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>`, 1)
 	if path, _, ok := parse(t, other).Region(dir); ok {
 		t.Errorf("%s is taken for ours", path)
+	}
+	// The PCI device of another machine's region has an alias of ours; the same name without one is the operator's.
+	own := strings.Replace(bare, "</emulator>", "</emulator>\n    <shmem name='pegasus-x'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>", 1)
+	if a, ok := parse(t, own).Attached(dir); ok {
+		t.Errorf("%+v is taken for ours", a)
+	}
+	if _, err := parse(t, own).WithoutRegion(dir); !errors.Is(err, ErrDetached) {
+		t.Errorf("detach: got %v, want %v", err, ErrDetached)
 	}
 	on := attach(t, other, web)
 	if d := parse(t, on); d.taken() != 3 || !strings.Contains(on, "/var/lib/disk") {

@@ -16,7 +16,7 @@ import (
 const ours = "ua-pegasus"
 
 // ours reports whether attaching added a device: its alias has the prefix, its kind is one that attaching adds, and
-// it wasn't there before. A release without a record added only channels and NVDIMMs.
+// it wasn't there before. A release without a record added only channels, and NVDIMMs of the machine's name.
 func (d *Definition) ours(v *device) bool {
 	if !strings.HasPrefix(v.alias, ours+"-") || d.record != nil && slices.Contains(d.record.theirs, v.alias) {
 		return false
@@ -25,7 +25,7 @@ func (d *Definition) ours(v *device) bool {
 	case "channel":
 		return v.port == bell.Name
 	case "memory":
-		return v.model == "nvdimm"
+		return v.model == "nvdimm" && (d.record != nil || filepath.Base(v.path) == d.Name)
 	case "shmem", "controller":
 		return d.record != nil
 	}

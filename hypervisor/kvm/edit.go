@@ -60,6 +60,8 @@ func (a *Attachment) check() error {
 		return fmt.Errorf("region of %d bytes: an ivshmem device has a power of two of them, as 256MiB, 512MiB or 1GiB", a.Bytes)
 	case a.Device == IVSHMEM && filepath.Dir(filepath.Dir(a.Region)) != sharedDir:
 		return fmt.Errorf("region in %s: that of an ivshmem device has to lie in a directory of %s, as %s/pegasus", filepath.Dir(a.Region), sharedDir, sharedDir)
+	case len(PortPath(a.Region)) > maxSocketPath:
+		return fmt.Errorf("region %s: the path of its port, %s, has %d bytes, and a socket's may have %d: use a shorter --regions, or rename the machine (virsh domrename)", a.Region, PortPath(a.Region), len(PortPath(a.Region)), maxSocketPath)
 	}
 	return nil
 }

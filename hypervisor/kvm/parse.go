@@ -106,7 +106,7 @@ func (d *Definition) note(path string, open []*element) (err error) {
 	case "/domain/currentMemory":
 		err = d.current.read(e)
 	case "/domain/maxMemory":
-		if err = d.maxMemory.read(e); err == nil {
+		if err = d.maxMemory.read(e); err == nil && e.attribute("slots") != "" { // a machine with virtio-mem alone needs none
 			d.slots, err = number(e, e.attribute("slots"))
 		}
 	case "/domain/vcpu":

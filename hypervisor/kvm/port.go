@@ -12,6 +12,9 @@ import (
 // machine, which is a domain's and so doesn't begin with a dot; files of ours beside regions do.
 const portsDir = ".ports"
 
+// maxSocketPath is the kernel's limit on a socket's path, in bytes.
+const maxSocketPath = 107
+
 // oldPortsDir has the ports of machines that an earlier release attached, until they are attached again.
 const oldPortsDir = "ports"
 

@@ -1,6 +1,7 @@
 package kvm
 
 import (
+	"encoding/xml"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,13 +29,16 @@ type record struct {
 // recordSpace is the namespace of our metadata.
 const recordSpace = "urn:pegasus:machine"
 
-// inOurSpace reports whether the innermost open element is of our namespace. The prefix may be declared in
-// any open element, since libvirt declares it only once.
+// inOurSpace reports whether the innermost open element is of our namespace. The prefix, or the default namespace of
+// an element without one, may be declared in any open element, since libvirt declares it only once.
 func inOurSpace(open []*element) bool {
-	prefix, _, ok := strings.Cut(open[len(open)-1].name, ":")
+	declares := xml.Name{Local: "xmlns"}
+	if prefix, _, ok := strings.Cut(open[len(open)-1].name, ":"); ok {
+		declares = xml.Name{Space: "xmlns", Local: prefix}
+	}
 	for _, e := range slices.Backward(open) {
 		for _, a := range e.attributes {
-			if ok && a.Name.Space == "xmlns" && a.Name.Local == prefix {
+			if a.Name == declares {
 				return a.Value == recordSpace
 			}
 		}
