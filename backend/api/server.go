@@ -33,7 +33,7 @@ const (
 	// writeLimit is how long an answer may wait for its reader.
 	writeLimit = 10 * time.Second
 	// drainTime is how long running requests may take to be answered when the daemon ends.
-	drainTime = 2 * time.Second
+	drainTime = 250 * time.Millisecond
 	maxHead   = 16 << 10 // bytes of a request's head
 )
 
