@@ -44,7 +44,6 @@ type Daemon struct {
 	RuntimeDir        string        // absolute; empty: /run/pegasus, or the user's own without root
 	ControlSocket     string        // absolute; empty: control.sock in the runtime directory
 	ControlGroup      string        // members may use the control socket, beside root; empty: root alone
-	ViewGroup         string        // members may view over the control socket; empty: none
 	LogLevel          string        // debug, info, warn, error
 	LogFormat         string        // text, json
 	WorkerPool        int           // worker processes kept started and idle

@@ -46,7 +46,6 @@ func (d *Daemon) fields() []field {
 		{"runtime_dir", path{&d.RuntimeDir, maxSocketPath - len("/workers/9999999999.sock")}, restart},
 		{"control_socket", path{&d.ControlSocket, maxSocketPath}, restart},
 		{"control_group", account{&d.ControlGroup, "group", findGroup}, restart},
-		{"view_group", account{&d.ViewGroup, "group", findGroup}, restart},
 		{"log_level", choice{&d.LogLevel, logLevels}, hot},
 		{"log_format", choice{&d.LogFormat, logFormats}, restart},
 		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},

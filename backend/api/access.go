@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,10 @@ type callerKey struct{}
 
 // callerOf returns the other end of a request.
 func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
+	c, ok := ctx.Value(callerKey{}).(caller)
+	if !ok {
+		c.UID, c.GID = -1, -1 // no user
+	}
 	return c
 }
 
@@ -55,19 +59,17 @@ func (s *Server) authorize(ctx context.Context, header, role string) (context.Co
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
 	switch {
-	case has == operator || has == role:
+	case has != "" && role != "" && (has == operator || has == role):
 		return ctx, nil
 	case c.tcp:
 		return ctx, control.Errorf(control.CodeDenied, "the token has the role %s, and the operation needs %s: use the token of [api] operate_token", has, role)
-	case has == viewer:
-		return ctx, control.Errorf(control.CodeDenied, "user %d may view this daemon, and not operate it; root may, and members of control_group", c.UID)
 	default:
 		return ctx, control.Errorf(control.CodeDenied, "user %d may not control this daemon; root may, and members of control_group", c.UID)
 	}
 }
 
 // roleOf returns the role of a caller; empty: none. Over TCP the token counts; over the control socket root, the
-// daemon's own user and the control group may operate, and the view group may view.
+// daemon's own user and the control group may operate.
 func (s *Server) roleOf(c caller, header string) (string, error) {
 	if c.tcp {
 		return s.roleOfToken(header)
@@ -75,12 +77,9 @@ func (s *Server) roleOf(c caller, header string) (string, error) {
 	if c.UID == 0 || c.UID == os.Geteuid() {
 		return operator, nil
 	}
-	for _, g := range []struct{ name, role string }{{s.opt.Config.Daemon.ControlGroup, operator}, {s.opt.Config.Daemon.ViewGroup, viewer}} { // as for the socket, the groups configured at the start count
-		if g.name == "" {
-			continue
-		}
-		if gid, err := groupID(g.name); err == nil && c.Member(gid) {
-			return g.role, nil
+	if group := s.opt.Config.Daemon.ControlGroup; group != "" { // as for the socket, the group configured at the start counts
+		if gid, err := groupID(group); err == nil && c.Member(gid) {
+			return operator, nil
 		}
 	}
 	return "", nil
@@ -135,8 +134,13 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// checkTokens returns an error if a token of the configuration can't be used.
-func (s *Server) checkTokens() error {
+// checkTCP returns an error if the certificate or a token of the configuration can't be used.
+func (s *Server) checkTCP() error {
+	if a := s.opt.Config.API; a.Certificate != "" {
+		if _, err := tls.LoadX509KeyPair(a.Certificate, a.Key); err != nil {
+			return fmt.Errorf("[api] certificate and key: %w", err)
+		}
+	}
 	for key, path := range map[string]string{"view_token": s.opt.Config.API.ViewToken, "operate_token": s.opt.Config.API.OperateToken} {
 		if path == "" {
 			continue
@@ -175,6 +179,14 @@ func (s *Server) guarded(role string, h http.Handler) http.Handler {
 func onHost(p control.Peer) error {
 	if p.Remote != "" {
 		return control.Errorf(control.CodeDenied, "the operation is for a process of the daemon's host, over its control socket")
+	}
+	return nil
+}
+
+// needsHolder returns an error for a lease without a holder of a caller that has no user here.
+func needsHolder(p control.Peer, domain, holder string) error {
+	if p.Remote != "" && holder == "" {
+		return control.Errorf(control.CodeInvalid, "domain %q: the lease needs a holder, as the caller has no user here", domain)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func newServer(t *testing.T) *Server {
 			t.Fatal(err)
 		}
 	}
-	config.Daemon.ViewGroup, config.Daemon.ControlGroup = "54322", "54321"
+	config.Daemon.ControlGroup = "54321"
 	log := slog.New(slog.DiscardHandler)
 	return New(Options{Config: config, Log: log, Journal: events.NewJournal(log)})
 }
@@ -47,7 +47,6 @@ func TestRoles(t *testing.T) {
 		{"root", user(0, 0), "", "", ""},
 		{"the daemon's user", user(os.Geteuid(), 7), "", "", ""},
 		{"a member of the control group", user(4242, 54321), "", "", ""},
-		{"a member of the view group", user(4242, 54322), "", "", control.CodeDenied},
 		{"another user", user(4242, 4242), "", control.CodeDenied, control.CodeDenied},
 		{"another user with a token", user(4242, 4242), "Bearer oooooooooooooooo", control.CodeDenied, control.CodeDenied},
 		{"no token", remote, "", control.CodeUnauthenticated, control.CodeUnauthenticated},
@@ -103,7 +102,7 @@ func TestTokenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		role, _ := s.roleOfToken("Bearer " + c.text)
-		if err := s.checkTokens(); role != c.role || (err == nil) != (role != "") {
+		if err := s.checkTCP(); role != c.role || (err == nil) != (role != "") {
 			t.Errorf("%q with mode %#o: %q, %v", c.text, c.mode, role, err)
 		}
 	}

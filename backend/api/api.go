@@ -59,6 +59,9 @@ type Server struct {
 	handler http.Handler
 	spec    *huma.OpenAPI
 
+	running sync.RWMutex // held for reading by each request
+	ended   bool         // Serve has returned
+
 	mu      sync.Mutex
 	watched bool // a client reads the timeline
 }
@@ -79,7 +82,7 @@ func (s *Server) Listen() ([]net.Listener, error) {
 	}
 	all := []net.Listener{socket}
 	if at := s.opt.Config.API.Listen; at != "" {
-		err := s.checkTokens()
+		err := s.checkTCP()
 		var l net.Listener
 		if err == nil {
 			if l, err = net.Listen("tcp", at); err != nil {
@@ -96,7 +99,7 @@ func (s *Server) Listen() ([]net.Listener, error) {
 }
 
 // listenSocket listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
-// is configured; with a view group to every user, and each request is checked.
+// is configured.
 func (s *Server) listenSocket() (*control.Listener, error) {
 	l, err := control.Listen(s.opt.RuntimeDir, s.opt.Config.Daemon.ControlSocket)
 	if err != nil {
@@ -113,9 +116,6 @@ func (s *Server) listenSocket() (*control.Listener, error) {
 			l.Close()
 			return nil, fmt.Errorf("control socket: control_group = %q: %w", s.opt.Config.Daemon.ControlGroup, err)
 		}
-	}
-	if s.opt.Config.Daemon.ViewGroup != "" {
-		mode = 0o666
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		l.Close()

@@ -141,8 +141,8 @@ func (s *Server) addDomains(api huma.API) {
 	register(api, operation(operator, http.MethodPost, "/v1/domains", "create-domain", "Create a domain",
 		"Creates a domain with a lease for the holder, or adds the lease to a domain that was created with the same settings."),
 		func(_ context.Context, by control.Peer, in *creation) (control.Domain, error) {
-			if by.Remote != "" && in.Body.Holder == "" {
-				return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: the lease needs a holder, as the caller has no user here", in.Body.Domain)
+			if err := needsHolder(by, in.Body.Domain, in.Body.Holder); err != nil {
+				return control.Domain{}, err
 			}
 			return g.Create(by, in.Body)
 		})
@@ -166,11 +166,17 @@ func (s *Server) addDomains(api huma.API) {
 	}
 	register(api, operation(operator, http.MethodPut, "/v1/domains/{domain}/lease", "renew-lease", "Renew a lease", "Gives a lease a new term."),
 		func(_ context.Context, by control.Peer, in *term) (control.Domain, error) {
+			if err := needsHolder(by, in.Domain, in.Holder); err != nil {
+				return control.Domain{}, err
+			}
 			return g.Renew(by, control.LeaseParams{Domain: in.Domain, Holder: in.Holder, Expires: in.Body.Expires})
 		})
 	registerEmpty(api, operation(operator, http.MethodDelete, "/v1/domains/{domain}/lease", "release-lease", "Release a lease",
 		"Ends a lease. The domain ends with its last lease when no process is in it."),
 		func(_ context.Context, by control.Peer, in *OfLease) error {
+			if err := needsHolder(by, in.Domain, in.Holder); err != nil {
+				return err
+			}
 			return g.Release(by, control.LeaseParams{Domain: in.Domain, Holder: in.Holder})
 		})
 	type hold struct {

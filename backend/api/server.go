@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +50,6 @@ func (s *Server) newAPI() (http.Handler, *huma.OpenAPI) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On the control socket the kernel's credentials of the caller count instead."}},
 			},
 		},
-		OpenAPIPath:   "/v1/openapi",
 		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: "application/json",
 	}
@@ -58,12 +58,20 @@ func (s *Server) newAPI() (http.Handler, *huma.OpenAPI) {
 	api.UseMiddleware(s.guard)
 	s.addOperations(api)
 	describe(api.OpenAPI())
-	scrape := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: writeLimit})
+	document, err := json.Marshal(api.OpenAPI())
+	if err != nil {
+		panic(err) // of types that are part of this program
+	}
+	mux.Handle("GET /v1/openapi.json", s.guarded(viewer, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		w.Write(document)
+	})))
+	scrape := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	mux.Handle("GET /metrics", s.guarded(viewer, scrape))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, control.Errorf(control.CodeOperation, "there is no operation %s %.200s; /v1/openapi.json lists them", r.Method, r.URL.Path))
 	})
-	return timed(mux), api.OpenAPI()
+	return s.tracked(timed(mux)), api.OpenAPI()
 }
 
 // Description returns the API's description.
@@ -83,6 +91,9 @@ func describe(spec *huma.OpenAPI) {
 
 // refuse answers a request with an error.
 func refuse(w http.ResponseWriter, e *control.Error) {
+	if e.Code == control.CodeUnauthenticated || e.Code == control.CodeDenied {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Content-Type", e.ContentType(""))
 	w.WriteHeader(e.Status)
 	huma.DefaultJSONFormat.Marshal(w, e)
@@ -131,9 +142,36 @@ func init() {
 	}
 }
 
+// tracked keeps Serve from returning while a request is handled, and logs a handler's panic.
+func (s *Server) tracked(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.running.RLock()
+		defer s.running.RUnlock()
+		if s.ended {
+			refuse(w, control.Errorf(control.CodeEnding, "the daemon is about to end"))
+			return
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				s.opt.Log.Error("a request's handler failed", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
+}
+
 // timed bounds the time for which an answer waits for its reader.
 func timed(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&timedWriter{w}, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // the server reads a body to its end, even one that no operation has read
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(headLimit))
+		}
+		t := &timedWriter{w}
+		t.extend()
+		defer t.extend() // for the end of the answer
+		h.ServeHTTP(t, r)
+	})
 }
 
 type timedWriter struct{ http.ResponseWriter }
@@ -157,9 +195,12 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Serve answers requests on the listeners until ctx ends, closes them, and waits for the running handlers.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
-	log := s.opt.Log
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // with HTTP/2, write deadlines would end idle streams, and a connection would be many requests
 	srv := &http.Server{
-		Handler:           s.handler,
+		Handler: s.handler, Protocols: &protocols,
 		ReadHeaderTimeout: headLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHead,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -168,7 +209,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 			}
 			return context.WithValue(ctx, callerKey{}, c.(*conn).caller)
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
 	}
 	drained := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -192,6 +233,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	err := <-failed
 	if stop() { // ctx has not ended
+		cancel()
 		srv.Close()
 	} else {
 		<-drained
@@ -200,6 +242,9 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	for range len(listeners) - 1 {
 		<-failed
 	}
+	s.running.Lock() // waits for the handlers
+	s.ended = true
+	s.running.Unlock()
 	return err
 }
 
@@ -230,8 +275,13 @@ func (c *conn) Close() error {
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err // http.Server waits and tries again after a temporary error, such as EMFILE
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
+		}
+		if err != nil { // such as EMFILE
+			l.server.opt.Log.Warn("accept a connection to the API", "err", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
 		}
 		from, err := identify(c)
 		if err != nil {

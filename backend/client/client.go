@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -277,8 +278,11 @@ func gone(err error) error {
 		err = u.Err
 	}
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*control.Stranger)) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*control.Stranger)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if strings.Contains(err.Error(), "malformed HTTP") {
+		return fmt.Errorf("the daemon speaks another protocol: pegasus and pegasusd should be of one release (%w)", err)
 	}
 	return fmt.Errorf("%w: %w", ErrGone, err)
 }

@@ -31,9 +31,14 @@ type Journal struct {
 	followers map[chan control.Event]struct{}
 }
 
+// counted returns counts of 0 for the kinds that alerts are about: Prometheus sees a kind's increase from the first event.
+func counted() map[string]uint64 {
+	return map[string]uint64{"crash": 0, "refused": 0, "fault": 0, "forged": 0, "warning": 0, "lost": 0}
+}
+
 // NewJournal returns a journal without events.
 func NewJournal(log *slog.Logger) *Journal {
-	return &Journal{log: log, counts: make(map[string]uint64), followers: make(map[chan control.Event]struct{})}
+	return &Journal{log: log, counts: counted(), followers: make(map[chan control.Event]struct{})}
 }
 
 // Note adds an event of a domain, or of none if domain is empty.

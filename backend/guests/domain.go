@@ -358,7 +358,7 @@ func (dom *domain) apply(s configs.Domain) {
 	reg := dom.reg
 	reg.store.changed = true
 	if err := dom.guard(s); err != nil { // reload and set have called it before and returned the error
-		reg.journal.Note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
+		reg.journal.Note("warning", dom.name, "owner, group and mode of the socket stay: %v", err)
 	}
 	dom.settings = s
 	if dom.on == nil {

@@ -347,6 +347,9 @@ func events(c *call, args []string) error {
 		by := ""
 		if e.By != nil {
 			by = fmt.Sprintf(" (by user %d, process %d)", e.By.UID, e.By.PID)
+			if e.By.Remote != "" {
+				by = fmt.Sprintf(" (by %s)", e.By.Remote)
+			}
 		}
 		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s%s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text, by)
 		return err
