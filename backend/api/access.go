@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -189,13 +188,4 @@ func needsHolder(p control.Peer, domain, holder string) error {
 		return control.Errorf(control.CodeInvalid, "domain %q: the lease needs a holder, as the caller has no user here", domain)
 	}
 	return nil
-}
-
-// identify returns the other end of a connection.
-func identify(c net.Conn) (caller, error) {
-	if u, ok := c.(*net.UnixConn); ok {
-		p, err := control.PeerOf(u)
-		return caller{Peer: p}, err
-	}
-	return caller{Peer: control.Peer{UID: -1, GID: -1, Remote: c.RemoteAddr().String()}, tcp: true}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"pegasus/backend/guests"
 	"pegasus/backend/workers"
 	"pegasus/configs"
+	"pegasus/hypervisor/local"
 	"pegasus/policies"
 	"pegasus/vcpu"
 )
@@ -50,8 +51,7 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 	}
 	config, journal := configs.Default(), events.NewJournal(log)
 	config.Daemon.ControlGroup = "54321"
-	r := guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
-		Accept: configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
+	r := registry(t, config, path, dir, journal, log)
 	r.Start(context.WithCancel(t.Context()))
 	d := New(Options{Config: config, RuntimeDir: dir, Guests: r.Requests(), Reload: r.Reload, Journal: journal, Log: log})
 	if result, err := r.Reload(nil); err != nil || len(result.Changes) == 0 {
@@ -62,4 +62,12 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 			t.Errorf("a member of group %d: %q, %v", gid, role, err)
 		}
 	}
+}
+
+// registry returns the guests of a daemon without accelerators.
+func registry(t testing.TB, config *configs.Config, path, dir string, journal *events.Journal, log *slog.Logger) *guests.Registry {
+	t.Helper()
+	return guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
+		Adapter: local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
+		Accept:  configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
 }

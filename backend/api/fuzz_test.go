@@ -14,11 +14,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/backend/events"
-	"pegasus/backend/guests"
-	"pegasus/backend/workers"
 	"pegasus/configs"
-	"pegasus/hypervisor/local"
-	"pegasus/policies"
 )
 
 // FuzzRequests sends arbitrary requests: every refusal is a problem with a code and a text, and a user without a role
@@ -45,8 +41,7 @@ func FuzzRequests(f *testing.F) {
 	f.Cleanup(func() { os.RemoveAll(dir) })
 	config, log := configs.Default(), slog.New(slog.DiscardHandler)
 	journal := events.NewJournal(log)
-	r := guests.New(guests.Options{Config: config, RuntimeDir: dir, Journal: journal, Log: log, Adapter: local.Adapter{Dir: dir + "/domains", Log: log},
-		Accept: configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
+	r := registry(f, config, "", dir, journal, log)
 	ctx, end := context.WithCancel(context.Background())
 	f.Cleanup(end)
 	r.Start(ctx, end)

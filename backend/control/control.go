@@ -76,7 +76,7 @@ type Domain struct {
 type DomainShare struct {
 	Credits  int     `json:"credits"`
 	Entitled float64 `json:"entitled"` // part of its accelerator, 0 to 1; 0: no entitlement, or on none
-	Share    float64 `json:"share"`    // part of all accelerator time used recently, 0 to 1
+	Share    float64 `json:"share"`    // part of its accelerator's time that was used recently, 0 to 1
 }
 
 // DomainCPU is a domain's part of the host's CPUs: the settings, and the times of a virtual machine's vCPUs.

@@ -22,7 +22,7 @@ var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
 var unsupported = []string{"a limit without cells", "virtio-mem without slots", "UEFI with a TPM", "a microvm", "another architecture", "encrypted memory"}
 
 // startEvery is the number of definitions per definition that is also started, which takes seconds; with SOAKTIME all are started.
-const startEvery = 6
+const startEvery = 4
 
 // Every operator's definition can be attached as both kinds of device, starts if it did before, and is restored to
 // the byte by detaching; or it is refused with the reason, and not changed.
