@@ -61,15 +61,16 @@ func TestKernelsOverlap(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		return nil
 	})
-	for range kernels {
+	for range 10 * kernels {
 		submit(t, c, stream(t, c, 1), launchOf(m))
 	}
 	want(t, synchronize(t, c), cuda.Success)
 	if pairs.most != 2 {
 		t.Errorf("%d kernels ran at the same time on 2 cores", pairs.most)
 	}
-	if n := len(d.executors[engine.Compute].members); n > 1+2 {
-		t.Errorf("%d members for 2 cores", n)
+	// Two execute kernels; others may still report the ends of theirs, so that there can be more than two.
+	if e := d.executors[engine.Compute]; len(e.members) > 1+e.most {
+		t.Errorf("%d members for %d kernels, more than 1+%d", len(e.members), 10*kernels, e.most)
 	}
 }
 

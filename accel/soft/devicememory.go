@@ -109,7 +109,7 @@ func (m *deviceMemory) tryTake(size uint64, of allocKind) (uint64, cuda.Result) 
 			}
 			m.space.Free(addr)
 		}
-		m.log.Error("allocate device memory", "bytes", n, "error", err)
+		m.log.Error("allocate device memory", "bytes", n, "err", err)
 		m.worker.Unreserve(n)
 	}
 	m.unquota(n)
@@ -122,7 +122,7 @@ func (m *deviceMemory) giveBack(addr, n uint64) {
 		m.residence.Remove(addr)
 	}
 	if _, err := m.space.Free(addr); err != nil {
-		m.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still allocated
+		m.log.Error("free device memory", "address", addr, "err", err) // stays accounted: it is still allocated
 		return
 	}
 	m.worker.Unreserve(n)
@@ -141,6 +141,6 @@ func (m *deviceMemory) unquota(n uint64) {
 
 func (m *deviceMemory) detachShared(addr uint64) {
 	if err := m.space.Detach(addr); err != nil {
-		m.log.Error("detach shared device memory", "address", addr, "error", err)
+		m.log.Error("detach shared device memory", "address", addr, "err", err)
 	}
 }

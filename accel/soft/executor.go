@@ -291,7 +291,7 @@ func (e *executor) recovered(n *node, p any) cuda.Result {
 	if !ok {
 		panic(p)
 	}
-	e.dev.log.Warn("fault", "work", n.describe(), "address", hex(uint64(fault.Addr())), "error", fault)
+	e.dev.log.Warn("fault", "work", n.describe(), "address", hex(uint64(fault.Addr())), "err", fault)
 	n.ctx.Fail(cuda.ErrorIllegalAddress)
 	return n.ctx.Err()
 }

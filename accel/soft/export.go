@@ -31,7 +31,7 @@ func (d *Device) ExportIPC(addr uint64, find func(uint64) (accel.ExportedRegion,
 	case errors.Is(err, memory.ErrAddress):
 		return 0, 0, 0, cuda.ErrorInvalidValue
 	case err != nil:
-		d.log.Error("export device memory", "address", addr, "error", err)
+		d.log.Error("export device memory", "address", addr, "err", err)
 		return 0, 0, 0, cuda.ErrorOutOfMemory
 	}
 	return to.ID, at, n, cuda.Success

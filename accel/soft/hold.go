@@ -399,7 +399,7 @@ func (e *executor) handOn(m *member) bool {
 		failure = cuda.ErrorOutOfMemory
 	}
 	if !m.stopped() {
-		d.log.Warn("kernel ended", "work", n.describe(), "reason", "not resumable after the end of its turn", "result", failure.Name())
+		d.log.Warn("kernel ended", "work", n.describe(), "why", "not resumable after the end of its turn", "result", failure.Name())
 		if d.config.OnFault != nil {
 			d.config.OnFault(failure, fmt.Sprintf("%s: %s: not resumable after the end of its turn", n.describe(), failure.Name()))
 		}
@@ -445,7 +445,7 @@ func (e *executor) move(m *member, n *node, since int64) {
 			n.computed += lane.ThreadTime() - began
 			if limit := d.watchdog.limit.Load(); n.more && limit > 0 && n.computed > limit {
 				d.log.Warn("work ended", "work", n.describe(), "result", cuda.ErrorLaunchTimeout.Name(),
-					"reason", "it computed for longer than the kernel timeout", "computed", time.Duration(n.computed), "held", time.Duration(n.held))
+					"why", "it computed for longer than the kernel timeout", "computed", time.Duration(n.computed), "held", time.Duration(n.held))
 				n.ctx.Fail(cuda.ErrorLaunchTimeout)
 				d.timedOut()
 			}

@@ -117,7 +117,7 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	}
 	f := &m.functions[w.Function]
 	if f.refusal != nil {
-		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", f.refusal.Error())
+		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "why", f.refusal.Error())
 		return nil, cuda.Result(f.refusal.Result)
 	}
 	if w.Cluster != [3]uint32{} {
@@ -146,7 +146,7 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 // refuse returns the result of a launch of a kernel that can't be compiled. The reason goes to the log and, once, to the
 // program's stderr.
 func (c *Context) refuse(f *function, err error) cuda.Result {
-	c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
+	c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "why", err.Error())
 	if !f.explained {
 		f.explained = true
 		c.makeText()
@@ -256,7 +256,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	if f.result == cuda.ErrorLaunchTimeout {
 		d.timedOut()
 	}
-	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "reason", f.message,
+	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "why", f.message,
 		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line, "source", f.source)
 	return n.ctx.Err()
 }

@@ -67,7 +67,7 @@ func (m *deviceMemory) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	}
 	p, err := m.space.NewPhysical(n, gone)
 	if err != nil {
-		m.log.Error("create device memory", "bytes", n, "error", err)
+		m.log.Error("create device memory", "bytes", n, "err", err)
 		gone()
 		return nil, cuda.ErrorOutOfMemory
 	}
@@ -78,7 +78,7 @@ func (m *deviceMemory) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 func (m *deviceMemory) ImportMemory(file *os.File, offset, n uint64, gone func()) (accel.Memory, cuda.Result) {
 	p, err := m.space.Import(int(file.Fd()), offset, n, gone)
 	if err != nil {
-		m.log.Error("import device memory", "bytes", n, "error", err)
+		m.log.Error("import device memory", "bytes", n, "err", err)
 		return nil, cuda.ErrorOutOfMemory
 	}
 	return &mappedMemory{in: m, p: p}, cuda.Success
@@ -127,7 +127,7 @@ func (m *deviceMemory) rangeResult(what string, err error) cuda.Result {
 	case errors.Is(err, unix.ENOMEM):
 		return cuda.ErrorOutOfMemory
 	}
-	m.log.Error(what, "error", err)
+	m.log.Error(what, "err", err)
 	return cuda.ErrorUnknown
 }
 

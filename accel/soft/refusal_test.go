@@ -51,7 +51,7 @@ func TestRefusalAtLaunch(t *testing.T) {
 		t.Errorf("an undeclared register: %v, %q", r, log)
 	}
 	_, strict := open(t, nil)
-	if _, log, r := strict.LoadModule([]byte(text)); r != cuda.ErrorInvalidPTX || !strings.Contains(log, "line 5: unknown instruction wgmma.fence.sync.aligned") {
+	if _, log, r := strict.LoadModule([]byte(text)); r != cuda.ErrorInvalidPTX || !strings.Contains(log, "line 5: function odd: unknown instruction wgmma.fence.sync.aligned") {
 		t.Errorf("%v, %q", r, log)
 	}
 }

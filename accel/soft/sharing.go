@@ -14,7 +14,7 @@ func (c *Context) Attach(file *os.File, offset, bytes uint64) (uint64, cuda.Resu
 	d := c.dev
 	addr, err := d.space.Attach(int(file.Fd()), offset, bytes)
 	if err != nil {
-		d.log.Error("attach shared device memory", "bytes", bytes, "error", err)
+		d.log.Error("attach shared device memory", "bytes", bytes, "err", err)
 		return 0, cuda.ErrorOutOfMemory
 	}
 	d.mu.Lock()

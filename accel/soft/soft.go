@@ -19,6 +19,7 @@ package soft
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ import (
 	"pegasus/accel/ptx"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
+	"pegasus/accel/soft/lane"
 	"pegasus/cuda"
 )
 
@@ -126,6 +128,9 @@ func Open(c Config) (*Device, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := lane.UseEngine(os.Getenv(lane.EngineVariable)); err != nil {
+		c.Log.Warn("engine", "err", err)
 	}
 	d := &Device{config: c, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu

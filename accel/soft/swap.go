@@ -51,7 +51,7 @@ func (e *executor) enter(m *member, n *node) cuda.Result {
 			if r := n.ctx.Err(); r != cuda.Success {
 				return r
 			}
-			e.dev.log.Warn("kernel refused", "work", n.describe(), "reason", err)
+			e.dev.log.Warn("kernel refused", "work", n.describe(), "err", err)
 			return cuda.ErrorOutOfMemory
 		}
 	default:

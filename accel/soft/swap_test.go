@@ -288,7 +288,11 @@ again:
 // The memory of kernels that are paused for their turn is evicted for that of others, and is resident again when the
 // kernels, which share the device, continue.
 func TestPausedKernelIsSwapped(t *testing.T) {
-	const memory, n = 4 << 20, 2_000_000
+	const memory = 4 << 20
+	n := 2_000_000
+	if testing.Short() { // as with the race detector, under which the kernel takes many times as long
+		n /= 10
+	}
 	page, devices := swapped(t, 1, memory, 2*memory)
 	turn := newTurns(true)
 	d, c := open(t, func(c *Config) {
@@ -299,7 +303,7 @@ func TestPausedKernelIsSwapped(t *testing.T) {
 	at := []uint64{alloc(t, c, 3<<20), alloc(t, c, 4096)}
 	m, w := load(t, c, walkKernel), newWaiter()
 	for _, a := range at {
-		launch := launchOf(m, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), n)...)
+		launch := launchOf(m, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), uint32(n))...)
 		launch.Block = [3]uint32{256, 1, 1}
 		want(t, c.Submit(stream(t, c, 1), launch, w.done), cuda.Success)
 	}

@@ -59,16 +59,21 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	now := Now()
 	for k := range t {
 		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
-		if e.l.charged[k].Load() != e.said[k] {
+		passed := e.l.charged[k].Load()
+		if passed != e.said[k] {
 			e.forged, e.said[k] = true, said
 		}
-		x := e.extra[k].Swap(0)
+		var x int64
+		if e.extra[k].Load() != 0 {
+			x = e.extra[k].Swap(0)
+			e.l.added[k].Add(x) // so that the page passes it on to the next daemon
+		}
 		t[k] = e.plausible(Token(k), max(said-e.said[k], 0)+x, now)
 		e.past[k] += t[k]
 		e.upTo[k] = max(e.upTo[k], now-e.burst) + t[k]
-		e.l.added[k].Add(x) // so that the page passes it on to the next daemon
-		e.said[k] = max(said, e.said[k]) + x
-		e.l.charged[k].Store(e.said[k])
+		if e.said[k] = max(said, e.said[k]) + x; e.said[k] != passed { // a write to an unchanged page would cost as much as all reads
+			e.l.charged[k].Store(e.said[k])
+		}
 	}
 	e.burst = burst // up to now it may have been held for longer: no daemon ran
 	return t

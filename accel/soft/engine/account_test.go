@@ -478,3 +478,15 @@ func TestConservationUnderKills(t *testing.T) {
 		t.Errorf("of %d ns the engine was held for %d; charged were %d", elapsed, held, charged)
 	}
 }
+
+// BenchmarkCharge is the charge of a domain that has not used its engines.
+func BenchmarkCharge(b *testing.B) {
+	e, err := CreateEngines()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	for b.Loop() {
+		e.Charge(burst)
+	}
+}

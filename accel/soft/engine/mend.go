@@ -13,28 +13,49 @@ type damage struct {
 	ticket uint64 // that was served
 	since  int64  // 0: no damage is observed
 	most   uint64 // the latest ticket that was served in a queue without damage; 0: none was observed
+	front  front  // of the queue when it was last found without damage
+}
+
+// front are the words of a queue that every step of a worker reads or writes: to claim a ticket, to hold the token and
+// to end a ticket. The other words have no effect before these change.
+type front struct {
+	serving, tail, mark uint64
+	holder, next        ticketWord // of the tickets serving and tail
+	before, end         int64      // of the ticket before serving, and of serving
+}
+
+func (t *tokenWords) front() (f front) {
+	f.serving, f.tail, f.mark = t.serving.Load(), t.tail.Load(), t.held.mark.Load()
+	s := t.slot(f.serving)
+	f.holder, f.next = s.word.Load(), t.slot(f.tail).word.Load()
+	f.before, f.end = t.slot(f.serving-1).end.Load(), s.end.Load()
+	return f
 }
 
 // mostAhead is an upper bound of the tickets that can be served between two calls of Mend.
 const mostAhead = 1 << 24
 
 // Mend resets queues that have been damaged for a while, clamps times that are in the future, and returns the number of
-// damages it found, inconsistent accounts included. One goroutine of the daemon calls it, several times a second.
+// damages it found, inconsistent accounts included. One goroutine of the daemon calls it, several times a second. A
+// queue without damage is checked again once its front has changed, so that idle domains cost little.
 func (e *Engines) Mend() (mended int) {
 	now := Now()
 	if e.unforge() {
 		mended++
 	}
-	e.mendHigh()
 	for k := range NumTokens {
 		t, d := &e.l.tokens[k], &e.damage[k]
-		n := t.serving.Load()
+		f := t.front()
+		n := f.serving
+		if d.since == 0 && d.most == n && d.front == f {
+			continue
+		}
 		// With inconsistent counters, workers that search for a dead holder may advance them without end.
 		absurd := t.tail.Load()-n > slotsPerToken || d.most != 0 && n-d.most > mostAhead
 		switch {
 		case !absurd && t.intact(n):
 			e.mendTimes(k, n, now)
-			*d = damage{most: n}
+			*d = damage{most: n, front: f}
 		case d.since == 0 || d.ticket != n && !absurd:
 			d.ticket, d.since = n, now
 		case now-d.since > mendAfter:

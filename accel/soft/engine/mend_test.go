@@ -138,3 +138,62 @@ func TestQueueMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+// Damage that no worker can meet before the front of its queue changes is found and mended once the queue is used.
+func TestRestingQueueDamaged(t *testing.T) {
+	m, e := newPages(t, Options{Memory: 1 << 30})
+	w := register(t, m, e)
+	defer w.Close()
+	use := func() {
+		t.Helper()
+		if _, ok := w.Acquire(Compute, nil); !ok {
+			t.Fatal("the token can't be had")
+		}
+		w.Release(Compute)
+	}
+	use()
+	e.Mend()
+	q, d := &e.l.tokens[Compute], &e.damage[Compute]
+	q.slot(q.tail.Load() + 5).word.Store(12345)
+	if e.Mend(); d.since != 0 {
+		t.Error("a queue that rests is checked again")
+	}
+	use()
+	for limit := time.Now().Add(20 * time.Second); e.Mend() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the queue stays damaged")
+		}
+	}
+	for range 10 {
+		use()
+	}
+}
+
+// A process that has died is reaped from a page in which a hostile worker has lowered the number of places in use.
+func TestReapBeyondHigh(t *testing.T) {
+	m, e := newPages(t, Options{Memory: 1 << 30})
+	register(t, m, e)
+	w := register(t, m, e)
+	if _, ok := w.Acquire(Compute, nil); !ok {
+		t.Fatal("the token can't be had")
+	}
+	unix.Close(w.lock) // as the kernel does at its end
+	e.l.high.Store(0)
+	e.Mend()
+	e.Reap(ownerPid(w.me))
+	if pid := e.Holder(Compute); pid != 0 {
+		t.Errorf("process %d, which has died, holds the token", pid)
+	}
+}
+
+// BenchmarkMend is a check of a domain's page that has not changed.
+func BenchmarkMend(b *testing.B) {
+	e, err := CreateEngines()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	for b.Loop() {
+		e.Mend()
+	}
+}

@@ -72,7 +72,7 @@ func (r *registry) leave(at place) {
 	unix.Close(at.lock)
 }
 
-// used returns the number of places that were ever in use.
+// used returns the number of places that were ever in use. A process that maps the page can lower it.
 func (r *registry) used() int { return int(min(r.high.Load(), uint32(r.places))) }
 
 // pid returns the process that has place i since an epoch, or 0.
@@ -103,9 +103,9 @@ func (r *registry) alive(i int) bool {
 
 // Reap frees all resources of a dead process in the page. The daemon calls it when it has detected the end of the
 // process. Reap checks the lock of a place, too: any process that maps the page could have written the number into
-// another one's place.
+// another one's place. It checks all places, since any such process could also have lowered high.
 func (r *registry) Reap(pid int) {
-	for i := range r.used() {
+	for i := range r.places {
 		if o := r.owner(i).Load(); ownerPid(o) == pid && pid != 0 && !r.alive(i) {
 			r.release(i, o)
 		}
@@ -114,7 +114,7 @@ func (r *registry) Reap(pid int) {
 
 // Sweep reaps every process that is found dead.
 func (r *registry) Sweep() {
-	for i := range r.used() {
+	for i := range r.places {
 		if o := r.owner(i).Load(); ownerPid(o) != 0 && !r.alive(i) {
 			r.release(i, o)
 		}
@@ -123,7 +123,7 @@ func (r *registry) Sweep() {
 
 // mendHigh raises high to cover all places that have owners.
 func (r *registry) mendHigh() {
-	for i := range r.places {
+	for i := r.used(); i < r.places; i++ {
 		if ownerPid(r.owner(i).Load()) != 0 {
 			raise(r.high, uint32(i+1))
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"pegasus/accel/soft/lane/arith"
-	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/test/seeds"
 )
@@ -15,7 +14,7 @@ import (
 // Random programs of thread indices, loop counters and addresses leave the same memory as an independent interpreter:
 // where lanes are at one distance and where not any more, at the ends of registers' ranges, in blocks of any shape,
 // when threads part, meet, loop and end.
-func TestAffine(t *testing.T) { lanetest.EachLevel(t, &arith.VectorLevel, testAffine) }
+func TestAffine(t *testing.T) { eachEngine(t, testAffine) }
 
 func testAffine(t *testing.T) {
 	seed := seeds.Fixed(t)

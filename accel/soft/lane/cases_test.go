@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"pegasus/accel/ptx/cases"
-	"pegasus/accel/soft/lane/arith"
-	"pegasus/accel/soft/lane/internal/lanetest"
 )
 
 // readCases reads testdata/forms.txt and testdata/cases.txt, which document their format.
@@ -49,7 +47,7 @@ func runCase(t *testing.T, c *cases.Case) {
 
 // Every form gives the bits that were worked out by hand, for uniform and for varying operands, with all threads and
 // with some.
-func TestForms(t *testing.T) { lanetest.EachLevel(t, &arith.VectorLevel, testForms) }
+func TestForms(t *testing.T) { eachEngine(t, testForms) }
 
 func testForms(t *testing.T) {
 	forms, _ := readCases(t)
@@ -64,4 +62,18 @@ func TestCases(t *testing.T) {
 		_, name, _ := strings.Cut(kernels[i].Name, ": ")
 		t.Run(name, func(t *testing.T) { runCase(t, &kernels[i]) })
 	}
+}
+
+// readForms reads testdata/forms.txt.
+func readForms(t testing.TB) []cases.Form {
+	t.Helper()
+	text, err := os.ReadFile("testdata/forms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms, err := cases.ReadForms(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forms
 }

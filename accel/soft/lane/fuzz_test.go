@@ -3,7 +3,6 @@ package lane
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -140,14 +139,7 @@ ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3
 
 // Random programs neither panic nor hang; they are valid, so they must compile.
 func FuzzProgram(f *testing.F) {
-	text, err := os.ReadFile("testdata/forms.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
-	forms, err := cases.ReadForms(string(text))
-	if err != nil {
-		f.Fatal(err)
-	}
+	forms := readForms(f)
 	f.Add([]byte("\x80\x10\x05\x90\xa0\x01\x02\x03\x90\x45\x01\x02\x03"))
 	r := lanetest.Random(9)
 	for range 50 {

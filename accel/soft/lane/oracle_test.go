@@ -15,8 +15,6 @@ import (
 
 	"pegasus/accel/ptx"
 	"pegasus/accel/ptx/cases"
-	"pegasus/accel/soft/lane/arith"
-	"pegasus/accel/soft/lane/internal/lanetest"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/accel/soft/lane/internal/reference"
 	"pegasus/test/seeds"
@@ -172,7 +170,7 @@ func (c trial) minimise(p *programs.Program, style programs.Style, shape [3]uint
 // Random programs, in all spellings and shapes of launch, leave the same bits on the engine as an independent
 // interpreter.
 func TestOracle(t *testing.T) {
-	lanetest.EachLevel(t, &arith.VectorLevel, testOracle)
+	eachEngine(t, testOracle)
 }
 
 func testOracle(t *testing.T) {
@@ -226,14 +224,7 @@ func TestOracleCases(t *testing.T) {
 
 // The oracle returns the results worked out by hand for each form, too.
 func TestOracleForms(t *testing.T) {
-	text, err := os.ReadFile("testdata/forms.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	forms, err := cases.ReadForms(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	forms := readForms(t)
 	known := 0
 	for i := range forms {
 		f := &forms[i]

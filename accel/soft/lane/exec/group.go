@@ -165,6 +165,11 @@ func (g *group) run(f fragment) {
 				g.stop(&f, i)
 				return
 			}
+		} else if b.compiled {
+			if i := g.mixed(b, at); g.fault != nil {
+				g.stop(&f, i)
+				return
+			}
 		} else {
 			code := b.code[at:]
 			for i := range code {

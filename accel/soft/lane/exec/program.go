@@ -18,7 +18,8 @@ import (
 // Program is a kernel that can be executed: the compiled kernel, with the executors of its instructions.
 type Program struct {
 	ir.Program
-	blocks []block
+	blocks   []block
+	compiled bool // some instructions are compiled
 
 	// idle has workers for later launches. A pool lets those of kernels that aren't launched any more be collected:
 	// each may hold megabytes.
@@ -28,7 +29,8 @@ type Program struct {
 // block is a block with instructions that can be executed.
 type block struct {
 	ir.Block
-	code []instr
+	code     []instr
+	compiled bool // some instructions of it are
 }
 
 // instr is an instruction with its executor.
@@ -40,6 +42,7 @@ type instr struct {
 	move   chunkMover                // of loads and stores, or nil
 	affine *affineOp                 // if Dst is an affine register
 	order  *order                    // of OpCompareAffine
+	native *native                   // if machine code begins with the instruction
 }
 
 // lineAt returns the line of the instruction at, or of the block's ending.
@@ -54,14 +57,21 @@ func (b *block) lineAt(at int) int {
 func Bind(p *ir.Program) *Program {
 	out := &Program{Program: *p, blocks: make([]block, len(p.Blocks))}
 	out.Program.Blocks = nil
-	for i := range p.Blocks {
-		b := &p.Blocks[i]
+	blocks, natives := compiled(p)
+	for i := range blocks {
+		b := &blocks[i]
 		to := &out.blocks[i]
 		to.Block, to.code = *b, make([]instr, len(b.Code))
 		to.Block.Code = nil
 		for k := range b.Code {
 			to.code[k].bind(&b.Code[k])
 		}
+	}
+	for i := range natives {
+		n := &natives[i]
+		b := &out.blocks[n.span.Block]
+		b.code[n.span.At].native = n
+		b.compiled, out.compiled = true, true
 	}
 	return out
 }

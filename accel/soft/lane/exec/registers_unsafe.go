@@ -26,6 +26,9 @@ type registerFile struct {
 // init makes the registers for a program and a number of threads.
 func (r *registerFile) init(p *Program, threads int) {
 	lanes := (threads + 63) &^ 63
+	if p.compiled { // machine code has the distances of rows
+		lanes = ir.MaxLanes
+	}
 	// A little more than a power of two, so that the same lane of many rows
 	// does not fall into the same cache set. All rows begin with a cache line.
 	stride, stride64 := lanes*4+64, lanes*8+64

@@ -128,24 +128,33 @@ func (g *group) reach(m *ir.Memory, addresses unsafe.Pointer, step int) (t toget
 	if m.Scale != 0 {
 		imm, scale = imm+g.uniform[m.Base.Slot], m.Scale
 	}
-	t = together{g.w.shape(int(m.Shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0, scale}
-	if !m.ShapeKnown || t.turn != g.w.turn {
-		if a := g.recorded(m.Address); a == nil {
-			t.look(t.addresses, step, t.n, scale)
-		} else if !t.follow(a, m.Address.Kind == ir.Row64, m.SignedIndex, g.act.lo, t.n, scale) {
-			g.fill(m.Address)
-			t.look(t.addresses, step, t.n, scale)
-		}
-		t.turn = g.w.turn
-	}
-	if m.SignedIndex && !t.line && t.high >= scale<<31 { // some may be negative
+	t.shape, ok = g.shapeOf(m, addresses, step, scale)
+	if !ok {
 		return t, false
 	}
+	t.addresses, t.step, t.n, t.scale = unsafe.Add(addresses, g.act.lo*step), step, g.act.hi-g.act.lo, scale
 	c := &g.w.cache[m.Cache]
 	off := imm - c.base
 	low, high := t.low+off, t.high+off
 	t.mem, t.off = c.mem, off+uint64(m.Shift)
 	return t, high < c.size && low <= high && (t.bits|imm)&m.Align == 0
+}
+
+// shapeOf returns the shape of the addresses of the active lanes, which are dense. It returns false if some may be
+// negative indices.
+func (g *group) shapeOf(m *ir.Memory, addresses unsafe.Pointer, step int, scale uint64) (s *shape, ok bool) {
+	s = g.w.shape(int(m.Shape))
+	if !m.ShapeKnown || s.turn != g.w.turn {
+		first, n := unsafe.Add(addresses, g.act.lo*step), g.act.hi-g.act.lo
+		if a := g.recorded(m.Address); a == nil {
+			s.look(first, step, n, scale)
+		} else if !s.follow(a, m.Address.Kind == ir.Row64, m.SignedIndex, g.act.lo, n, scale) {
+			g.fill(m.Address)
+			s.look(first, step, n, scale)
+		}
+		s.turn = g.w.turn
+	}
+	return s, !m.SignedIndex || s.line || s.high < scale<<31
 }
 
 // follow is look for n affine addresses from a lane on. It returns false if they exceed the range of their width.

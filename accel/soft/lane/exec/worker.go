@@ -6,6 +6,7 @@ import (
 
 	"pegasus/accel/ptx"
 	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/gen"
 	"pegasus/accel/soft/lane/ir"
 )
 
@@ -38,7 +39,9 @@ type worker struct {
 		binding
 	}
 	profiler *profiler // nil: no profile
-	next     *worker   // in a list of the launch's residents
+	frame    gen.Frame // of machine code
+	loop     loopState
+	next     *worker // in a list of the launch's residents
 }
 
 // barrier is the state of one of a block's barriers.

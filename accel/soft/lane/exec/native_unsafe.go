@@ -1,0 +1,181 @@
+package exec
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"unsafe"
+
+	"pegasus/accel/soft/lane/arith"
+	"pegasus/accel/soft/lane/code"
+	"pegasus/accel/soft/lane/gen"
+	"pegasus/accel/soft/lane/ir"
+)
+
+// Compiler makes Bind compile parts of kernels to machine code, where the processor and the system permit it. It is set
+// before the first kernel is bound.
+var Compiler atomic.Bool
+
+// CanCompile returns an error if the processor is not one that the compiler has code for.
+func CanCompile() error {
+	if arith.VectorLevel < 2 {
+		return errors.New("the processor has no AVX-512, or not all of its extensions since Ice Lake and Zen 4; kernels are interpreted")
+	}
+	return nil
+}
+
+// native is a run of instructions with machine code.
+type native struct {
+	span                *gen.Span
+	whole, masked, loop code.Entry
+}
+
+// compiled returns the blocks of a program, with their instructions in the compiler's order, and the runs that have
+// machine code.
+func compiled(p *ir.Program) ([]ir.Block, []native) {
+	if !Compiler.Load() || arith.VectorLevel < 2 {
+		return p.Blocks, nil
+	}
+	r := gen.Compile(p)
+	if len(r.Spans) == 0 {
+		return p.Blocks, nil
+	}
+	entry, err := code.Place(r.Code)
+	if err != nil {
+		slog.Debug("kernel is interpreted", "kernel", p.Func.Name, "err", err)
+		return p.Blocks, nil
+	}
+	natives := make([]native, len(r.Spans))
+	for i := range r.Spans {
+		s := &r.Spans[i]
+		natives[i] = native{s, entry + code.Entry(s.Code), entry + code.Entry(s.Masked), 0}
+		if s.Loop != nil {
+			natives[i].loop = entry + code.Entry(s.Loop.Code)
+		}
+	}
+	return r.Blocks, natives
+}
+
+// mixed executes the instructions of a block of which some are compiled, from number at on. It returns the number of the
+// last one, if it failed.
+func (g *group) mixed(b *block, at int) int {
+	for i := at; i < len(b.code); i++ {
+		in := &b.code[i]
+		if n := in.native; n != nil {
+			if n.span.Loop != nil && g.enterLoop(b, n) {
+				return len(b.code)
+			}
+			if g.enter(n) {
+				i += n.span.Count - 1
+				continue
+			}
+		}
+		if in.exec(g, in); g.fault != nil {
+			return i
+		}
+	}
+	return len(b.code)
+}
+
+// enter executes a run's machine code. It returns false, without effect, if the run has to be interpreted: an address
+// needs a closer examination, or its lanes are apart.
+func (g *group) enter(n *native) bool {
+	a, f := &g.act, &g.w.frame
+	if groups := n.span.Groups; len(groups) > 0 {
+		if !a.dense || a.lo != a.from {
+			return false
+		}
+		for i := range groups {
+			if _, ok := g.prepare(&groups[i], &f.Accesses[i]); !ok {
+				return false
+			}
+		}
+	}
+	entry := n.masked
+	if a.whole {
+		entry = n.whole
+	}
+	g.launch(entry)
+	return true
+}
+
+// launch executes machine code for the active lanes.
+func (g *group) launch(entry code.Entry) {
+	a, f := &g.act, &g.w.frame
+	lo := a.from
+	f.Rows32, f.Rows64, f.Singles = unsafe.Add(g.files[ir.Row32].base, lo*4), unsafe.Add(g.files[ir.Row64].base, lo*8), g.files[ir.Single].base
+	f.Predicates = unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.preds)), lo/8)
+	f.Active = unsafe.Add(unsafe.Pointer(&a.m), lo/8)
+	f.Units = uint64(a.to-lo) / gen.UnitLanes
+	entry.Call(unsafe.Pointer(f))
+}
+
+// maxReach bounds the distance between the addresses of an access group, so that machine code can compute it in 32 bits.
+const maxReach = 1 << 30
+
+// prepare checks all accesses of a group as reach does, and fills in the frame for them. It returns the part of its
+// region that the group reaches, or false if any access needs the interpreter.
+func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool) {
+	m := ag.First
+	imm, scale := uint64(0), uint64(1)
+	if m.Scale != 0 {
+		imm, scale = g.uniform[m.Base.Slot], m.Scale
+	}
+	var low, high, bits uint64
+	if first, same := g.oneAddress(m, scale); same {
+		if ag.Contiguous || m.Write {
+			return r, false
+		}
+		low, high, bits = first, first, first
+		to.Single = gen.Run{First: first}
+		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
+	} else {
+		addresses, step := g.row(m.Address)
+		s, ok := g.shapeOf(m, addresses, step, scale)
+		if !ok || s.high-s.low > maxReach || (ag.Contiguous || m.Write) && !s.suits(g.act.hi-g.act.lo, ag) {
+			return r, false
+		}
+		s.spell()
+		low, high, bits = s.low, s.high, s.bits
+		to.Runs, to.Advance = unsafe.Pointer(&s.runs[0]), uint64(unsafe.Sizeof(gen.Run{}))
+		to.Addresses = unsafe.Add(addresses, g.act.lo*step)
+	}
+	c := &g.w.cache[m.Cache]
+	off := imm - c.base
+	low, high = low+off+uint64(ag.Low), high+off+uint64(ag.High)
+	if high >= c.size || low > high || (bits|imm|ag.Offsets)&m.Align != 0 {
+		return r, false
+	}
+	to.Base = uint64(uintptr(c.mem)) + off
+	return extent{low, high}, true
+}
+
+// oneAddress returns the address that all lanes have, before the base and the offset are added, if the executor has it as one number.
+func (g *group) oneAddress(m *ir.Memory, scale uint64) (address uint64, same bool) {
+	switch a := g.recorded(m.Address); {
+	case m.Address.Kind == ir.Single:
+		address = g.uniform[m.Address.Slot]
+	case a != nil && a.step == 0:
+		address = a.first
+	default:
+		return 0, false
+	}
+	if m.Scale != 0 {
+		if address = uint64(uint32(address)); m.SignedIndex {
+			address = uint64(int64(int32(address)))
+		}
+	}
+	return address * scale, true
+}
+
+// suits reports whether n addresses are those that machine code supports for an access group that has consecutive
+// elements only, or that stores: there no two lanes store to one place.
+func (s *shape) suits(n int, ag *gen.AccessGroup) bool {
+	s.spell()
+	for i := range (n + chunk - 1) / chunk {
+		if step := s.runs[i].step; ag.Contiguous && step != int64(ag.Element) || step == 0 || step == irregular {
+			return false
+		}
+	}
+	return !ag.First.StoresOnce() || !ag.First.Write || !s.mayRepeat(n)
+}
