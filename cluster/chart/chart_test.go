@@ -1,0 +1,156 @@
+// Package chart has the Helm chart, and its tests.
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	admission "k8s.io/api/admissionregistration/v1"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"pegasus/cluster/claims"
+	"pegasus/cluster/parameters"
+)
+
+// image are the values without a default.
+func image() map[string]any {
+	return map[string]any{"image": map[string]any{"repository": "registry.example.com/pegasus", "tag": "1"}}
+}
+
+// render renders the chart and returns its objects, decoded strictly, by kind and name.
+func render(t *testing.T, values map[string]any) (map[string]runtime.Object, error) {
+	t.Helper()
+	c, err := loader.Load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := util.ToRenderValuesWithSchemaValidation(c, values, common.ReleaseOptions{Name: "pegasus", Namespace: "pegasus-system", IsInstall: true}, common.DefaultCapabilities, false)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	objects := map[string]runtime.Object{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		for text := range strings.SplitSeq(files[name], "\n---\n") {
+			if strings.TrimSpace(text) == "" || strings.HasSuffix(name, ".tpl") {
+				continue
+			}
+			o, kind, err := decoder.Decode([]byte(text), nil, nil)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, text)
+			}
+			objects[kind.Kind] = o
+		}
+	}
+	return objects, nil
+}
+
+func TestLint(t *testing.T) {
+	l := lint.RunAll(".", image(), "pegasus-system")
+	for _, m := range l.Messages {
+		if m.Severity >= support.WarningSev {
+			t.Error(m)
+		}
+	}
+}
+
+func TestObjects(t *testing.T) {
+	objects, err := render(t, image())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "DeviceClass", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+	if got := slices.Sorted(maps.Keys(objects)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	class := objects["DeviceClass"].(*resourceapi.DeviceClass)
+	if n := class.Spec.ExtendedResourceName; n == nil || *n != "pegasus.dev/accelerator" || len(class.Spec.Config) > 0 {
+		t.Errorf("class: %v", class.Spec)
+	}
+	pod := objects["DaemonSet"].(*apps.DaemonSet).Spec.Template.Spec
+	for _, c := range append(pod.Containers, pod.InitContainers...) {
+		privileged := c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+		if privileged != (c.Name == "daemon") || !*c.SecurityContext.ReadOnlyRootFilesystem {
+			t.Errorf("container %s: %v", c.Name, c.SecurityContext)
+		}
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+				t.Errorf("container %s: there is no volume %s", c.Name, m.Name)
+			}
+		}
+	}
+}
+
+// With a daemon of the host, the pods have the driver alone.
+func TestDriverAlone(t *testing.T) {
+	values := image()
+	values["daemon"] = map[string]any{"enabled": false}
+	objects, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := objects["DaemonSet"].(*apps.DaemonSet).Spec.Template.Spec
+	if len(pod.Containers) != 1 || pod.Containers[0].Name != "driver" || len(pod.InitContainers) > 0 || len(pod.Volumes) != 4 || objects["ConfigMap"] != nil {
+		t.Errorf("pod: %v", pod)
+	}
+}
+
+// The configuration of the class is one that the driver reads.
+func TestClassConfiguration(t *testing.T) {
+	values := image()
+	values["deviceClass"] = map[string]any{"config": map[string]any{"processes": 8, "cpu": "200%"}}
+	objects, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := objects["DeviceClass"].(*resourceapi.DeviceClass).Spec.Config
+	if len(config) != 1 || config[0].Opaque.Driver != claims.DriverName {
+		t.Fatalf("configuration: %v", config)
+	}
+	settings, err := parameters.Read(config[0].Opaque.Parameters.Raw, parameters.Class)
+	if want := map[string]string{"processes": "8", "cpu": "200%"}; err != nil || !maps.Equal(settings, want) {
+		t.Errorf("got %v, %v; want %v", settings, err, want)
+	}
+}
+
+func TestWrongValues(t *testing.T) {
+	for about, change := range map[string]func(map[string]any){
+		"no image":         func(v map[string]any) { delete(v, "image") },
+		"too many credits": func(v map[string]any) { v["driver"] = map[string]any{"credits": 70000} },
+		"misspelled":       func(v map[string]any) { v["drivers"] = map[string]any{} },
+		"a relative path":  func(v map[string]any) { v["paths"] = map[string]any{"cdi": "run/cdi"} },
+	} {
+		values := image()
+		change(values)
+		if _, err := render(t, values); err == nil {
+			t.Errorf("%s: the chart was rendered", about)
+		}
+	}
+}
+
+// policy returns the admission policy.
+func policy(t *testing.T) *admission.ValidatingAdmissionPolicy {
+	t.Helper()
+	objects, err := render(t, image())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects["ValidatingAdmissionPolicy"].(*admission.ValidatingAdmissionPolicy)
+}

@@ -1,0 +1,123 @@
+// Pegasus-dra is the kubelet plugin of a node: it offers the accelerators of the node's daemon to the scheduler, and
+// makes a domain for each claim.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/klog/v2"
+
+	"pegasus/cluster/claims"
+	"pegasus/cluster/driver"
+)
+
+type options struct {
+	kubeconfig, node, kubelet string
+	install                   string
+	credits                   int64
+	group                     uint
+	every                     time.Duration
+	driver.Config
+}
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the address of the API server; without it, the service account of the pod")
+	flag.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "`name` of the node; default: the environment variable NODE_NAME")
+	flag.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "the kubelet's `directory`")
+	flag.StringVar(&o.RuntimeDir, "runtime-dir", "/run/pegasus", "the daemon's runtime `directory`")
+	flag.StringVar(&o.Libraries, "libraries", "/usr/lib/pegasus", "`directory` of the CUDA libraries, on the host")
+	flag.StringVar(&o.CDI, "cdi", "/var/run/cdi", "`directory` of CDI files, on the host")
+	flag.Int64Var(&o.credits, "credits", 1024, "`credits` that each accelerator sells, 1 to 65535")
+	flag.UintVar(&o.group, "socket-group", 0, "numeric `id` of the group that may connect to domains, which containers with a claim get; 0: each user of a container may connect")
+	flag.DurationVar(&o.every, "interval", 5*time.Second, "`time` between two looks at the daemon, 100ms or more")
+	flag.StringVar(&o.install, "install-libraries", "", "copy the CUDA libraries into a `directory` and exit")
+	flag.Parse()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	o.Log = log
+	if err := o.run(ctx); err != nil {
+		log.Error("pegasus-dra ends", "err", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) check() error {
+	switch {
+	case flag.NArg() > 0:
+		return fmt.Errorf("argument %q: there are flags only", flag.Arg(0))
+	case o.node == "" && o.install == "":
+		return errors.New("--node: missing; give the name of the node, or set NODE_NAME")
+	case o.credits < 1 || o.credits > 65535:
+		return fmt.Errorf("--credits %d: must be 1 to 65535", o.credits)
+	case o.every < 100*time.Millisecond:
+		return fmt.Errorf("--interval %v: must be 100ms or more", o.every)
+	case o.group > 1<<32-2:
+		return fmt.Errorf("--socket-group %d: must be the number of a group", o.group)
+	}
+	return nil
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.install != "" {
+		return driver.InstallLibraries(o.Libraries, o.install)
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(o.kubelet, "plugins", claims.DriverName)
+	registry := filepath.Join(o.kubelet, "plugins_registry")
+	for _, dir := range []string{data, registry} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	o.Records, o.Group = filepath.Join(data, "claims"), uint32(o.group)
+	plugin := driver.NewPlugin(driver.New(o.Config), o.node)
+	helper, err := kubeletplugin.Start(ctx, plugin,
+		kubeletplugin.DriverName(claims.DriverName),
+		kubeletplugin.NodeName(o.node),
+		kubeletplugin.KubeClient(client),
+		kubeletplugin.PluginDataDirectoryPath(data),
+		kubeletplugin.RegistrarDirectoryPath(registry),
+	)
+	if err != nil {
+		return fmt.Errorf("serve the kubelet: %w", err)
+	}
+	defer helper.Stop()
+	if err := plugin.Forget(ctx, driver.Deleted(ctx, client)); err != nil {
+		o.Log.Warn("look for deleted claims", "err", err)
+	}
+	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Every: o.every}
+	return w.Run(ctx)
+}
+
+func (o *options) client() (kubernetes.Interface, error) {
+	config, err := rest.InClusterConfig()
+	if o.kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w; run it in a pod, or give --kubeconfig", err)
+	}
+	return kubernetes.NewForConfig(config)
+}

@@ -1,0 +1,90 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"pegasus/backend/client"
+	"pegasus/backend/control"
+	"pegasus/cluster/claims"
+)
+
+// daemon calls the daemon of the node. It connects for each operation, so that the daemon may restart at any time.
+type daemon struct {
+	runtimeDir string
+}
+
+// do calls f with a connection.
+func (d daemon) do(f func(*client.Client) error) error {
+	c, err := client.Dial(filepath.Join(d.runtimeDir, control.SocketName))
+	if err == nil {
+		defer c.Close()
+		err = f(c)
+	}
+	if err != nil {
+		return fmt.Errorf("daemon of %s: %w", d.runtimeDir, err)
+	}
+	return nil
+}
+
+// describe returns the daemon's accelerators and its release.
+func (d daemon) describe(ctx context.Context) (all []control.Accelerator, release string, err error) {
+	err = d.do(func(c *client.Client) error {
+		status, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		release = status.Version
+		all, err = c.Accelerators(ctx)
+		return err
+	})
+	return all, release, err
+}
+
+// create makes the domain, unless the daemon has it.
+func (d daemon) create(ctx context.Context, of *claims.Domain) error {
+	return d.do(func(c *client.Client) error {
+		_, err := c.Create(ctx, control.CreateParams{Domain: of.Name(), Settings: of.Settings, Holder: claims.Holder})
+		return err
+	})
+}
+
+// remove ends the driver's lease of a domain and, unless another holder has one, the domain with the processes that are
+// left in it. It blocks until the domain has gone.
+func (d daemon) remove(ctx context.Context, name string) error {
+	return d.do(func(c *client.Client) error {
+		if err := c.Release(ctx, control.LeaseParams{Domain: name, Holder: claims.Holder}); err != nil && !missing(err) {
+			return err
+		}
+		left, err := c.Domain(ctx, name)
+		if err == nil && len(left.Leases) == 0 {
+			err = c.Remove(ctx, control.RemoveParams{Domain: name, Mode: control.RemoveEnd})
+		}
+		if missing(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func missing(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.CodeNotFound
+}
+
+// held returns the names of the domains that the driver holds.
+func (d daemon) held(ctx context.Context) (names []string, err error) {
+	err = d.do(func(c *client.Client) error {
+		all, err := c.Domains(ctx)
+		for _, dom := range all {
+			if slices.ContainsFunc(dom.Leases, func(l control.Lease) bool { return l.Holder == claims.Holder }) {
+				names = append(names, dom.Name)
+			}
+		}
+		return err
+	})
+	return names, err
+}

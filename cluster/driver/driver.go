@@ -1,0 +1,212 @@
+// Package driver prepares claims on a node: a domain of the node's daemon and a CDI file for each claim, from its first
+// pod to its last.
+//
+// A claim's record is written first and removed last. So an interrupted step is completed by the next call, or by
+// Reconcile, which makes domains and files what the records require.
+//
+// Callers: pegasus-dra.
+//
+// Trust boundary: the kubelet and the API server are trusted; the content of claims is checked by package claims.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"pegasus/cluster/cdi"
+	"pegasus/cluster/claims"
+	"pegasus/cluster/records"
+)
+
+// Config has the places of a node.
+type Config struct {
+	RuntimeDir string // the daemon's
+	Libraries  string // the directory of the CUDA libraries
+	CDI        string // the directory of CDI files
+	Records    string // the directory of records
+	Group      uint32 // of the sockets of domains; 0: every user of a container may connect
+	Log        *slog.Logger
+}
+
+// Driver prepares and unprepares claims. It is safe for concurrent use; calls and Reconcile follow each other.
+type Driver struct {
+	daemon  daemon
+	host    cdi.Host
+	files   cdi.Dir
+	records records.Dir
+	sockets map[string]string // settings of each domain's socket
+	log     *slog.Logger
+
+	mu sync.Mutex // records, domains and files belong together
+}
+
+// New returns a driver. It touches nothing.
+func New(c Config) *Driver {
+	d := &Driver{
+		daemon:  daemon{c.RuntimeDir},
+		host:    cdi.Host{Domains: filepath.Join(c.RuntimeDir, "domains"), Libraries: c.Libraries, Group: c.Group},
+		files:   cdi.Dir(c.CDI),
+		records: records.Dir(c.Records),
+		sockets: map[string]string{"socket_mode": "0666"},
+		log:     c.Log,
+	}
+	if c.Group != 0 {
+		d.sockets = map[string]string{"socket_mode": "0660", "socket_group": strconv.FormatUint(uint64(c.Group), 10)}
+	}
+	return d
+}
+
+// Prepare makes the domain of an allocated claim and its CDI file. It can be repeated, and returns the same device.
+func (d *Driver) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (kubeletplugin.Device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of, err := d.record(ctx, claim)
+	if err != nil {
+		return kubeletplugin.Device{}, err
+	}
+	if err := d.make(ctx, of); err != nil {
+		return kubeletplugin.Device{}, fmt.Errorf("claim %s: %w", of, err)
+	}
+	d.log.Info("prepared claim", "claim", of.String(), "domain", of.Name(), "accelerator", of.Device)
+	return kubeletplugin.Device{
+		Requests: []string{of.Request}, PoolName: of.Pool, DeviceName: of.Device, ShareID: of.Share,
+		CDIDeviceIDs: []string{cdi.DeviceID(of.UID)},
+	}, nil
+}
+
+// record returns the record of a claim's allocation, and writes it if there is none. The record of a prepared claim
+// stays as it is when a later release would translate the claim differently. A record of an earlier allocation, which
+// the kubelet has not unprepared, is replaced with its domain.
+func (d *Driver) record(ctx context.Context, claim *resourceapi.ResourceClaim) (*claims.Domain, error) {
+	of, err := d.records.Read(claim.UID)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := claims.Plan(claim, d.sockets)
+	switch {
+	case of != nil && (err != nil || of.SameAllocation(plan)):
+		return of, nil
+	case err != nil:
+		return nil, err
+	case of != nil:
+		d.log.Warn("claim is allocated anew", "claim", of.String(), "domain", of.Name())
+		if err := d.unmake(ctx, claim.UID); err != nil {
+			return nil, err
+		}
+	}
+	return plan, d.records.Write(plan)
+}
+
+// make makes the domain and the file of a record, as far as they are missing.
+func (d *Driver) make(ctx context.Context, of *claims.Domain) error {
+	if err := d.daemon.create(ctx, of); err != nil {
+		return err
+	}
+	_, err := d.files.Write(of.UID, d.host.Spec(of))
+	return err
+}
+
+// Unprepare removes the domain and the files of a claim. It can be repeated.
+func (d *Driver) Unprepare(ctx context.Context, claim types.UID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.unmake(ctx, claim); err != nil {
+		return err
+	}
+	d.log.Info("unprepared claim", "domain", claims.Name(claim))
+	return nil
+}
+
+func (d *Driver) unmake(ctx context.Context, claim types.UID) error {
+	if err := d.files.Remove(claim); err != nil { // first, so that no new container enters the domain
+		return err
+	}
+	if of, err := d.records.Read(claim); of == nil && err == nil { // so there is no domain, and the daemon may be away
+		return nil
+	}
+	if err := d.daemon.remove(ctx, claims.Name(claim)); err != nil {
+		return err
+	}
+	return d.records.Remove(claim)
+}
+
+// Reconcile makes missing domains and files of prepared claims, such as after the node's restart, and removes those of
+// claims without a record. An error does not end it: it returns all errors together.
+func (d *Driver) Reconcile(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all, damaged := d.records.All()
+	held, err := d.daemon.held(ctx)
+	if err != nil {
+		return errors.Join(damaged, err)
+	}
+	errs := []error{damaged}
+	recorded := map[string]bool{}
+	for _, of := range all {
+		recorded[of.Name()] = true
+		errs = append(errs, d.restore(ctx, of, slices.Contains(held, of.Name())))
+	}
+	if damaged != nil { // the domains of unreadable records look abandoned
+		return errors.Join(errs...)
+	}
+	for _, name := range held {
+		if !recorded[name] {
+			d.log.Warn("removing domain without a record of its claim", "domain", name)
+			errs = append(errs, d.daemon.remove(ctx, name))
+		}
+	}
+	files, err := d.files.Claims()
+	errs = append(errs, err)
+	for _, claim := range files {
+		if !recorded[claims.Name(claim)] {
+			d.log.Warn("removing CDI file without a record of its claim", "domain", claims.Name(claim))
+			errs = append(errs, d.files.Remove(claim))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restore makes the missing domain and file of a prepared claim.
+func (d *Driver) restore(ctx context.Context, of *claims.Domain, held bool) error {
+	if !held {
+		if err := d.daemon.create(ctx, of); err != nil {
+			return fmt.Errorf("claim %s: %w", of, err)
+		}
+		d.log.Warn("made missing domain", "claim", of.String(), "domain", of.Name())
+	}
+	wrote, err := d.files.Write(of.UID, d.host.Spec(of))
+	if wrote {
+		d.log.Info("wrote CDI file", "claim", of.String(), "domain", of.Name())
+	}
+	return err
+}
+
+// Forget unprepares the claims for which gone returns true: those that were deleted while neither driver nor kubelet
+// ran.
+func (d *Driver) Forget(ctx context.Context, gone func(*claims.Domain) (bool, error)) error {
+	all, err := d.records.All()
+	errs := []error{err}
+	for _, of := range all {
+		is, err := gone(of)
+		if is && err == nil {
+			d.log.Warn("claim is deleted", "claim", of.String(), "domain", of.Name())
+			err = d.Unprepare(ctx, of.UID)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// oneLine returns an error's text for an event.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,114 @@
+// Package slices describes the accelerators of a node as devices of a ResourceSlice: pure functions.
+//
+// Callers: package driver.
+//
+// Trust boundary: the daemon is trusted.
+package slices
+
+import (
+	"regexp"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"pegasus/backend/control"
+	"pegasus/cluster/claims"
+)
+
+// Node describes a node.
+type Node struct {
+	Release string // of the daemon
+	CUDA    string // version that its library reports
+	Credits int64  // that each accelerator sells
+	// Away is the reason for which the daemon does not answer; empty: it does. The devices are tainted then.
+	Away      string
+	AwaySince metav1.Time
+}
+
+// AwayTaint is the key of the taint of devices whose daemon does not answer.
+const AwayTaint = claims.DriverName + "/daemon-away"
+
+// Defaults and least values of the capacities that a claim requests. The step of memory is the page of a GPU.
+var (
+	defaultCredits = resource.MustParse("256")
+	defaultMemory  = resource.MustParse("256Mi")
+	memoryStep     = resource.MustParse("2Mi")
+	one            = resource.MustParse("1")
+)
+
+// Devices returns a device for each accelerator whose name can be a device's. The others are in left, each with the
+// reason.
+func Devices(all []control.Accelerator, node Node) (devices []resourceapi.Device, left []string) {
+	for i := range all {
+		a := &all[i]
+		if !label.MatchString(a.Name) {
+			left = append(left, a.Name+": the name of a device must be a DNS label (small letters, digits and -, at most 63); rename the accelerator")
+			continue
+		}
+		devices = append(devices, device(a, node))
+	}
+	return devices, left
+}
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func device(a *control.Accelerator, node Node) resourceapi.Device {
+	d := resourceapi.Device{
+		Name:                     a.Name,
+		AllowMultipleAllocations: ptr.To(true),
+		Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+			"type": text(a.Type), "model": text(a.Device), "policy": text(a.Policy), "mode": text(a.Mode), "release": text(node.Release),
+			"cuda": {VersionValue: ptr.To(semantic(node.CUDA))},
+		},
+		Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+			claims.Credits: {Value: *number(node.Credits), RequestPolicy: span(least(defaultCredits, node.Credits), one, *number(node.Credits), one)},
+			claims.Memory:  {Value: *size(a.Memory), RequestPolicy: span(least(defaultMemory, int64(a.Memory)), memoryStep, floor(a.Memory), memoryStep)},
+			claims.Domains: {Value: *number(int64(a.MaxDomains)), RequestPolicy: &resourceapi.CapacityRequestPolicy{
+				Default: ptr.To(one), ValidValues: []resource.Quantity{one}}},
+		},
+	}
+	if node.Away != "" {
+		d.Taints = []resourceapi.DeviceTaint{{Key: AwayTaint, Effect: resourceapi.DeviceTaintEffectNoSchedule, TimeAdded: &node.AwaySince}}
+	}
+	return d
+}
+
+func span(def, min, max, step resource.Quantity) *resourceapi.CapacityRequestPolicy {
+	return &resourceapi.CapacityRequestPolicy{Default: &def, ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: &min, Max: &max, Step: &step}}
+}
+
+func number(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }
+
+func size(n uint64) *resource.Quantity { return resource.NewQuantity(int64(n), resource.BinarySI) }
+
+// floor returns a memory size rounded down to the step.
+func floor(n uint64) resource.Quantity {
+	step := uint64(memoryStep.Value())
+	return *size(n / step * step)
+}
+
+func least(q resource.Quantity, most int64) resource.Quantity {
+	if q.Value() <= most {
+		return q
+	}
+	if q.Format == resource.BinarySI {
+		return floor(uint64(most))
+	}
+	return *number(most)
+}
+
+// text returns an attribute of at most 64 bytes, the limit of the API.
+func text(s string) resourceapi.DeviceAttribute {
+	return resourceapi.DeviceAttribute{StringValue: ptr.To(s[:min(len(s), 64)])}
+}
+
+// semantic returns a version in the form of semver, which attributes require.
+func semantic(version string) string {
+	for strings.Count(version, ".") < 2 {
+		version += ".0"
+	}
+	return version
+}
