@@ -29,24 +29,31 @@ SOAKTIME    ?= 10m
 PATIENCE    ?= 90m
 E2E         ?= $(wildcard test/scenarios/*.toml)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 
 # Debian packages, each where it is needed first.
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
-TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools xen-utils-4.17 zstd
+TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools xen-utils-4.17 zstd fish zsh
 VM_NEEDS    := qemu-system-x86 ovmf busybox-static e2fsprogs squashfs-tools systemd ffmpeg libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
 XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium
+PACKAGE_NEEDS := binutils
+CLUSTER_NEEDS := runc busybox-static
+OPERATE_NEEDS := tmux chromium fonts-dejavu-core mmdebstrap systemd-container lintian rpm
 CLIENT_NEEDS := python3-numba python3-blessed python3-psutil python3-six python3-pkg-resources libncursesw6 libsystemd0
 # Unpacked: of Debian's contrib section, what these need, and cuRAND, which PyCUDA is linked with; and examples of NVIDIA's own for Go.
 CLIENTS     := nvtop gpustat python3-pynvml hwloc libhwloc15 libhwloc-contrib-plugins libltdl7 libpciaccess0 \
                python3-pycuda python3-pytools python3-appdirs python3-decorator python3-mako libboost-python1.74.0 libboost-thread1.74.0 libcurand10
 GO_NVML     := v0.12.4-0
+# Unpacked: installed, it would run as a service.
+OPERATE_UNPACKED := prometheus
+SITE_NEEDS  := hugo
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet vet-cgo staticcheck tidy compile_commands.json \
-	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-test deps-build deps-run deps-bench clean help FORCE
+.PHONY: build binaries man guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak operate-test clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet vet-cgo staticcheck tidy compile_commands.json \
+	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-test deps-build deps-run deps-bench docs clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
 
@@ -79,6 +86,49 @@ binaries: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libnvidia-ml.so.1 | deps-bu
 	$(Q)$(WITH_LIBVIRT) $(GO) build -trimpath -buildvcs=false $(LIBVIRT_TAG) -o $(BUILD)/bin/ ./cmd/pegasus-libvirt
 	$(call step,GO,pegasus-nvidia)
 	$(Q)$(WITH_NVIDIA) $(GO) build -trimpath -buildvcs=false -o $(BUILD)/bin/ ./cmd/pegasus-nvidia
+
+man: binaries ## write the man pages, to build/man
+	$(call step,MAN,$(BUILD)/man)
+	@rm -rf $(BUILD)/man
+	@mkdir -p $(BUILD)/man/man8
+	$(Q)$(BUILD)/bin/pegasus document man $(BUILD)/man/man1
+	$(Q)for p in pegasusd pegasus-guest pegasus-libvirt pegasus-nvidia; do $(BUILD)/bin/$$p man-page >$(BUILD)/man/man8/$$p.8 || exit 1; done
+
+# --- for Kubernetes: a module of its own, so that the main one needs nothing of it
+
+IMAGE  ?= pegasus.local/pegasus:1
+# The same flags for programs, vet and tests: with others, Go would compile Kubernetes' packages once more.
+CLUSTER = GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' $(GO) -C cluster
+
+.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit
+cluster: | deps-build ## build what runs on the nodes of a Kubernetes cluster, to build/cluster: docs/kubernetes.md
+	@mkdir -p $(BUILD)/cluster
+	$(call step,GO,$(BUILD)/cluster)
+	$(Q)$(CLUSTER) build -o $(abspath $(BUILD))/cluster/ ./cmd/...
+
+cluster-image: build cluster ## write the container image for a cluster's nodes, to build/cluster/pegasus-image.tar
+	$(call step,IMAGE,$(BUILD)/cluster/pegasus-image.tar)
+	$(Q)$(BUILD)/cluster/pegasus-image -build $(BUILD) -name $(IMAGE) -o $(BUILD)/cluster/pegasus-image.tar
+
+cluster-check: cluster-vet cluster-unit ## vet and test what is for Kubernetes, without a cluster (installs runc)
+
+cluster-vet:
+	$(call step,VET,cluster)
+	$(Q)$(CLUSTER) vet ./...
+	$(call step,STATIC,cluster)
+	$(Q)$(CLUSTER) run $(STATICCHECK) ./...
+	$(call step,TIDY,cluster/go.mod)
+	$(Q)$(CLUSTER) mod tidy -diff
+
+cluster-unit: build cluster
+	@scripts/deps $(CLUSTER_NEEDS)
+	$(call step,TEST,cluster)
+	$(Q)$(CLUSTER) test -vet=off -timeout $(PATIENCE) ./...
+
+docs: ## build the documentation as a site, in build/site, and check its links (installs hugo)
+	@scripts/deps $(SITE_NEEDS)
+	$(call step,HUGO,$(BUILD)/site)
+	$(Q)$(GO) run ./tools/site -o $(BUILD)/site
 
 # --- the guest's C library
 
@@ -193,6 +243,17 @@ compile_commands.json: ## write how each C file is compiled, for clangd and othe
 
 -include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*/*.d $(BUILD)/guest/asan/obj/*/*.d $(BUILD)/bench/obj/*.d)
 
+# --- packages
+
+# The number of commits orders packages; the commit names one.
+PACKAGE_VERSION ?= 0.$(or $(shell git rev-list --count HEAD 2>/dev/null),0)+$(shell git describe --always --dirty=.dirty 2>/dev/null || echo sources)
+
+.PHONY: packages operate-test
+packages: build man ## build packages, .deb and .rpm, for a host and for a virtual machine, to build/packages
+	@scripts/deps $(PACKAGE_NEEDS)
+	$(call step,PACKAGE,$(PACKAGE_VERSION))
+	$(Q)scripts/package $(BUILD) '$(PACKAGE_VERSION)' $(GO) run $(NFPM)
+
 # --- the main job and the benchmarks
 
 run: deps-build deps-run ## set up, then show programs of several domains share one accelerator
@@ -208,9 +269,9 @@ policies-e2e: build ## run the papers' programs under the policies, beside what 
 sim: ## run the scenarios of the simulator, 20 seeds each
 	$(GO) run ./cmd/pegasus sim run all
 
-report-test: ## open the simulator's report in a browser without a window (installs chromium)
-	@scripts/deps $(REPORT_NEEDS)
-	$(GO) test -tags browser -count=1 -run InBrowser ./sim/report
+report-test: ## open the simulator's report, and the site of the documentation, in a browser without a window (installs chromium and hugo)
+	@scripts/deps $(REPORT_NEEDS) $(SITE_NEEDS)
+	$(GO) test -tags browser -count=1 -run InBrowser ./sim/report ./tools/site
 
 # --- tests
 
@@ -237,11 +298,7 @@ format:
 
 vet: vet-cgo
 	$(call step,VET,./...)
-	$(Q)$(GO) vet ./...
-	$(call step,VET,soak tests)
-	$(Q)$(GO) vet -tags soak ./...
-	$(call step,VET,clients tests)
-	$(Q)$(GO) vet -tags clients ./test
+	$(Q)$(GO) vet -tags soak,clients,browser ./...
 
 vet-cgo:
 	$(call step,VET,pegasus-libvirt)
@@ -278,11 +335,11 @@ stale:
 
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
-# The longest first, so that no core is idle at the end. Many tests wait for most of their time: more packages at once
-# than there are cores keep these busy.
+# The longest first, so that no core is idle at the end. Many tests wait for most of their time: more packages and
+# tests at once than there are cores keep these busy. make vet has vetted them.
 FIRST   := guest/tests cmd/pegasus cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/xenstoretest
-AT_ONCE := -p $(shell echo $$(($$(nproc) + 2)))
-TESTS_AT_ONCE := -parallel $(shell echo $$(($$(nproc) + 1)))
+AT_ONCE := -vet=off -p $(shell echo $$(($$(nproc) + 6))) -parallel $(shell echo $$(($$(nproc) + 2)))
+TESTS_AT_ONCE := -vet=off -parallel $(shell echo $$(($$(nproc) + 2)))
 
 unit: build guest-asan ## the tests without the race detector; those of the whole system come last
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
@@ -295,7 +352,7 @@ unit-go:
 
 unit-nvidia:
 	$(call step,TEST,NVIDIA)
-	$(Q)$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
+	$(Q)$(WITH_NVIDIA) $(GO) test -vet=off -timeout $(PATIENCE) $(NVIDIA)
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
@@ -310,7 +367,7 @@ xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (
 	$(GO) run ./test/xen/prepare
 
 xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
-	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
+	$(GO) test -vet=off -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 # Their order with the race detector, which slows computing down most.
 FIRST_RACED := accel/soft/lane accel/soft cmd/pegasusd cmd/pegasus hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
@@ -319,9 +376,9 @@ FIRST_RACED := accel/soft/lane accel/soft cmd/pegasusd cmd/pegasus hypervisor/hu
 RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|policies\|accel/ptx\|accel/soft/lane/arith\|test\|test/vm\|test/xen\)$$')
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
-race: | deps-build ## the tests of the Go packages with the race detector; make vet has vetted them
+race: | deps-build ## the tests of the Go packages with the race detector
 	$(call step,RACE,packages)
-	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
+	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
 
 fuzz: ## fuzz each decoder for FUZZTIME, by default for 1s or 50000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
@@ -337,6 +394,12 @@ clients: build ## get tools that watch GPUs, Numba, PyCUDA and hwloc, and try th
 	@scripts/clients $(BUILD)/clients $(CLIENTS)
 	CGO_ENABLED=1 GOBIN=$(abspath $(BUILD))/clients/bin $(GO) install github.com/NVIDIA/go-nvml/examples/devices@$(GO_NVML) github.com/NVIDIA/go-nvml/examples/compute-processes@$(GO_NVML)
 	$(GO) test -tags clients -run '^TestClients|^TestFFmpeg.*s$$' -count 1 -v -timeout $(PATIENCE) ./test
+
+operate-test: build ## operate the whole as on a host: screens, the page in a browser, packages in a bare Debian (installs tmux, chromium, mmdebstrap and more)
+	@scripts/deps $(OPERATE_NEEDS) $(PACKAGE_NEEDS)
+	@command -v npm >/dev/null || scripts/deps npm
+	@scripts/clients $(BUILD)/operate $(OPERATE_UNPACKED)
+	PATH="$(abspath $(BUILD))/operate/root/usr/bin:$$PATH" $(GO) test -tags soak -run '^TestOperate' -count 1 -v -timeout $(PATIENCE) ./test/operate
 
 gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, and try the accelerator on it, if there is one
 	$(GO) test -tags gpu -run '^TestGPU$$' -count 1 -v ./accel/soft/lane
@@ -401,7 +464,7 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 # --- what else must be installed
 
 deps: ## install what building, running and testing need
-	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS)
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS) $(CLUSTER_NEEDS)
 
 deps-test:
 	@scripts/deps --check $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS)

@@ -26,11 +26,13 @@ import (
 	"time"
 
 	"pegasus/backend/api"
+	"pegasus/backend/control"
 	"pegasus/backend/cpus"
 	"pegasus/backend/events"
 	"pegasus/backend/gate"
 	"pegasus/backend/guests"
 	"pegasus/backend/hardware"
+	"pegasus/backend/history"
 	"pegasus/backend/sched"
 	"pegasus/backend/workers"
 	"pegasus/configs"
@@ -73,6 +75,10 @@ type Options struct {
 
 	Log         *slog.Logger
 	SetLogLevel func(level string)
+	// RuntimeDirGiven is set if the command line has the runtime directory.
+	RuntimeDirGiven bool
+	// LogLevel is the level of the log that the command line or the environment has; empty: the configuration's holds.
+	LogLevel string
 }
 
 // Daemon is the running daemon.
@@ -86,6 +92,7 @@ type Daemon struct {
 
 	guests   *guests.Registry
 	workers  *workers.Workers
+	history  *history.Recorder
 	sampler  *cpus.Sampler
 	follower *cpus.Follower
 	api      *api.Server
@@ -102,17 +109,18 @@ func New(opt Options) (*Daemon, error) {
 	for _, c := range opt.Config.Accelerators {
 		w.Types = append(w.Types, c.Type)
 	}
-	d := &Daemon{opt: opt, log: opt.Log, workers: workers.New(w)}
+	d := &Daemon{opt: opt, log: opt.Log, workers: workers.New(w), history: &history.Recorder{}}
 	journal := events.NewJournal(opt.Log)
 	d.guests = guests.New(guests.Options{
 		Config: opt.Config, ConfigPath: opt.ConfigPath, Accept: opt.Accept, RuntimeDir: opt.RuntimeDir, Private: opt.Private, Linger: opt.Linger,
 		Adapter: opt.Adapter, Machines: opt.Machines, DomUs: opt.DomUs, Tuner: opt.Tuner, Agent: opt.Agent, SetLogLevel: opt.SetLogLevel,
+		RuntimeDirGiven: opt.RuntimeDirGiven, LogLevel: opt.LogLevel,
 		Journal: journal, Workers: d.workers, Log: opt.Log,
 	})
 	d.sampler = cpus.NewSampler(opt.CPUs, d.guests.CPUDomains(), gate.Now)
 	d.follower = cpus.NewFollower(opt.Raiser, d.guests.Followers, gate.Now)
 	d.guests.SetCPUs(d.sampler)
-	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal, Log: d.log})
+	d.api = api.New(api.Options{Config: opt.Config, RuntimeDir: opt.RuntimeDir, Runs: opt.Runs, Guests: d.guests.Requests(), Reload: d.guests.Reload, Journal: journal, History: d.history, Log: d.log})
 	return d, nil
 }
 
@@ -161,14 +169,32 @@ func (d *Daemon) open() ([]net.Listener, error) {
 // Reload reads the configuration again. If it is invalid the old one stays in force, and the log has the cause.
 func (d *Daemon) Reload() { d.guests.Reload(nil) }
 
+// Turns returns, for each accelerator, the number of turns that its scheduler loop has made.
+func (d *Daemon) Turns() []uint64 {
+	turns := make([]uint64, len(d.accelerators))
+	for i, a := range d.accelerators {
+		turns[i] = a.Turns()
+	}
+	return turns
+}
+
+// Summary describes the daemon's use in one line.
+func (d *Daemon) Summary() string {
+	return control.Count(len(d.accelerators), "accelerator") + ", " + control.Count(d.guests.Requests().Status().Guests, "guest process")
+}
+
 // serve starts the goroutines beside Run.
 func (d *Daemon) serve(listeners []net.Listener) {
+	// Each scheduler loop and each arbiter gets one more of the runtime's processors. Other goroutines hold theirs while
+	// a busy host keeps their threads from running, and a loop that waits for one decides late, whatever its priority.
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2*len(d.accelerators)))
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.Run(d.ctx) })
 		d.tasks.Go(func() { a.Mend(d.ctx) })
 		d.tasks.Go(func() { a.Hardware.Serve(d.ctx) })
 	}
 	d.tasks.Go(d.guests.Run)
+	d.tasks.Go(d.observe)
 	d.tasks.Go(func() { d.sampler.Run(d.ctx) })
 	d.tasks.Go(func() { d.follower.Run(d.ctx) })
 	d.tasks.Go(func() { d.workers.Run(d.ctx) })
@@ -178,6 +204,21 @@ func (d *Daemon) serve(listeners []net.Listener) {
 			d.end()
 		}
 	})
+}
+
+// observe has the domains' objectives judged and passes readings to the history, until the daemon ends.
+func (d *Daemon) observe() {
+	t := time.NewTicker(history.Interval)
+	defer t.Stop()
+	for {
+		now := time.Now()
+		d.history.Add(now, d.guests.Observe(now))
+		select {
+		case <-t.C:
+		case <-d.ctx.Done():
+			return
+		}
+	}
 }
 
 // close releases all resources. Workers of the host's daemon continue and wait for the next daemon; a private daemon's

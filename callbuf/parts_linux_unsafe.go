@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/ioctl"
 )
 
 // MapParts maps parts of a file one behind the other, at any address. UnmapParts undoes it.
@@ -40,15 +42,21 @@ func mapParts(f *os.File, parts Extents, base uintptr) ([]byte, error) {
 		UnmapParts(mem)
 		return nil, unix.EEXIST
 	}
-	to := at
-	for _, p := range parts {
-		_, _, errno := unix.Syscall6(unix.SYS_MMAP, to, uintptr(p.Bytes), unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_SHARED|unix.MAP_FIXED, f.Fd(), uintptr(p.Offset))
-		if errno != 0 {
-			UnmapParts(mem)
-			return nil, errno
+	err := ioctl.Uninterrupted(func() error { // the file may have pages of another domain of Xen
+		to := at
+		for _, p := range parts {
+			_, _, errno := unix.Syscall6(unix.SYS_MMAP, to, uintptr(p.Bytes), unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_SHARED|unix.MAP_FIXED, f.Fd(), uintptr(p.Offset))
+			if errno != 0 {
+				return errno
+			}
+			to += uintptr(p.Bytes)
 		}
-		to += uintptr(p.Bytes)
+		return nil
+	})
+	if err != nil {
+		UnmapParts(mem)
+		return nil, err
 	}
 	return mem, nil
 }

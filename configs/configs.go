@@ -37,6 +37,9 @@ type Config struct {
 	Promises map[string]Promise
 	// Warnings are mistakes that were not refused, each with its file and line.
 	Warnings []string
+
+	places places         // of the keys that the files have; nil: none
+	index  map[string]int // of Domains, by name, unless they were changed after Parse
 }
 
 // Daemon is the [daemon] table: the settings of the whole host.
@@ -64,6 +67,7 @@ type API struct {
 	Key          string // absolute; the certificate's private key
 	ViewToken    string // absolute; a file with the token of the role view; empty: there is none
 	OperateToken string // absolute; a file with the token of the role operate; empty: there is none
+	Page         bool   // the operator's page is served at /
 }
 
 // Accelerator is one [[accelerator]] table.
@@ -98,6 +102,9 @@ type Domain struct {
 	Name          string
 	Credits       int
 	SLO           int           // the least part of the accelerator that it expects, in ‰; 0: none
+	SLOWait       time.Duration // longest 99th percentile of the waits at its gate; 0: no objective
+	SLORate       int           // least calls per second while it has work; 0: no objective
+	SLOWindow     time.Duration // over which the objectives are measured
 	Bandwidth     int           // its part of the accelerator in ‰, for policies that support it; 0: by credits
 	Group         string        // shares one turn with the others of this name; empty: has its own
 	Priority      int           // within its group; the larger the more urgent
@@ -178,9 +185,23 @@ func defaultAccelerator(name string) Accelerator {
 	}
 }
 
+// defaultOf returns the defaults for an accelerator of a's type and mode.
+func defaultOf(a *Accelerator) Accelerator {
+	d := defaultAccelerator("")
+	if a.Type != "soft" {
+		d.Memory = 0
+		d.KernelTimeout = 10 * time.Second // a kernel that does not end keeps other domains from a GPU
+	}
+	if a.Mode == "paper" {
+		d.IdleYield = 0 // the published algorithm keeps idle windows
+	}
+	return d
+}
+
 func defaultDomain() Domain {
 	return Domain{
 		Credits:    256,
+		SLOWindow:  time.Minute,
 		Reserve:    "none",
 		HostMemory: 16 * GiB,
 		Arena:      256 * MiB,
@@ -193,18 +214,41 @@ func defaultDomain() Domain {
 // name. It returns an error if the name is invalid, or isn't declared and the daemon doesn't accept
 // undeclared domains.
 func (c *Config) Domain(name string) (Domain, error) {
-	i := slices.IndexFunc(c.Domains, func(d Domain) bool { return d.Name == name })
-	if i >= 0 {
+	if i := c.find(name); i >= 0 {
 		return c.Domains[i], nil
 	}
 	if err := CheckName(name); err != nil {
 		return Domain{}, err
 	}
 	if !c.Daemon.UndeclaredDomains {
-		return Domain{}, fmt.Errorf("domain %q isn't declared, and undeclared_domains is false%s",
-			name, didYouMean(name, c.domainNames()))
+		return Domain{}, undeclared{c, name}
 	}
 	return c.Undeclared(name), nil
+}
+
+// Declares reports whether there is a [[domain]] of that name.
+func (c *Config) Declares(name string) bool { return c.find(name) >= 0 }
+
+// find returns the index of a domain in Domains, or -1.
+func (c *Config) find(name string) int {
+	if len(c.index) != len(c.Domains) {
+		return slices.IndexFunc(c.Domains, func(d Domain) bool { return d.Name == name })
+	}
+	if i, ok := c.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// undeclared is the error of a domain that is not declared and must be. Its text, which compares the name with all
+// others, is made when it is needed.
+type undeclared struct {
+	config *Config
+	name   string
+}
+
+func (e undeclared) Error() string {
+	return fmt.Sprintf("domain %q isn't declared, and undeclared_domains is false%s", e.name, DidYouMean(e.name, e.config.domainNames()))
 }
 
 // Undeclared returns the template under a name, whether or not the daemon accepts undeclared domains.

@@ -3,6 +3,8 @@ package configs
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -116,9 +118,16 @@ func again(t testing.TB, c *Config) {
 	if err != nil {
 		t.Fatalf("the printed form is refused: %v\n%s", err, printed)
 	}
-	if !reflect.DeepEqual(c, c2) {
+	if !reflect.DeepEqual(placeless(c), placeless(c2)) {
 		t.Fatalf("the printed form means something else: %v\n%s", Diff(c, c2), printed)
 	}
+}
+
+// placeless returns a configuration without the places of its keys.
+func placeless(c *Config) Config {
+	plain := *c
+	plain.places = nil
+	return plain
 }
 
 // The full example names every key, so that it can serve as the reference, and
@@ -535,5 +544,48 @@ func TestFollowingKeepsWhatWasMeasured(t *testing.T) {
 	a := Accelerator{Name: "gpu0", Change: 3, Context: 4 << 20}
 	if got := a.Following(Accelerator{Name: "gpu0"}); got.Change != a.Change || got.Context != a.Context {
 		t.Errorf("change %v, context %v", got.Change, got.Context)
+	}
+}
+
+// A lookup costs about as much in the largest configuration as in a small one, also one of a domain that is not declared:
+// the daemon makes lookups while it holds its lock.
+func TestManyDomains(t *testing.T) {
+	const few, many = 256, 16384
+	declaring := func(n int) *Config {
+		text := []byte("[daemon]\nundeclared_domains = false\n")
+		for i := range n {
+			text = fmt.Appendf(text, "[[domain]]\nname = \"domain-%d\"\ncredits = %d\n", i, i+1)
+		}
+		c, err := Parse("many.toml", text, Options{Policies: []string{"accc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	lookups := func(c *Config, n int) time.Duration {
+		begin := time.Now()
+		for i := range few {
+			i = (i+1)*n/few - 1
+			if d, err := c.Domain(fmt.Sprint("domain-", i)); err != nil || d.Credits != i+1 {
+				t.Fatalf("domain-%d: credits %d, %v; want %d", i, d.Credits, err, i+1)
+			}
+			if name := fmt.Sprint("other-", i); c.Declares(name) {
+				t.Fatalf("%s is declared", name)
+			} else if _, err := c.Domain(name); err == nil {
+				t.Fatalf("%s: no error", name)
+			}
+		}
+		return time.Since(begin)
+	}
+	small, c := declaring(few), declaring(many)
+	inSmall, inLarge := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	for range 20 { // the least of them: a busy machine delays some
+		inSmall, inLarge = min(inSmall, lookups(small, few)), min(inLarge, lookups(c, many))
+	}
+	if inLarge > inSmall*many/few/4 {
+		t.Errorf("%d lookups took %v with %d domains, and %v with %d: want far less than in proportion", few, inLarge, many, inSmall, few)
+	}
+	if _, err := c.Domain("domain-16385"); !strings.Contains(fmt.Sprint(err), "did you mean") {
+		t.Errorf("error %v, want a similar name", err)
 	}
 }

@@ -29,16 +29,26 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ":%d", e.Line)
 	}
 	if e.Table != "" {
-		b.WriteString(": " + e.Table)
+		b.WriteString(": " + short(e.Table))
 	}
 	if e.Key != "" {
-		b.WriteString(": " + e.Key)
+		b.WriteString(": " + short(e.Key))
 		if e.Value != "" {
-			b.WriteString(" = " + e.Value)
+			b.WriteString(" = " + short(e.Value))
 		}
 	}
 	b.WriteString(": " + e.Problem)
 	return b.String()
+}
+
+// mostShown is the number of bytes after which an error leaves out the rest of a name or value.
+const mostShown = 200
+
+func short(s string) string {
+	if len(s) <= mostShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:mostShown], "") + "…"
 }
 
 // Errors is all mistakes in a file, in the order of its lines.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -84,6 +83,7 @@ type parser struct {
 	sources []*source
 	opt     Options
 	errs    Errors
+	places  places
 }
 
 // table is one table of the files on its way into the Config.
@@ -114,12 +114,15 @@ func (p *parser) config() *Config {
 	}
 	daemon := p.one("daemon")
 	p.fill(daemon, c.Daemon.fields())
+	p.note("daemon", "", daemon)
 	p.specification(c, daemon)
 	api := p.one("api")
 	p.fill(api, c.API.fields())
+	p.note("api", "", api)
 	p.checkAPI(&c.API, api)
 	template := p.one("default_domain")
 	p.fill(template, c.Template.templateFields())
+	p.note("default_domain", "", template)
 	accelerators := p.many("accelerator")
 	for _, s := range p.sources {
 		if v, ok := s.tree["accelerator"]; ok && len(elements(v)) == 0 {
@@ -127,7 +130,18 @@ func (p *parser) config() *Config {
 		}
 	}
 	p.accelerators(c, accelerators)
-	p.domains(c, template, p.many("domain"))
+	domains := p.many("domain")
+	p.domains(c, template, domains)
+	if len(p.errs) == 0 {
+		p.objectives(c, domains)
+	}
+	c.places = p.places
+	for i := range c.Domains {
+		if c.index == nil {
+			c.index = make(map[string]int, len(c.Domains))
+		}
+		c.index[c.Domains[i].Name] = i
+	}
 	return c
 }
 
@@ -139,8 +153,9 @@ func (p *parser) accelerators(c *Config, tables []table) {
 	for _, t := range tables {
 		a := defaultAccelerator("")
 		p.fill(t, a.fields(p.opt))
+		p.note("accelerator", a.Name, t)
 		if a.Mode == "paper" && t.keys["idle_yield"] == nil {
-			a.IdleYield = 0 // the published algorithm keeps idle windows
+			a.IdleYield = defaultOf(&a).IdleYield
 		}
 		if a.RotationCap < a.Tick {
 			p.fail(t, "rotation_cap", t.keys["rotation_cap"],
@@ -162,12 +177,12 @@ func (p *parser) accelerators(c *Config, tables []table) {
 
 // ofItsType sets the defaults that depend on the type of accelerator, and checks the keys that only some types have.
 func (p *parser) ofItsType(t table, a *Accelerator) {
-	soft := a.Type == "soft"
-	if !soft && t.keys["memory"] == nil {
-		a.Memory = 0
+	soft, def := a.Type == "soft", defaultOf(a)
+	if t.keys["memory"] == nil {
+		a.Memory = def.Memory
 	}
-	if !soft && t.keys["kernel_timeout"] == nil {
-		a.KernelTimeout = 10 * time.Second // a kernel that does not end keeps other domains from a GPU
+	if t.keys["kernel_timeout"] == nil {
+		a.KernelTimeout = def.KernelTimeout
 	}
 	for _, wrong := range []struct {
 		is  bool
@@ -196,6 +211,7 @@ func (p *parser) domains(c *Config, template table, tables []table) {
 		name, _ := t.keys["name"].(string)
 		d := c.promised(name)
 		p.fill(t, d.fields())
+		p.note("domain", d.Name, t)
 		p.domain(c, t, d)
 		p.named(t, "domain", d.Name, seen)
 		c.Domains = append(c.Domains, d)
@@ -278,7 +294,7 @@ func allowed(table, key string, opt Options) string {
 }
 
 func unknown(key, what string, allowed []string) error {
-	return fmt.Errorf("unknown %s%s; allowed: %s", what, didYouMean(key, allowed), joinPlain(allowed))
+	return fmt.Errorf("unknown %s%s; allowed: %s", what, DidYouMean(key, allowed), joinPlain(allowed))
 }
 
 // one returns a table that occurs once in a file, such as [daemon].
@@ -363,6 +379,9 @@ func (p *parser) checkAPI(a *API, t table) {
 		p.fail(t, "certificate", a.Certificate, errors.New("certificate and key go together: give both, or none"))
 	}
 	if a.Listen == "" {
+		if a.Page {
+			p.fail(t, "page", a.Page, errors.New("needs listen: browsers can't use the control socket"))
+		}
 		return
 	}
 	at, err := netip.ParseAddrPort(a.Listen)

@@ -1,30 +1,50 @@
 package configs
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Marshal returns the configuration as a file that Parse reads back to an equal one: it contains every key,
 // with the defaults filled in.
-func (c *Config) Marshal() []byte {
+func (c *Config) Marshal() []byte { return Print(c.Tables(), nil) }
+
+// Print returns tables as a file. comment, if not nil, returns the text of a comment behind a setting; "": none.
+func Print(tables []Table, comment func(Table, Setting) string) []byte {
 	var b []byte
-	b = appendTable(b, "[daemon]", c.Daemon.fields())
-	b = appendTable(b, "[api]", c.API.fields())
-	b = appendTable(b, "[default_domain]", c.Template.templateFields())
-	for i := range c.Accelerators {
-		b = appendTable(b, "[[accelerator]]", c.Accelerators[i].fields(Options{}))
-	}
-	for i := range c.Domains {
-		b = appendTable(b, "[[domain]]", c.Domains[i].fields())
+	for i, t := range tables {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		b = fmt.Appendln(b, t.header())
+		for _, s := range t.Settings {
+			line := s.Key + " = " + s.Value
+			if text := commentOf(t, s, comment); text != "" {
+				line = fmt.Sprintf("%-36s # %s", line, text)
+			}
+			b = fmt.Appendln(b, line)
+		}
 	}
 	return b
 }
 
-func appendTable(b []byte, header string, fields []field) []byte {
-	if len(b) > 0 {
-		b = append(b, '\n')
+// commentOf returns a comment of one line: TOML permits no control characters in it.
+func commentOf(t Table, s Setting, comment func(Table, Setting) string) string {
+	if comment == nil {
+		return ""
 	}
-	b = fmt.Appendln(b, header)
-	for _, f := range fields {
-		b = fmt.Appendf(b, "%s = %v\n", f.key, f.value)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(comment(t, s), "?"))
+}
+
+// header returns the line with which a table begins.
+func (t *Table) header() string {
+	if t.Kind == "accelerator" || t.Kind == "domain" {
+		return "[[" + t.Kind + "]]"
 	}
-	return b
+	return "[" + t.Kind + "]"
 }

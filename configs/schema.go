@@ -67,6 +67,7 @@ func (a *API) fields() []field {
 		{"key", path{&a.Key, 4095}, restart},
 		{"view_token", path{&a.ViewToken, 4095}, restart},
 		{"operate_token", path{&a.OperateToken, 4095}, restart},
+		{"page", boolean{&a.Page}, restart},
 	}
 }
 
@@ -102,6 +103,9 @@ func (d *Domain) fields() []field {
 		{"name", name{&d.Name}, restart},
 		{"credits", whole{&d.Credits, 1, 65535, ""}, hot},
 		{"slo", whole{&d.SLO, 0, 1000, "none"}, hot},
+		{"slo_wait_p99", span{&d.SLOWait, 10 * time.Microsecond, time.Minute, "none"}, hot},
+		{"slo_rate", whole{&d.SLORate, 0, 1_000_000_000, "none"}, hot},
+		{"slo_window", span{&d.SLOWindow, 10 * time.Second, 10 * time.Minute, ""}, hot},
 		{"bandwidth", whole{&d.Bandwidth, 0, 1000, "by credits"}, hot},
 		{"group", text{&d.Group, "the name of a group of domains"}, hot},
 		{"priority", whole{&d.Priority, -mostPriority, mostPriority, ""}, hot},

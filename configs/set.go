@@ -43,7 +43,7 @@ func (d *Domain) fitsAccelerators(c *Config) error {
 	if d.Accelerator == "" || slices.Contains(names, d.Accelerator) {
 		return nil
 	}
-	return mustBe("the name of an [[accelerator]]: %s%s", quoteAll(names), didYouMean(d.Accelerator, names))
+	return mustBe("the name of an [[accelerator]]: %s%s", quoteAll(names), DidYouMean(d.Accelerator, names))
 }
 
 func (d *Domain) fitsHostMemory() error {
@@ -76,6 +76,9 @@ func (d *Domain) fitsReserve() error {
 // HasKey reports whether Set supports a key.
 func (d *Domain) HasKey(key string) bool { return slices.Contains(keysOf(d.templateFields()), key) }
 
+// SettingKeys returns the keys that Domain.Set supports.
+func SettingKeys() []string { return keysOf(new(Domain).templateFields()) }
+
 // Get returns the value of a key as spelled in the file, or "" for an unknown key.
 func (d *Domain) Get(key string) string { return getField(d.templateFields(), key) }
 
@@ -95,6 +98,18 @@ func (a Accelerator) Following(next Accelerator) Accelerator {
 	next.Name, next.Type, next.Device, next.Library = a.Name, a.Type, a.Device, a.Library
 	next.Cores, next.Memory, next.Swap, next.Change, next.Context = a.Cores, a.Memory, a.Swap, a.Change, a.Context
 	return next
+}
+
+// Get returns the value of a key as spelled in the file, or "" for an unknown key.
+func (d *Daemon) Get(key string) string { return getField(d.fields(), key) }
+
+// Set changes one key from plain text, as in `pegasus log debug`.
+func (d *Daemon) Set(key, text string) error { return setField(d.fields(), key, text, hot) }
+
+// Following returns next as far as a running daemon can adopt it.
+func (d Daemon) Following(next Daemon) Daemon {
+	d.LogLevel, d.WorkerPool, d.Specification, d.UndeclaredDomains = next.LogLevel, next.WorkerPool, next.Specification, next.UndeclaredDomains
+	return d
 }
 
 // setField changes a field. With only = hot it refuses keys that require a restart.

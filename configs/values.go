@@ -178,7 +178,7 @@ func (c choice) set(v any) error {
 	}
 	i := slices.IndexFunc(c.from, func(f string) bool { return strings.EqualFold(f, s) })
 	if i < 0 {
-		return mustBe("one of %s%s", quoteAll(c.from), didYouMean(s, c.from))
+		return mustBe("one of %s%s", quoteAll(c.from), DidYouMean(s, c.from))
 	}
 	*c.p = c.from[i]
 	return nil

@@ -44,5 +44,5 @@ func (p *none) Pick(Time) (Decision, bool, Time) {
 }
 
 func (p *none) Explain() string {
-	return fmt.Sprintf("none: every gate is open, last domain %d's; %d domains", p.last, len(p.known))
+	return fmt.Sprintf("none: every gate is open, last domain %d's; domains: %d", p.last, len(p.known))
 }

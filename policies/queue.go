@@ -657,9 +657,9 @@ func (q *queue) Explain() string {
 	if standing := q.share.explain(q.lease.holder.unit); standing != "" {
 		s += standing + "; "
 	}
-	s += fmt.Sprintf("%d others of its unit wait", q.why.rivals)
+	s += fmt.Sprintf("others of its unit that wait: %d", q.why.rivals)
 	if q.missed > 0 {
-		s += fmt.Sprintf("; %d requests ended late", q.missed)
+		s += fmt.Sprintf("; requests that ended late: %d", q.missed)
 	}
 	return s
 }

@@ -29,6 +29,9 @@ type reserves struct {
 	timers     heap[reserve] // reserves with a waiting lane, by refill
 }
 
+// ReserveLimit returns the part of the accelerator, 0 to 1, that all reserves together may take.
+func ReserveLimit(v Values) float64 { return float64(reserveLimit.of(&Options{Values: v})) / 100 }
+
 // reserve limits its members to cost in every period.
 type reserve struct {
 	kind   vcpu.ReserveKind

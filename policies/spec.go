@@ -110,6 +110,9 @@ func (c Choice) Share(d Domain) Credits {
 	return d.Credits.OrDefault()
 }
 
+// Raises reports whether the chosen policy gives more time to a domain that got less than its objective (Promise.SLO).
+func (c Choice) Raises() bool { return lookUp(c.Policy) != nil && c.Policy == "slaf" }
+
 // Owes reports whether the chosen policy gives domains parts of the accelerator at all.
 func (c Choice) Owes() bool {
 	s := lookUp(c.Policy)

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/token"
 	"maps"
 	"slices"
 	"strings"
 	"unicode"
+
+	"pegasus/internal/nearest"
 )
 
 // Names of the metrics returned by measure: of a plan, of a domain, and of a domain or group with an entitled
@@ -85,7 +88,8 @@ func (v vocabulary) metric(plan, domain, metric string) error {
 	}
 }
 
-// identifier returns a name as expressions have it: with _ for each character that a name in one can't have.
+// identifier returns a name as expressions have it: with _ for each character that a name in one can't have, and before
+// a keyword of their syntax, as in _default.
 func identifier(name string) string {
 	id := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -93,7 +97,7 @@ func identifier(name string) string {
 		}
 		return '_'
 	}, name)
-	if id == "" || unicode.IsDigit([]rune(id)[0]) {
+	if id == "" || unicode.IsDigit([]rune(id)[0]) || token.IsKeyword(id) {
 		id = "_" + id
 	}
 	return id
@@ -116,9 +120,12 @@ func named[T any](id string, all map[string]T) string {
 	return found
 }
 
-// rename replaces the names of plans and domains in an expression by the names in the file.
-func (v vocabulary) rename(e ast.Expr) {
+// rename replaces the names of plans, domains and the scenario's numbers in an expression by the names in the file.
+func (v vocabulary) rename(e ast.Expr, let map[string]float64) {
 	ast.Inspect(e, func(n ast.Node) bool {
+		if number, ok := n.(*ast.Ident); ok {
+			number.Name = named(number.Name, let)
+		}
 		metric, ok := n.(*ast.SelectorExpr)
 		if !ok {
 			return true
@@ -151,6 +158,9 @@ func (sc *Scenario) spelling() string {
 		note(d.numbered(0))
 		note(d.Group)
 	}
+	for name := range sc.Let {
+		note(name)
+	}
 	if all == nil {
 		return ""
 	}
@@ -170,7 +180,7 @@ func (sc *Scenario) references() error {
 	try := &scope{let: sc.Let, metricOf: func(plan, domain, metric string) (float64, error) { return 1, v.metric(plan, domain, metric) }}
 	for i := range sc.Rows {
 		r := &sc.Rows[i]
-		v.rename(r.tree)
+		v.rename(r.tree, sc.Let)
 		if _, err := try.value(r.tree); err != nil {
 			return fmt.Errorf("row %s: %w%s", r.Text, err, sc.spelling())
 		}
@@ -178,7 +188,7 @@ func (sc *Scenario) references() error {
 	for i := range sc.Charts {
 		c := &sc.Charts[i]
 		for _, bar := range c.Bars {
-			v.rename(bar.tree)
+			v.rename(bar.tree, sc.Let)
 			if _, err := try.value(bar.tree); err != nil {
 				return fmt.Errorf("chart %s: bar %s: %w%s", c.Title, bar.Name, err, sc.spelling())
 			}
@@ -230,7 +240,7 @@ func closest(word string, names []string) string {
 			continue
 		}
 		there = append(there, name)
-		if d := changes(strings.ToLower(word), strings.ToLower(name)); d < least {
+		if d := nearest.Distance(strings.ToLower(word), strings.ToLower(name)); d < least {
 			best, least = name, d
 		}
 	}
@@ -243,26 +253,4 @@ func closest(word string, names []string) string {
 	default:
 		return "; there are " + strings.Join(there, ", ")
 	}
-}
-
-// changes returns the number of letters to insert, delete or replace to turn a into b.
-func changes(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			row[j+1] = min(replaced, above+1, row[j]+1)
-			diagonal = above
-		}
-	}
-	return row[len(b)]
 }

@@ -22,21 +22,20 @@ const (
 	mostParts  = 100_000   // accelerators, CPUs, pieces of a copy
 	mostAll    = 1_000_000 // threads
 	mostSigma  = 3000      // ‰
-	leastPart  = time.Millisecond
-	shortest   = 100 * time.Nanosecond // "5" is 5 ns: hardly intended
+	// MostSeeds bounds the runs of a scenario with different seeds.
+	MostSeeds = 1_000_000
+	leastPart = time.Millisecond
+	shortest  = 100 * time.Nanosecond // "5" is 5 ns: hardly intended
 )
 
 // Upper limits of some numbers. Outstanding calls (ahead) are kept in memory.
-var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000, "ahead": 100_000}
+var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000, "ahead": 100_000, "seeds": MostSeeds}
 
 // ranges returns an error that names the number in v, a struct of a file, that is out of its range.
 func ranges(what string, v any) error {
 	s := reflect.ValueOf(v)
 	for i := range s.NumField() {
-		key := strings.ToLower(s.Type().Field(i).Name)
-		if tag, _, _ := strings.Cut(s.Type().Field(i).Tag.Get("toml"), ","); tag != "" {
-			key = tag
-		}
+		key := keyName(s.Type().Field(i))
 		f := s.Field(i)
 		if f.Kind() == reflect.Pointer && !f.IsNil() {
 			f = f.Elem()
@@ -71,6 +70,31 @@ func ranges(what string, v any) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// keyName returns the key of a field in files.
+func keyName(f reflect.StructField) string {
+	if tag, _, _ := strings.Cut(f.Tag.Get("toml"), ","); tag != "" {
+		return tag
+	}
+	return strings.ToLower(f.Name)
+}
+
+// keyNames returns the keys of a type and of all types within it.
+func keyNames(t reflect.Type) []string {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return keyNames(t.Elem())
+	case reflect.Struct:
+		var all []string
+		for f := range t.Fields() {
+			if key := keyName(f); key != "-" && f.IsExported() {
+				all = append(append(all, key), keyNames(f.Type)...)
+			}
+		}
+		return all
 	}
 	return nil
 }

@@ -308,27 +308,39 @@ func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
-// Load returns the built-in scenario of that id, or the one in that file.
-func Load(name string) (*Scenario, error) {
+// ErrNoScenario is the error of Load for a name that neither a scenario nor a file has.
+var ErrNoScenario = errors.New("there is no scenario and no file")
+
+// Names returns the ids of the built-in scenarios, in the order of their papers.
+func Names() ([]string, error) {
 	own, err := fs.Glob(files, "scenarios/*.toml")
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
 	for _, file := range own {
-		id := strings.TrimSuffix(path.Base(file), ".toml")
-		switch {
-		case id == "shared":
-		case strings.EqualFold(id, name):
-			return read(file)
-		default:
+		if id := strings.TrimSuffix(path.Base(file), ".toml"); id != "shared" {
 			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, natural)
+	return ids, nil
+}
+
+// Load returns the built-in scenario of that id, or the one in that file. Without either it returns ErrNoScenario.
+func Load(name string) (*Scenario, error) {
+	ids, err := Names()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if strings.EqualFold(id, name) {
+			return read("scenarios/" + id + ".toml")
 		}
 	}
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		slices.SortFunc(ids, natural)
-		return nil, fmt.Errorf("there is no scenario and no file %q; scenarios are %s", name, strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%w %q; scenarios are %s", ErrNoScenario, name, strings.Join(ids, ", "))
 	}
 	if err != nil {
 		return nil, err
@@ -385,7 +397,8 @@ func decode(text []byte, into any) error {
 	}
 	for _, key := range meta.Undecoded() {
 		if !free(key) {
-			return located(text, key[len(key)-1], fmt.Errorf("unknown key %q; `pegasus help sim` and docs/simulator.md name those there are", key))
+			last := key[len(key)-1]
+			return located(text, last, fmt.Errorf("unknown key %q%s; `pegasus help sim` and docs/simulator.md name those there are", key, closest(last, keyNames(reflect.TypeOf(into)))))
 		}
 	}
 	return nil
@@ -564,7 +577,8 @@ func (sc *Scenario) Workload(d *Domain) (Workload, error) {
 	if w, ok := shared.Workloads[d.Workload]; ok {
 		return w, nil
 	}
-	return Workload{}, fmt.Errorf("domain %q: there is no [workload.NAME] of that name, nor one that comes along (%s): %q", d.Name, names(shared.Workloads), d.Workload)
+	all := slices.Concat(slices.Sorted(maps.Keys(sc.Workloads)), slices.Sorted(maps.Keys(shared.Workloads)))
+	return Workload{}, fmt.Errorf("domain %q: there is no [workload.NAME] of the name %q, nor one that comes along%s", d.Name, d.Workload, closest(d.Workload, all))
 }
 
 // TakingPart returns the domains of a plan one by one, with individual names and the plan's overrides.

@@ -489,6 +489,21 @@ func TestNamesInRows(t *testing.T) {
 			}
 		}
 	}
+	text = strings.NewReplacer(`name = "a"`, `name = "go"`, `name = "rr"`, `name = "default"`).Replace(small + "[let]\ntwo-thirds = 0.67\n")
+	for value, want := range map[string]string{
+		"_default._go.part * two_thirds": "",
+		"default.b.part":                 "write default as _default, go as _go, two-thirds as two_thirds",
+		"_default.go.part":               "write default as _default, go as _go",
+		"_default.b.part * two-thirds":   "two-thirds as two_thirds",
+	} {
+		sc, err := Parse("x.toml", []byte(text+fmt.Sprintf("[[row]]\ntext = \"r\"\nmin = 1.0\nvalue = %q\n", value)))
+		if err == nil && want == "" {
+			_, err = Judge(sc, 1, 1, nil)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got error %v, want %q", value, err, want)
+		}
+	}
 	both := strings.NewReplacer(`name = "a"`, `name = "web-1"`, `name = "b"`, `name = "web.1"`).Replace(small) + "[[row]]\nmin = 1.0\n"
 	if _, err := Parse("x.toml", []byte(both+`value = "rr.web_1.part"`)); err == nil || !strings.Contains(err.Error(), `no domain or group "web_1"`) {
 		t.Errorf("two domains with one spelling: got error %v, want none of them", err)
@@ -545,7 +560,10 @@ func TestMetricNames(t *testing.T) {
 
 func TestBadScenarios(t *testing.T) {
 	for text, want := range map[string]string{
-		"tiem = \"5s\"":                  `line 1: unknown key "tiem"`,
+		"tiem = \"5s\"":                  `line 1: unknown key "tiem"; did you mean time?`,
+		"seeds = 1000001":                `line 1: scenario: seeds = 1000001: 0 to 1000000 is allowed`,
+		small + "[[plann]]":              `unknown key "plann"; did you mean plan?`,
+		small + "[[paln]]":               `unknown key "paln"; did you mean plan?`,
 		"\n\nprofile = \"1999\"":         `line 3: profile = "1999": there are 2011, even, modern`,
 		"time = \"5s\"\nwindow = \"5x\"": "line 2: ",
 		small + "\nmemory = 5":           "unknown key",
@@ -554,7 +572,7 @@ func TestBadScenarios(t *testing.T) {
 		strings.Replace(small, "cpus = 2\n", "cpus = 2\ncpu_scheduler = \"cfs\"\n", 1):                                         `line 5: cpu_scheduler = "cfs"; there are credit, eevdf`,
 		small + "[[row]]\nvalue = \"a +\"\nmin = 1.0":                                                                          "a +",
 		small + "[[row]]\nvalue = \"a\"":                                                                                       "give min, max or both",
-		strings.Replace(small, "\"MC\"", "\"XX\"", 1):                                                                          `line 8: plan "none": domain "b": there is no [workload.NAME]`,
+		strings.Replace(small, "\"MC\"", "\"FPT\"", 1):                                                                         `line 8: plan "none": domain "b": there is no [workload.NAME] of the name "FPT", nor one that comes along; did you mean FWT?`,
 		strings.Replace(small, "\"rr\"", "\"rx\"", 2):                                                                          "unknown policy",
 		strings.Replace(small, "cpus = [1]", "cpus = [9]", 1):                                                                  "there is no CPU 9",
 		strings.Replace(small, "\"gpu1\"", "\"gpu7\"", 1):                                                                      `there is no accelerator "gpu7"`,

@@ -24,12 +24,14 @@ var absurdStates = []string{"none", "init", "context", "live", "stale", "gone", 
 // Every symbol gets null pointers, absurd numbers and handles that are alive, stale, of another kind or invalid, and
 // returns documented results only. Library, worker, daemon and other domains are unaffected.
 func TestAbsurdCalls(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, absurdDomains)
 	h.absurd(program(t, "absurd"), absurdStates, nil, "-r", "2")
 }
 
 // As above with the library that checks each of its own accesses.
 func TestAbsurdCallsSanitized(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, absurdDomains)
 	h.absurd(sanitized(t, "absurd"), []string{"live", "stale", "fork"}, sanitizedEnv(t), "-r", "1")
 }

@@ -5,12 +5,16 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"pegasus/internal/testkit"
+	"pegasus/internal/usage"
 )
 
 // definesFlag matches the functions of package flag that define a flag whose help text is their last argument.
@@ -109,4 +113,26 @@ func checkFlagText(kind, text string) string {
 		return "the name of a value is one lower-case word"
 	}
 	return ""
+}
+
+// The man page of each program of section 8 names all flags of the page in its usage lines.
+func TestFlagsOfManPages(t *testing.T) {
+	option := regexp.MustCompile(`(?m)^\.TP\n\\fB(\S+?)(?: [A-Z]+)?\\fR$`)
+	for _, program := range []string{"pegasusd", "pegasus-guest", "pegasus-libvirt", "pegasus-nvidia"} {
+		page, err := exec.Command(testkit.Built(t, "bin/"+program), usage.ManCommand).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", program, err)
+		}
+		_, rest, _ := strings.Cut(string(page), ".SH SYNOPSIS\n")
+		synopsis, options, found := strings.Cut(rest, ".SH DESCRIPTION\n")
+		all := option.FindAllStringSubmatch(options, -1)
+		if !found || len(all) == 0 {
+			t.Fatalf("%s: the page has no usage lines or no flags:\n%s", program, page)
+		}
+		for _, match := range all {
+			if !strings.Contains(synopsis, match[1]) {
+				t.Errorf("%s: the usage lines lack %s:\n%s", program, match[1], synopsis)
+			}
+		}
+	}
 }

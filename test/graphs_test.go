@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "crowd", "gone", "memory", "memorycapture"}
+var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "crowd", "race", "gone", "memory", "memorycapture"}
 
 // Graphs and captures, each part in a process of its own.
 func TestGraphs(t *testing.T) {
@@ -35,6 +35,7 @@ func TestGraphsSanitized(t *testing.T) {
 
 // As above on a GPU, which the worker takes Pegasus's own library for.
 func TestGraphsOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, oneDomain)
 	graphs := program(t, "graphs")
 	for _, part := range graphParts {

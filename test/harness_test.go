@@ -33,8 +33,9 @@ type host struct {
 	config  string
 	private bool
 	daemon  *exec.Cmd
-	stderr  *os.File // the daemon's, unless it is the file log
-	env     []string // of the daemon, in addition to the test's
+	stderr  *os.File          // the daemon's, unless it is the file log
+	env     []string          // of the daemon, in addition to the test's
+	groups  map[string]string // cgroups.procs of the programs of a domain, if it has a cgroup of its own
 }
 
 // startHost starts a private daemon with a configuration and stops it when the test ends.
@@ -222,7 +223,36 @@ func (h *host) guest(domain, program string, args ...string) *exec.Cmd {
 			program = path
 		}
 	}
-	return exec.Command(built(h.t, "bin/pegasus"), append([]string{"run", "--runtime-dir", h.dir, "--domain", domain, "--", program}, args...)...)
+	args = append([]string{"run", "--runtime-dir", h.dir, "--domain", domain, "--", program}, args...)
+	if group := h.groups[domain]; group != "" {
+		args = append([]string{"-c", `echo $$ >"$0" && exec "$@"`, group, built(h.t, "bin/pegasus")}, args...)
+		return exec.Command("/bin/sh", args...)
+	}
+	return exec.Command(built(h.t, "bin/pegasus"), args...)
+}
+
+// testCgroups makes a cgroup under the cpu controller for the programs of each domain, and removes them when the test
+// ends. It returns the paths of their files of processes.
+func testCgroups(t testing.TB, domains ...string) map[string]string {
+	t.Helper()
+	top := "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(top, "cgroup.controllers")); err != nil {
+		top = filepath.Join(top, "cpu") // version 1
+	} else if err := os.WriteFile(filepath.Join(top, "cgroup.subtree_control"), []byte("+cpu"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	groups := map[string]string{}
+	for _, domain := range domains {
+		dir, err := os.MkdirTemp(top, "pegasus-test-"+domain+"-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			eventually(t, soon, "the programs of "+domain+" end", func() bool { return os.Remove(dir) == nil })
+		})
+		groups[domain] = filepath.Join(dir, "cgroup.procs")
+	}
+	return groups
 }
 
 // bench returns one of the benchmark programs as a guest.

@@ -20,6 +20,7 @@ func TestIPCIsRefused(t *testing.T) {
 
 // A GPU's workers pass each other the driver's descriptors, also for memory that programs map themselves.
 func TestIPCOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, oneDomain)
 	ipc := program(t, "ipc")
 	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong", "pools", "poolstale", "poolorphan", "poolfiles", "poolends"} {

@@ -76,6 +76,7 @@ func (p *holder) kill() {
 // domain's file while no process has the segment attached. Only processes of the domain find it, it counts once, and it
 // is freed when it was removed and no process has it attached.
 func TestSharedSegmentsOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"", "capable"} {
 		t.Run("driver"+driver, func(t *testing.T) {
 			so := built(t, "guest/libcuda.so.1")
@@ -166,6 +167,7 @@ func workerOf(t *testing.T, h *host, pid int) int {
 // written by a killed worker are there if another worker has them, too; otherwise there are zeros. None of this needs
 // the daemon, except to connect.
 func TestSharedSegmentsOfTheKilledOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, nvidiaSharers)
 	h.stop()
 	h.private = false
@@ -221,6 +223,7 @@ func TestSharedSegmentsOfTheKilledOnNVIDIA(t *testing.T) {
 
 // However many processes start and end, and are killed meanwhile, their completed counts in a segment stay.
 func TestSharedSegmentsCountOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, nvidiaSharers)
 	shm := program(t, "shm")
 	keeper := load(t, h.dial("one"))

@@ -16,6 +16,7 @@ import (
 // On a GPU, too, domains with allocations that sum to more than its memory all finish with correct results,
 // whichever processes are killed meanwhile, and nothing is left.
 func TestSwapOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"48MiB\"\nswap = \"160MiB\"\n"+eight)
 	binary := program(t, "swap")
 	var all []*exec.Cmd

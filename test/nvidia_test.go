@@ -39,6 +39,7 @@ func startDriver(t testing.TB, config, driver string, env ...string) *host {
 }
 
 func TestProgramsOnNVIDIA(t *testing.T) {
+	t.Parallel()
 	h := startNVIDIA(t, oneDomain)
 	if a := h.accelerators()[0]; a.Type != "nvidia" || !strings.Contains(a.Device, "Software Accelerator") {
 		t.Errorf("the accelerator is %+v", a)

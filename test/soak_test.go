@@ -37,15 +37,15 @@ func TestSoakOrder(t *testing.T) {
 	t.Logf("%s", succeed(t, h.guest("one", program(t, "order"), "1000000")))
 }
 
-// usage is the sum of the daemon's and its workers' resources.
-type usage struct{ rss, private, fds, segments int }
+// resources is the sum of the daemon's and its workers' resources.
+type resources struct{ rss, private, fds, segments int }
 
-func (u usage) String() string {
+func (u resources) String() string {
 	return fmt.Sprintf("%d KiB resident (%d KiB of it private), %d descriptors, %d segments", u.rss/1024, u.private/1024, u.fds, u.segments)
 }
 
 // held returns the sum over the process and its children.
-func held(t *testing.T, daemon int) (u usage) {
+func held(t *testing.T, daemon int) (u resources) {
 	t.Helper()
 	pids := []int{daemon}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -92,7 +92,7 @@ func TestSoakManyThreads(t *testing.T) {
 	}()
 	time.Sleep(warm)
 	// Garbage collection varies the memory, so the tenth of the time after the warm-up is compared with the last tenth.
-	var all []usage
+	var all []resources
 	for tick := time.NewTicker(total / 200); ; {
 		select {
 		case <-done:
@@ -112,8 +112,8 @@ func TestSoakManyThreads(t *testing.T) {
 }
 
 // middle returns the median of each figure.
-func middle(all []usage) (m usage) {
-	of := func(figure func(usage) int) int {
+func middle(all []resources) (m resources) {
+	of := func(figure func(resources) int) int {
 		var v []int
 		for _, u := range all {
 			v = append(v, figure(u))
@@ -121,11 +121,11 @@ func middle(all []usage) (m usage) {
 		slices.Sort(v)
 		return v[len(v)/2]
 	}
-	return usage{
-		rss:      of(func(u usage) int { return u.rss }),
-		private:  of(func(u usage) int { return u.private }),
-		fds:      of(func(u usage) int { return u.fds }),
-		segments: of(func(u usage) int { return u.segments }),
+	return resources{
+		rss:      of(func(u resources) int { return u.rss }),
+		private:  of(func(u resources) int { return u.private }),
+		fds:      of(func(u resources) int { return u.fds }),
+		segments: of(func(u resources) int { return u.segments }),
 	}
 }
 

@@ -22,6 +22,7 @@ type theft struct {
 	policy    string
 	accounts  string // empty: the default
 	restart   bool   // the daemon is restarted in the middle
+	grouped   bool   // victim and thief each have a cgroup for their programs, as machines, containers and users have
 	two       bool   // the accelerator has two cores instead of one, so that kernels overlap
 }
 
@@ -185,6 +186,9 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part fl
 	}
 	h := thieves(t, cores, a.policy, a.accounts, 256, 256)
 	thief := program(t, "thief")
+	if a.grouped {
+		h.groups = testCgroups(t, "victim", "thief")
+	}
 	victim := sharer{"victim", 256, 1}
 	h.run(victim)
 	h.await([]sharer{victim})

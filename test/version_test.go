@@ -42,3 +42,34 @@ func TestNewerSymbols(t *testing.T) {
 		})
 	}
 }
+
+// CUDA_VISIBLE_DEVICES hides the device as with NVIDIA's driver: the first entry that names none ends the list, text behind a
+// number is ignored, and no device is visible if one is named twice.
+func TestVisibleDevices(t *testing.T) {
+	h := startHost(t, oneDomain)
+	version := program(t, "version")
+	_, uuid, _ := strings.Cut(string(h.pegasus("smi", "-L", "--domain", "one")), "UUID: ")
+	uuid = strings.TrimRight(uuid, ")\n")
+	for _, c := range []struct {
+		list          string
+		visible, told bool
+	}{
+		{"0", true, false}, {" 0,7", true, false}, {uuid, true, false}, {strings.ToLower(uuid[:12]) + ",1", true, false},
+		{"", false, false}, {"-1", false, false}, {",0", false, false},
+		{"1", false, true}, {"7,0", false, true}, {"GPU-", false, true}, {uuid + "0", false, true}, {"NoDevFiles", false, true},
+		{"0x", true, false}, {"0,1,0", true, false}, {"0,0", false, true}, {"0, 0gpu", false, true}, {uuid + "," + uuid, false, true}, {"00", true, false},
+	} {
+		cmd := h.guest("one", version)
+		cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES="+c.list)
+		text, err := cmd.CombinedOutput()
+		if told := strings.Contains(string(text), "the process sees no device; its only one is 0, "+uuid); (err == nil) != c.visible || told != c.told {
+			t.Errorf("%q: %v, %s", c.list, err, text)
+		}
+		if !c.visible && !strings.Contains(string(text), "CUDA_ERROR_NO_DEVICE") {
+			t.Errorf("%q: %s, want CUDA_ERROR_NO_DEVICE", c.list, text)
+		}
+	}
+	cmd := h.guest("one", program(t, "nvml"), "versions")
+	cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES=")
+	succeed(t, cmd) // NVML ignores the variable
+}

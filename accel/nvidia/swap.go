@@ -191,7 +191,7 @@ func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	case c.Err() != cuda.Success:
 		return 0, c.Err()
 	}
-	d.log.Warn("work refused: its memory cannot be restored to the device", "bytes", d.Evicted(), "reason", err)
+	d.log.Warn("work refused: its memory cannot be restored to the device", "bytes", d.Evicted(), "err", err)
 	return 0, cuda.ErrorOutOfMemory
 }
 

@@ -266,7 +266,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 		return nil, err
 	}
 	if r.local > maxLocalBytes {
-		return nil, &Error{f.Line, "function " + f.Name + " uses too much local memory", ErrInvalidPTX}
+		return nil, &Error{f.Line, localExcess("function", f, r.local), ErrInvalidPTX}
 	}
 	if r.low == r.index {
 		return r, l.close(f, r)

@@ -100,7 +100,7 @@ func TestRareMistakes(t *testing.T) {
 		{"\n.reg .u32 %x<2000000>;", "524288"},
 		{"\n.reg .b128 %x<400000>;\n.entry k() { ret; }", "524288"},
 		{"\n.reg .v2 .b128 %x;", "registers of type .b128"},
-		{"\n.local .u8 x[600000];\n.entry k() { ret; }", "too much local memory"},
+		{"\n.local .u8 x[600000];\n.entry k() { ret; }", "kernel k uses 600000 bytes of local memory, at most 524288"},
 		{"\n.extern .local .u8 x;\n.entry k() { ret; }", "extern variable x is not defined"},
 		{"\n.entry k() .reqnctapercluster 2, 1 { ret; }", "clusters of several blocks"},
 		{"\n.entry k() { .reg .b64 %a; add.b128 %a, %a, %a; }", "unknown form add.b128"},

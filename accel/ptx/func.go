@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,14 @@ func (p *parser) function(linkage Linkage) error {
 		return err
 	}
 	f.Name = strings.Clone(f.Name)
+	if err = p.rest(f); err != nil {
+		return f.failed(err)
+	}
+	return p.define(f)
+}
+
+// rest reads a function from the end of its name on.
+func (p *parser) rest(f *Func) (err error) {
 	if p.tok.is("(") {
 		if f.Params, err = p.declarations.params(f, false); err != nil {
 			return err
@@ -38,7 +47,7 @@ func (p *parser) function(linkage Linkage) error {
 	}
 	if !p.tok.is("{") {
 		p.accept(";") // which old compilers leave out
-		return p.define(f)
+		return nil
 	}
 	f.Defined = true
 	if p.mod.Funcs[f.Name] == nil {
@@ -53,7 +62,20 @@ func (p *parser) function(linkage Linkage) error {
 		return err
 	}
 	f.source.first, f.source.last, f.source.files = f.Line, p.tok.line, p.files
-	return p.define(f)
+	return nil
+}
+
+// failed returns the error with the function's name.
+func (f *Func) failed(err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	what := "function"
+	if f.Entry {
+		what = "kernel"
+	}
+	return &Error{e.Line, fmt.Sprintf("%s %.100s: %s", what, f.Name, e.Msg), e.Result}
 }
 
 // params reads a parenthesised list of parameters and lays them out.

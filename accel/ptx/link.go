@@ -35,7 +35,7 @@ func (m *Module) link() error {
 		k.StaticShared = int(sharedLayout(r.shared, nil))
 		local := locals + r.local
 		if local > maxLocalBytes {
-			return &Error{k.Line, "kernel " + k.Name + " uses too much local memory", ErrInvalidPTX}
+			return &Error{k.Line, localExcess("kernel", k, local), ErrInvalidPTX}
 		}
 		k.LocalBytes, k.ConstBytes = int(local), int(consts)
 		k.Size = min(r.total+len(m.locals), Unbounded)
@@ -158,4 +158,8 @@ func sharedLayout(vars []*Var, place func(*Var, int64)) int64 {
 		}
 	}
 	return at
+}
+
+func localExcess(what string, f *Func, bytes int64) string {
+	return fmt.Sprintf("%s %.100s uses %d bytes of local memory, at most %d", what, f.Name, bytes, maxLocalBytes)
 }

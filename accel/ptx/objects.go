@@ -67,7 +67,7 @@ func parseObjects(objects []Object, when When) (*parser, error) {
 		}
 	}
 	if len(objects) == 0 || len(objects) > MaxObjects {
-		return nil, &Error{0, fmt.Sprintf("%d objects cannot be linked", len(objects)), ErrInvalidPTX}
+		return nil, &Error{0, fmt.Sprintf("%d objects cannot be linked, but 1 to %d", len(objects), MaxObjects), ErrInvalidPTX}
 	}
 	p := newParser(when, len(objects) > 1)
 	for i := range objects {

@@ -174,14 +174,21 @@ func TestLinkMistakes(t *testing.T) {
 		{"object 2: f has other parameters", 4, []string{".visible .func f() { ret; }", ".visible .entry f() { ret; }"}},
 		{"object 1: function f is not defined", 6, []string{".extern .func f();\n.entry k() {\ncall f; ret; }", ".func f() { ret; }"}},
 		{"object 2: extern variable n is not defined", 4, []string{".global .u32 n;", ".extern .global .u32 n;\n.entry k() { .reg .u64 %a; mov.u64 %a, n; }"}},
-		{"object 2: unknown instruction frobnicate", 4, []string{"", ".entry k() { frobnicate; }"}},
-		{"object 2: call of f, which is not a declared function", 4, []string{".visible .func f() { ret; }", ".entry k() { call f; }"}},
+		{"object 2: kernel k: unknown instruction frobnicate", 4, []string{"", ".entry k() { frobnicate; }"}},
+		{"object 2: kernel k: call of f, which is not a declared function", 4, []string{".visible .func f() { ret; }", ".entry k() { call f; }"}},
 	} {
 		_, err := link(c.texts...)
 		var e *Error
 		if !errors.As(err, &e) || e.Result != ErrInvalidPTX || e.Line != c.line || !strings.Contains(e.Msg, c.msg) {
 			t.Errorf("%q: %v, want line %d: %s", c.texts, err, c.line, c.msg)
 		}
+	}
+}
+
+// An error of the module as a whole has no line.
+func TestLinkNothing(t *testing.T) {
+	if _, err := Link(nil, AtLoad); err == nil || !strings.HasPrefix(err.Error(), "ptx: 0 objects cannot be linked, but 1 to ") {
+		t.Error(err)
 	}
 }
 

@@ -60,12 +60,17 @@ const InlineLimit = 1 << 18
 
 // Error describes an error in a module, and its position.
 type Error struct {
-	Line   int
+	Line   int // 0: the error is of the module as a whole
 	Msg    string
 	Result int32 // CUDA result number
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("ptx line %d: %s", e.Line, e.Msg) }
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return "ptx: " + e.Msg
+	}
+	return fmt.Sprintf("ptx line %d: %s", e.Line, e.Msg)
+}
 
 // Module is a parsed and checked translation unit.
 type Module struct {

@@ -90,7 +90,9 @@ var (
 )
 
 const (
-	// patience bounds the wait for one victim, and maxWait the wait for all of them without progress.
+	// patience bounds the first wait for one victim, and maxWait the wait for all of them without progress. Each wait
+	// after a round without evictions is twice as long: a victim launches nothing while it is waited for, so that even
+	// one with many queued kernels ends them.
 	patience = 2 * time.Second
 	maxWait  = 10 * time.Second
 	// slice bounds each sleep.
@@ -461,7 +463,7 @@ func (r *Set) bringBack(o *object) error {
 func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	passed := map[Ask]bool{}
 	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
-	best, pressed := int64(math.MinInt64), false
+	best, pressed, wait := int64(math.MinInt64), false, patience
 	var others []Owner
 	for deadline := time.Now().Add(maxWait); !r.ledger.Occupy(n); {
 		if stop != nil && stop() {
@@ -484,6 +486,7 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 				return ErrNoRoom // no process has evictable bytes
 			}
 			clear(passed)
+			wait = min(2*wait, maxWait)
 			r.ledger.AwaitAnswer(slice)
 			continue
 		}
@@ -495,18 +498,17 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 			continue
 		}
 		pressed = a.Pressing
-		if !r.request(a, stop) || r.ledger.Free() <= free {
+		if !r.request(a, wait, stop) || r.ledger.Free() <= free {
 			passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = true
 		}
 	}
 	return nil
 }
 
-// request sends a request to another process and waits for its answer, at most for patience. It returns false if none
-// came.
-func (r *Set) request(a Ask, stop func() bool) bool {
+// request sends a request to another process and waits for its answer. It returns false if none came in time.
+func (r *Set) request(a Ask, wait time.Duration, stop func() bool) bool {
 	r.ledger.Ask(a)
-	for deadline := time.Now().Add(patience); r.ledger.Asking(a.Owner); {
+	for deadline := time.Now().Add(wait); r.ledger.Asking(a.Owner); {
 		if stop != nil && stop() || time.Now().After(deadline) {
 			r.ledger.Withdraw(a.Owner)
 			return false
@@ -540,8 +542,8 @@ func (r *Set) give(a Ask) {
 	defer r.mu.Unlock()
 	r.giving = true
 	defer func() { r.giving = false; r.changed.Broadcast() }()
-	end := time.Now().Add(patience + slice) // by then the requester has withdrawn the request, or has died
-	defer time.AfterFunc(patience+2*slice, r.Look).Stop()
+	end := time.Now().Add(maxWait + slice) // by then the requester has withdrawn the request, or has died
+	defer time.AfterFunc(maxWait+2*slice, r.Look).Stop()
 	for r.exclusive || r.shared > 0 {
 		if _, still := r.ledger.Asked(); !still || r.stopping || time.Now().After(end) {
 			return

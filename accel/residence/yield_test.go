@@ -2,7 +2,9 @@ package residence
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pegasus/internal/testkit"
@@ -39,44 +41,83 @@ func TestYield(t *testing.T) {
 	b.set.End(true)
 }
 
-// BeginKernel and Yield can be stopped while they wait for a kernel that does not end. A request to a process ends with
-// the requester's patience, also if the requester died.
-func TestAskedInVain(t *testing.T) {
-	m := newMachine(t, 100, 0, 2)
-	a := m.processes[0]
-	if err := a.set.Add(0, 60, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if !a.set.TryBegin(true) {
-		t.Fatal("nothing is away")
-	}
-	m.processes[1].Ask(Ask{Owner: 0, Bytes: 10}) // never withdrawn: the requester has died
-	await(t, "it is wanted", a.set.Wanted)
-	stop := make(chan struct{})
-	stopped := func() bool {
-		select {
-		case <-stop:
-			return true
-		default:
-			return false
+// A process whose queued kernels take longer than the requester's first wait evicts in a later one, though it launches
+// the next kernels whenever nothing waits.
+func TestLongQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, 100, 0, 2)
+		a, b := m.processes[0], m.processes[1]
+		for _, p := range []*process{a, b} {
+			if err := p.set.Add(0, 60, false, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	over := make(chan error, 1)
-	go func() { over <- a.set.BeginKernel(stopped) }()
-	go a.set.Yield(stopped)
-	close(stop)
-	a.set.Look()
-	if err := <-over; err != nil && !errors.Is(err, ErrNoRoom) {
-		t.Error(err)
-	} else if err == nil {
+		var streams sync.WaitGroup
+		for i := range 2 {
+			streams.Go(func() {
+				time.Sleep(time.Duration(i) * patience) // one stream's kernels overlap the other's
+				for a.set.TryBegin(true) {
+					time.Sleep(3 * patience)
+					a.set.End(true)
+					a.set.Yield(func() bool { return false })
+				}
+			})
+		}
+		time.Sleep(2 * patience)
+		if err := b.set.BeginKernel(nil); err != nil {
+			t.Fatal(err)
+		}
+		b.set.End(true)
+		streams.Wait()
+		for _, p := range m.processes {
+			p.set.Close()
+		}
+	})
+}
+
+// BeginKernel and Yield can be stopped while they wait for a kernel that does not end. A request to a process ends after
+// the longest wait of a requester, also if the requester died.
+func TestAskedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, 100, 0, 2)
+		a := m.processes[0]
+		if err := a.set.Add(0, 60, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !a.set.TryBegin(true) {
+			t.Fatal("nothing is away")
+		}
+		m.processes[1].Ask(Ask{Owner: 0, Bytes: 10}) // never withdrawn: the requester has died
+		await(t, "it is wanted", a.set.Wanted)
+		stop := make(chan struct{})
+		stopped := func() bool {
+			select {
+			case <-stop:
+				return true
+			default:
+				return false
+			}
+		}
+		over := make(chan error, 1)
+		go func() { over <- a.set.BeginKernel(stopped) }()
+		go a.set.Yield(stopped)
+		close(stop)
+		a.set.Look()
+		if err := <-over; err != nil && !errors.Is(err, ErrNoRoom) {
+			t.Error(err)
+		} else if err == nil {
+			a.set.End(true)
+		}
+		await(t, "it is wanted no more", func() bool { return !a.set.Wanted() })
+		if !a.set.TryBegin(true) || a.set.Away() != 0 {
+			t.Errorf("%d bytes are away", a.set.Away())
+		}
 		a.set.End(true)
-	}
-	await(t, "it is wanted no more", func() bool { return !a.set.Wanted() })
-	if !a.set.TryBegin(true) || a.set.Away() != 0 {
-		t.Errorf("%d bytes are away", a.set.Away())
-	}
-	a.set.End(true)
-	a.set.End(true)
+		a.set.End(true)
+		for _, p := range m.processes {
+			p.set.Close()
+		}
+	})
 }
 
 // While a kernel executes, TryAdd, which is called without the engine, adds no memory for which other processes would

@@ -28,7 +28,8 @@ const shortestToken = 16
 // caller is the process or the client at the other end of a request.
 type caller struct {
 	control.Peer
-	tcp bool
+	tcp  bool
+	role string // once the request is authorized
 }
 
 type callerKey struct{}
@@ -53,10 +54,10 @@ func (s *Server) authorize(ctx context.Context, header, role string) (context.Co
 	if err != nil {
 		return ctx, err
 	}
-	if c.tcp {
+	if c.role = has; c.tcp {
 		c.Remote = fmt.Sprintf("%s (%s)", c.Remote, has)
-		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
+	ctx = context.WithValue(ctx, callerKey{}, c)
 	switch {
 	case has != "" && role != "" && (has == operator || has == role):
 		return ctx, nil

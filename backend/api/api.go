@@ -26,12 +26,11 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"pegasus/backend/control"
 	"pegasus/backend/events"
 	"pegasus/backend/guests"
-	"pegasus/backend/metrics"
+	"pegasus/backend/history"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/policies"
@@ -48,6 +47,7 @@ type Options struct {
 	// Reload reads the configuration again.
 	Reload  func(by *control.Peer) (control.ReloadResult, error)
 	Journal *events.Journal
+	History *history.Recorder
 	Log     *slog.Logger
 }
 
@@ -55,7 +55,7 @@ type Options struct {
 type Server struct {
 	opt     Options
 	guests  guests.Requests
-	metrics *prometheus.Registry
+	latest  latestState
 	handler http.Handler
 	spec    *huma.OpenAPI
 
@@ -69,7 +69,6 @@ type Server struct {
 // New returns a server.
 func New(opt Options) *Server {
 	s := &Server{opt: opt, guests: opt.Guests}
-	s.metrics = metrics.New(s.guests, opt.Journal.Counts)
 	s.handler, s.spec = s.newAPI()
 	return s
 }

@@ -6,6 +6,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/backend/guests"
+	"pegasus/backend/objectives"
 	"pegasus/hypervisor"
 )
 
@@ -20,7 +21,7 @@ func (s *Server) explain(q control.DomainParams) ([]control.Explanation, error) 
 	}
 	all := []control.Explanation{}
 	for _, d := range shown {
-		lines := reasons(d)
+		lines := append(reasons(d), objectiveReasons(&d)...)
 		if d.Accelerator != "" {
 			lines = append(lines, s.guests.ExplainPolicy(d.Name)...)
 		}
@@ -33,7 +34,7 @@ func (s *Server) explain(q control.DomainParams) ([]control.Explanation, error) 
 func reasons(s control.Domain) []string {
 	lines := machineReasons(s)
 	if s.Removing {
-		lines = append(lines, fmt.Sprintf("it is being removed: it admits no process, and ends with the last of %d guest processes and %d programs", s.Processes, len(s.Programs)))
+		lines = append(lines, fmt.Sprintf("it is being removed: it admits no process, and ends with the last of %s and %s", control.Count(s.Processes, "guest process"), control.Count(len(s.Programs), "program")))
 	} else if s.Socket == "" {
 		lines = append(lines, "removed from the configuration: it admits no process, and ends with its last process")
 	}
@@ -45,7 +46,7 @@ func reasons(s control.Domain) []string {
 		return lines
 	}
 	lines = append(lines,
-		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes))
+		fmt.Sprintf("on %s, %s, with %s", s.Accelerator, s.State, control.Count(s.Processes, "guest process")))
 	owed := fmt.Sprintf("owed %.1f %%", 100*s.Entitled)
 	if s.Entitled == 0 {
 		owed = "owed nothing for certain"
@@ -80,6 +81,18 @@ func reasons(s control.Domain) []string {
 	}
 	if s.HostQuota != 0 && s.HostMemory >= s.HostQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of host memory: `pegasus set %s host_memory=…` allows more", s.HostMemory, s.HostQuota, s.Name))
+	}
+	return lines
+}
+
+// objectiveReasons describes a domain's objectives.
+func objectiveReasons(d *control.Domain) (lines []string) {
+	for i := range d.Objective.Objectives {
+		o := &d.Objective.Objectives[i]
+		lines = append(lines, objectives.Text(o))
+		for _, cause := range o.Causes {
+			lines = append(lines, "  "+cause)
+		}
 	}
 	return lines
 }

@@ -67,6 +67,8 @@ func registerEmpty[I any](api huma.API, op huma.Operation, do func(ctx context.C
 // addOperations adds all operations to the API.
 func (s *Server) addOperations(api huma.API) {
 	s.addViews(api)
+	s.addHistory(api)
+	s.addFits(api)
 	s.addStreams(api)
 	s.addSettings(api)
 	s.addDomains(api)
@@ -80,7 +82,7 @@ func (s *Server) addViews(api huma.API) {
 		func(context.Context, control.Peer, *none) ([]control.Domain, error) {
 			return g.Domains(control.DomainParams{})
 		})
-	register(api, operation(viewer, http.MethodGet, "/v1/domains/{domain}", "show-domain", "Show a domain", "One domain, with its share and its use."),
+	register(api, operation(viewer, http.MethodGet, "/v1/domains/{domain}", "show-domain", "Show a domain", "One domain, with its share, its use and its settings."),
 		func(_ context.Context, _ control.Peer, in *OfDomain) (d control.Domain, err error) {
 			all, err := g.Domains(control.DomainParams{Domain: in.Domain})
 			if err == nil {
@@ -100,6 +102,11 @@ func (s *Server) addViews(api huma.API) {
 			}
 			return e, err
 		})
+	register(api, operation(viewer, http.MethodGet, "/v1/config", "show-config", "Show the configuration",
+		"All settings in force with their origins, and what a reload would change. Created domains have theirs in show-domain."),
+		func(context.Context, control.Peer, *none) (control.Config, error) { return g.Config(), nil })
+	register(api, operation(viewer, http.MethodGet, "/v1/log", "show-log", "Show the level of the log", "The level of the daemon's log, with its origin."),
+		func(context.Context, control.Peer, *none) (control.Log, error) { return g.Log(), nil })
 	register(api, operation(viewer, http.MethodGet, "/v1/accelerators", "list-accelerators", "List the accelerators", "All accelerators, with their policies and load."),
 		func(context.Context, control.Peer, *none) ([]control.Accelerator, error) {
 			return g.Accelerators(), nil
@@ -124,6 +131,10 @@ func (s *Server) addSettings(api huma.API) {
 		func(_ context.Context, by control.Peer, _ *none) (control.ReloadResult, error) {
 			return s.opt.Reload(&by)
 		})
+	type level struct{ Body control.LogParams }
+	register(api, operation(operator, http.MethodPut, "/v1/log", "set-log", "Change the level of the log",
+		"Changes the level of the daemon's log and of its workers' at once, until the configuration has another level."),
+		func(_ context.Context, by control.Peer, in *level) (control.Log, error) { return g.SetLog(by, in.Body) })
 	type shutdown struct {
 		IfIdle bool `query:"if_idle" doc:"Only if no guest and no program uses the daemon"`
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"pegasus/backend/control"
+	"pegasus/backend/metrics"
 )
 
 const (
@@ -65,12 +65,14 @@ func (s *Server) newAPI() (http.Handler, *huma.OpenAPI) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(document)
 	})))
-	scrape := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-	mux.Handle("GET /metrics", s.guarded(viewer, scrape))
+	mux.Handle("GET /metrics", s.guarded(viewer, metrics.New(s.guests, s.opt.Journal.Counts)))
+	if s.opt.Config != nil && s.opt.Config.API.Page {
+		s.addPage(mux)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, control.Errorf(control.CodeOperation, "there is no operation %s %.200s; /v1/openapi.json lists them", r.Method, r.URL.Path))
 	})
-	return s.tracked(timed(mux)), api.OpenAPI()
+	return s.tracked(timed(s.sameSite(mux))), api.OpenAPI()
 }
 
 // Description returns the API's description.

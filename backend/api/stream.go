@@ -37,6 +37,12 @@ func (s *stream) send(v any) error {
 	return s.lines.Encode(v)
 }
 
+// sendLine adds an encoded value that ends with a newline.
+func (s *stream) sendLine(line []byte) error {
+	_, err := s.ctx.BodyWriter().Write(line)
+	return err
+}
+
 // flush sends the values that were added.
 func (s *stream) flush() error { return http.NewResponseController(writerOf(s.ctx)).Flush() }
 
@@ -83,6 +89,9 @@ func (s *Server) addStreams(api huma.API) {
 	registerStream(api, operation(viewer, http.MethodGet, "/v1/timeline", "follow-timeline", "Follow the timeline",
 		"The spans in which domains held engines, gates were open, and vCPUs ran. The first span is empty and marks the start. One client at a time."),
 		control.Span{}, func(ctx context.Context, _ *none, out *stream) error { return s.timeline(ctx, out) })
+	registerStream(api, operation(viewer, http.MethodGet, "/v1/live", "follow-live", "Follow the host",
+		"All accelerators and domains, then each second those that have changed."),
+		control.Live{}, func(ctx context.Context, _ *none, out *stream) error { return s.live(ctx, out) })
 	type recording struct {
 		OfAccelerator
 		Used bool `query:"used" doc:"Only attachments and charges: enough for shares, not for a replay"`

@@ -43,6 +43,9 @@ var ErrGone = errors.New("the daemon went away")
 // answerTime is how long a daemon may take to answer; no request but remove makes it wait for anything.
 const answerTime = 20 * time.Second
 
+// maxTarget is the limit of a request's path and query, below the daemon's limit of a request's head.
+const maxTarget = 4 << 10
+
 // dialTime is how long a connection may take to be made.
 const dialTime = 5 * time.Second
 
@@ -181,6 +184,7 @@ func (c *Client) stream(ctx context.Context, q request, each func(line json.RawM
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), control.MaxAnswer)
+	lines.Split(wholeLines)
 	for lines.Scan() {
 		line := lines.Bytes()
 		if bytes.HasPrefix(line, []byte(`{"problem":`)) {
@@ -199,6 +203,17 @@ func (c *Client) stream(ctx context.Context, q request, each func(line json.RawM
 	return nil
 }
 
+// wholeLines is bufio.ScanLines without the last line if that has no end: the stream was cut there.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF {
+		return len(data), nil, nil
+	}
+	return 0, nil, nil
+}
+
 // send sends a request and returns the answer, if it is no error.
 func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	for _, e := range q.path {
@@ -214,7 +229,11 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		}
 		body = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(ctx, q.method, q.url(), body)
+	target := q.url()
+	if len(target) > maxTarget { // the daemon would end the connection
+		return nil, control.Errorf(control.CodeInvalid, "request %.48s…: its path has %d bytes, at most %d are allowed", target[len("http://pegasus"):], len(target), maxTarget)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, target, body)
 	if err != nil {
 		return nil, err
 	}

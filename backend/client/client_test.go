@@ -87,6 +87,16 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A name that is too long for the daemon is refused as such, and is not sent.
+func TestLongNames(t *testing.T) {
+	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
+	_, err := c.Domain(t.Context(), strings.Repeat("x", 70000))
+	var refused *control.Error
+	if !errors.As(err, &refused) || refused.Code != control.CodeInvalid || len(err.Error()) > 200 || !strings.Contains(err.Error(), "at most 4096 are allowed") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A refusal is returned as *control.Error, also by a server that is no daemon.
 func TestRefusals(t *testing.T) {
 	answer := func(w http.ResponseWriter) { refuse(w, control.Errorf(control.CodeConflict, "in use")) }
@@ -142,6 +152,25 @@ func TestStreams(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := c.Events(ctx, func(control.Event) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A line of which only a part has arrived when a stream ends is dropped.
+func TestHalfALine(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte("{\"at\":1}\n{\"at\""))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var got []string
+	err := c.Trace(ctx, control.TraceParams{}, func(record json.RawMessage) error {
+		got = append(got, string(record))
+		return nil
+	})
+	if err == nil || len(got) != 1 || got[0] != `{"at":1}` {
+		t.Errorf("records %q, error %v; want one record and an error", got, err)
 	}
 }
 

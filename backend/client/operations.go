@@ -28,6 +28,24 @@ func (c *Client) Domain(ctx context.Context, name string) (d control.Domain, err
 	return d, err
 }
 
+// Config returns the configuration in force, and what a reload would change.
+func (c *Client) Config(ctx context.Context) (g control.Config, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: []string{"config"}}, &g)
+	return g, err
+}
+
+// Log returns the level of the daemon's log.
+func (c *Client) Log(ctx context.Context) (l control.Log, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: []string{"log"}}, &l)
+	return l, err
+}
+
+// SetLog changes the level of the log of the daemon and its workers.
+func (c *Client) SetLog(ctx context.Context, q control.LogParams) (l control.Log, err error) {
+	err = c.call(ctx, request{method: http.MethodPut, path: []string{"log"}, body: q}, &l)
+	return l, err
+}
+
 // Explain returns the reasons why each domain runs or does not run now; with a name, of one.
 func (c *Client) Explain(ctx context.Context, name string) ([]control.Explanation, error) {
 	if name != "" {
@@ -44,6 +62,19 @@ func (c *Client) Explain(ctx context.Context, name string) ([]control.Explanatio
 func (c *Client) Accelerators(ctx context.Context) ([]control.Accelerator, error) {
 	all := []control.Accelerator{}
 	err := c.call(ctx, request{method: http.MethodGet, path: []string{"accelerators"}}, &all)
+	return all, err
+}
+
+// History returns the latest samples of a domain, or of all domains if it is empty.
+func (c *Client) History(ctx context.Context, domain string) (h control.History, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: []string{"history"}, query: query("domain", domain)}, &h)
+	return h, err
+}
+
+// Fits returns for each accelerator whether a domain would fit. It changes nothing.
+func (c *Client) Fits(ctx context.Context, q control.FitParams) ([]control.Fit, error) {
+	all := []control.Fit{}
+	err := c.call(ctx, request{method: http.MethodPost, path: []string{"fits"}, body: q}, &all)
 	return all, err
 }
 
@@ -111,6 +142,11 @@ func (c *Client) Shutdown(ctx context.Context, q control.ShutdownParams) error {
 // Events calls each for the latest events, and for each that follows, until ctx ends or each returns an error.
 func (c *Client) Events(ctx context.Context, each func(control.Event) error) error {
 	return follow(c, ctx, request{method: http.MethodGet, path: []string{"events"}}, each)
+}
+
+// Live calls each for the state of the host and, each second, for its changes, until ctx ends or each returns an error.
+func (c *Client) Live(ctx context.Context, each func(control.Live) error) error {
+	return follow(c, ctx, request{method: http.MethodGet, path: []string{"live"}}, each)
 }
 
 // Timeline calls each for the spans of the timeline, until ctx ends or each returns an error. The first span is empty

@@ -70,6 +70,8 @@ type Domain struct {
 	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
 	DomainSwap
 	DomainWorkers
+	Settings  []Setting `json:"settings,omitempty"` // in force; only of a single domain
+	Objective Objective `json:"objective"`
 }
 
 // DomainShare is the part of the accelerator to which a domain is entitled, and the part that it uses.
@@ -97,6 +99,9 @@ type DomainTime struct {
 	Calls   uint64 `json:"calls"`
 	WaitP50 int64  `json:"wait_p50_ns"`
 	WaitP99 int64  `json:"wait_p99_ns"`
+	// Waits counts the calls by their wait, where one domain is named: the first those without a wait, the one at index n
+	// those that waited less than 2^n ns and at least half of that. Zeros at its end are left out.
+	Waits []uint64 `json:"waits,omitempty"`
 }
 
 // DomainMemory is a domain's use of device memory and host memory, in bytes, with the quotas.
@@ -252,6 +257,17 @@ const (
 	LineGate   = "gate"
 	LineCPU    = "cpu"
 )
+
+// Live is one line of the live view. The first line has all accelerators and domains; a later one has those that have
+// changed since the line before.
+type Live struct {
+	At           int64         `json:"at"`               // Unix time, in ns
+	Role         string        `json:"role,omitempty"`   // of the caller: view or operate; in the first line
+	Status       *Status       `json:"status,omitempty"` // in the first line
+	Accelerators []Accelerator `json:"accelerators"`
+	Domains      []Domain      `json:"domains"`
+	Gone         []string      `json:"gone,omitempty"` // domains that no longer exist
+}
 
 // ReloadResult lists the changes of a reload.
 type ReloadResult struct {

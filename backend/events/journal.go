@@ -33,7 +33,7 @@ type Journal struct {
 
 // counted returns counts of 0 for the kinds that alerts are about: Prometheus sees a kind's increase from the first event.
 func counted() map[string]uint64 {
-	return map[string]uint64{"crash": 0, "refused": 0, "fault": 0, "forged": 0, "warning": 0, "lost": 0}
+	return map[string]uint64{"crash": 0, "refused": 0, "fault": 0, "forged": 0, "warning": 0, "lost": 0, "objective": 0}
 }
 
 // NewJournal returns a journal without events.
@@ -68,7 +68,7 @@ func (j *Journal) NoteBy(by *control.Peer, kind, domain, format string, args ...
 func (j *Journal) NoteLimited(limit *RateLimiter, kind, domain, format string, args ...any) {
 	ok, dropped := limit.allow(time.Now())
 	if dropped > 0 {
-		j.Note("lost", domain, "%d events that its guests caused are left out here", dropped)
+		j.Note("lost", domain, "left out here: %s that its guests caused", control.Count(int(dropped), "event"))
 	}
 	if ok {
 		j.Note(kind, domain, format, args...)

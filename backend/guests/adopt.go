@@ -24,7 +24,7 @@ func (ad adoption) adopt(left []*workers.Survivor) {
 	reg := ad.reg
 	for _, s := range left {
 		if err := ad.adoptOne(s); err != nil {
-			reg.log.Warn("take over a worker of the previous daemon failed; ending the worker", "worker", s.PID, "domain", s.Domain, "err", err)
+			reg.log.Warn("take over a worker of the previous daemon failed; ending the worker", "pid", s.PID, "domain", s.Domain, "err", err)
 			s.End()
 			if a := reg.accelerator(s.Accelerator); a != nil {
 				a.Hardware.Reap(s.Domain, s.PID)
@@ -185,7 +185,7 @@ func (ad adoption) freeVacantSlots(dom *domain) {
 	for slot, pid := range slots {
 		p, err := pidfd.Open(pid)
 		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
-			reg.log.Warn("identify the process of a gate page's slot failed; keeping the slot", "domain", dom.name, "worker", pid, "err", err)
+			reg.log.Warn("identify the process of a gate page's slot failed; keeping the slot", "domain", dom.name, "pid", pid, "err", err)
 			continue
 		}
 		if err != nil || pidfd.HasExited(p) {

@@ -13,6 +13,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/backend/hardware"
 	"pegasus/backend/meter"
+	"pegasus/backend/objectives"
 	"pegasus/backend/sched"
 	"pegasus/backend/workers"
 	"pegasus/configs"
@@ -64,6 +65,8 @@ type usage struct {
 	share   meter.Meter      // of the accelerator time that it used
 	stood   meter.Meter      // of the time that its requests waited for admission
 	workers meter.Meter      // of its workers' CPU time
+	latest  reading
+	tracker *objectives.Tracker // nil: the domain has no objective
 }
 
 // booked is the part of an account that a domain's totals include already.
@@ -114,7 +117,7 @@ func (u *usage) book(a hardware.Account) {
 type totals struct {
 	Used  hardware.EngineTime `json:"used"`
 	Calls uint64              `json:"calls"`
-	Waits waits               `json:"waits"`
+	Waits meter.Waits         `json:"waits"`
 	Swap  gate.Swap           `json:"swap"`
 	Stood int64               `json:"stood"` // ns that requests waited for admission
 	CPU   int64               `json:"cpu"`   // ns on the host's CPUs, on engines and otherwise
@@ -127,8 +130,8 @@ func (t *totals) add(s *gate.Statistics) {
 	t.Swap.InBytes += s.Swap.InBytes
 	t.Swap.Outs += s.Swap.Outs
 	t.Swap.Ins += s.Swap.Ins
-	w := waits(s.Waits)
-	t.Waits.add(&w)
+	w := meter.Waits(s.Waits)
+	t.Waits.Add(&w)
 }
 
 // totals returns the use of all workers of the domain, including the running ones, and its device memory in bytes. d.mu
@@ -180,7 +183,7 @@ func (reg *Registry) domain(name string) (*domain, error) {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
 	if dom == nil {
-		dom = newDomain(reg, settings, declares(reg.config, name))
+		dom = newDomain(reg, settings, reg.config.Declares(name))
 	}
 	return dom, dom.enter()
 }
@@ -246,7 +249,7 @@ func (dom *domain) admits() bool {
 // closed returns the error of a domain that admits no process.
 func (dom *domain) closed() error {
 	if dom.removing {
-		return control.Errorf(control.CodeConflict, "domain %q: is being removed, with %d processes still in it; try again when they have ended", dom.name, len(dom.guests)+len(dom.programs))
+		return control.Errorf(control.CodeConflict, "domain %q: is being removed, with %s still in it; try again when these have ended", dom.name, control.Count(len(dom.guests)+len(dom.programs), "process"))
 	}
 	return control.Errorf(control.CodeInvalid, "domain %q: not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
@@ -288,7 +291,7 @@ func (dom *domain) shut() {
 		reg.closeEndpoint(dom.endpoint)
 		dom.endpoint = nil
 		if n := len(dom.guests); n > 0 {
-			reg.journal.Note("shut", dom.name, "removed from the configuration: the domain admits no process; %d processes stay", n)
+			reg.journal.Note("shut", dom.name, "removed from the configuration: the domain admits no process; until their end it keeps %s", control.Count(n, "process"))
 		}
 	}
 }

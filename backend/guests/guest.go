@@ -177,7 +177,7 @@ func (g *guest) attend() {
 // standing returns the order with the worker's settings that may change while it runs. Registry.mu is held.
 func (g *guest) standing() worker.Order {
 	share := shareOf(g.dom.settings)
-	return worker.Order{KernelTimeout: g.dom.on.Settings().KernelTimeout, Share: &share}
+	return worker.Order{KernelTimeout: g.dom.on.Settings().KernelTimeout, Share: &share, LogLevel: g.dom.reg.logLevel()}
 }
 
 func shareOf(s configs.Domain) worker.Share {

@@ -28,6 +28,7 @@ type process struct {
 // program is a process that holds a domain. Its settings apply as long as it lives.
 type program struct {
 	process
+	UID    int               `json:"uid"` // of the process, when it took hold
 	Set    map[string]string `json:"settings,omitempty"`
 	cancel context.CancelFunc
 }
@@ -71,11 +72,11 @@ func (r Requests) Hold(p control.Peer, q control.HoldParams) (control.HoldResult
 	}
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	return r.holdDomain(id, file, q)
+	return r.holdDomain(p.UID, id, file, q)
 }
 
 // holdDomain takes ownership of file, also after an error. Registry.mu is held.
-func (r Requests) holdDomain(id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+func (r Requests) holdDomain(uid int, id process, file *os.File, q control.HoldParams) (none control.HoldResult, err error) {
 	reg := r.reg
 	defer func() {
 		if err != nil {
@@ -102,25 +103,26 @@ func (r Requests) holdDomain(id process, file *os.File, q control.HoldParams) (n
 		}
 		dom.apply(next)
 	}
-	dom.addProgram(id, file, set)
+	dom.addProgram(program{process: id, UID: uid, Set: set}, file)
 	reg.store.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
 // addProgram makes a process hold a domain until the process ends, and takes ownership of its file. Registry.mu is
 // held.
-func (dom *domain) addProgram(id process, file *os.File, set map[string]string) {
-	reg := dom.reg
+func (dom *domain) addProgram(held program, file *os.File) {
+	reg, id := dom.reg, held.process
 	reg.store.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
 		file.Close()
-		if set != nil {
-			dom.programs[i].Set = set
+		if held.Set != nil {
+			dom.programs[i].Set = held.Set
 		}
 		return
 	}
 	ctx, cancel := context.WithCancel(reg.ctx)
-	dom.programs = append(dom.programs, program{id, set, cancel})
+	held.cancel = cancel
+	dom.programs = append(dom.programs, held)
 	reg.holders++
 	reg.tasks.Go(func() {
 		defer cancel()
@@ -141,16 +143,14 @@ func (dom *domain) dropProgram(id process) {
 	if i < 0 {
 		return
 	}
-	set := dom.programs[i].Set
+	ended := dom.programs[i]
 	dom.programs = slices.Delete(dom.programs, i, i+1)
 	reg.holders--
 	reg.store.changed = true
 	gone := dom.endIfUnowned()
-	if file, err := reg.settingsOf(reg.config, dom.name); !gone && set != nil && err == nil {
+	if file, err := reg.settingsOf(reg.config, dom.name); !gone && ended.Set != nil && err == nil {
 		if len(dom.programs) == 0 && dom.owner() == control.OwnerGuest {
-			for k, v := range set {
-				dom.set[k] = setting{Value: v, File: file.Get(k)}
-			}
+			dom.keepSettings(ended, file)
 		}
 		dom.apply(dom.plan(reg.config, file).settings)
 	}

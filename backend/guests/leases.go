@@ -58,6 +58,7 @@ func (r Requests) Create(p control.Peer, q control.CreateParams) (none control.D
 		dom = newDomain(reg, settings, false)
 		dom.requested = requested{}
 		maps.Copy(dom.requested, q.Settings)
+		dom.creation = creation{callerOf(p), time.Now().Round(0)}
 	}
 	if dom.endpoint == nil {
 		if err := dom.enter(); err != nil {
@@ -120,7 +121,15 @@ func termText(ns int64) string {
 
 // settingsFor returns the settings of a domain that create would make. Registry.mu is held.
 func (r Requests) settingsFor(name string, settings map[string]string) (configs.Domain, error) {
-	reg := r.reg
+	s, err := r.reg.undeclaredWith(name, settings)
+	if err != nil {
+		return s, control.Errorf(control.CodeInvalid, "create domain %q: %v", name, err)
+	}
+	return s, nil
+}
+
+// undeclaredWith returns the settings of an undeclared domain that is given some. Registry.mu is held.
+func (reg *Registry) undeclaredWith(name string, settings map[string]string) (configs.Domain, error) {
 	s := reg.config.Undeclared(name)
 	err := configs.CheckName(name)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
@@ -131,10 +140,7 @@ func (r Requests) settingsFor(name string, settings map[string]string) (configs.
 	if err == nil {
 		err = s.Check(reg.config)
 	}
-	if err != nil {
-		return s, control.Errorf(control.CodeInvalid, "create domain %q: %v", name, err)
-	}
-	return s, nil
+	return s, err
 }
 
 // mayLease returns an error for a domain that has another owner or was created with other settings. Registry.mu is
@@ -323,7 +329,7 @@ func (r Requests) beginRemoval(p control.Peer, q control.RemoveParams) (*domain,
 	if err := r.mayRemove(dom, p, q.Mode); err != nil {
 		return nil, nil, err
 	}
-	reg.journal.NoteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
+	reg.journal.NoteBy(&p, "remove", dom.name, "removed, with %s and %s in it", control.Count(len(dom.guests), "guest process"), control.Count(len(dom.programs), "program"))
 	dom.removing = true
 	reg.store.changed = true
 	dom.dropLeases()

@@ -408,7 +408,7 @@ func TestRemove(t *testing.T) {
 		"/etc/file.toml declares it; take its [[domain]] out": {Domain: "declared", Mode: control.RemoveEnd},
 		"pegasus detach machine":                              {Domain: "machine", Mode: control.RemoveWait},
 		"leased by pod; --wait":                               {Domain: "leased"},
-		"1 programs (pegasus run) hold it; --wait":            {Domain: "run", Mode: control.RemoveRefuse},
+		"it is held by 1 program (pegasus run); --wait":       {Domain: "run", Mode: control.RemoveRefuse},
 		"there is none of that name":                          {Domain: "none"},
 		"must be refuse, wait or end":                         {Domain: "own", Mode: "gently"},
 	} {
@@ -621,7 +621,7 @@ func TestConcurrentLives(t *testing.T) {
 // FuzzState starts a daemon with any state file: the daemon starts, and all its domains have valid names.
 func FuzzState(f *testing.F) {
 	whole, err := json.Marshal(state{stateVersion, map[string]domainState{"web": {Requested: requested{"credits": "7"}, Leases: map[string]lease{"pod": {}},
-		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil, nil})
+		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil, nil, nil, nil})
 	if err != nil {
 		f.Fatal(err)
 	}

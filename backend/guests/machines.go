@@ -39,11 +39,11 @@ func (reg *Registry) updateMachines(all []hypervisor.Machine) {
 // settingsOf returns a domain's settings: those of its [[domain]] table, else of create, else of the template with the
 // credits of its machine's definition. Registry.mu is held.
 func (reg *Registry) settingsOf(c *configs.Config, name string) (configs.Domain, error) {
-	if dom := reg.domains[name]; dom != nil && dom.created() && !declares(c, name) {
+	if dom := reg.domains[name]; dom != nil && dom.created() && !c.Declares(name) {
 		return dom.requested.over(c.Undeclared(name)), nil
 	}
 	s, err := c.Domain(name)
-	if m := reg.machines[name]; err == nil && m.Credits != 0 && !declares(c, name) {
+	if m := reg.machines[name]; err == nil && m.Credits != 0 && !c.Declares(name) {
 		s.Credits = int(m.Credits)
 	}
 	return s, err
@@ -122,8 +122,4 @@ func (reg *Registry) showMachine(name string) *control.Machine {
 		out.AgentRelease, out.Agent = reg.opt.Agent(name)
 	}
 	return out
-}
-
-func declares(c *configs.Config, name string) bool {
-	return slices.ContainsFunc(c.Domains, func(d configs.Domain) bool { return d.Name == name })
 }

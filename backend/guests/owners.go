@@ -1,7 +1,6 @@
 package guests
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 // them and the last guest process. Registry.mu guards the fields.
 type owners struct {
 	requested requested        // the settings of create; nil for a domain that create did not make
+	creation  creation         // of a domain that create made
 	leases    map[string]lease // by holder
 	programs  []program        // in order of arrival
 	// awaited is the time until which the domain waits for a report of its machine, which the previous daemon listed;
@@ -23,6 +23,12 @@ type owners struct {
 
 // requested holds settings in plain text, as create received them.
 type requested map[string]string
+
+// creation is the caller of create, and the time.
+type creation struct {
+	By *control.Caller `json:"by,omitempty"`
+	At time.Time       `json:"at,omitzero"`
+}
 
 // over returns s with the settings applied. Settings that the host no longer permits are skipped.
 func (a requested) over(s configs.Domain) configs.Domain {
@@ -59,7 +65,7 @@ func (dom *domain) owner() string {
 // passing reports whether a domain lasts only as long as its processes, or has ended. Registry.mu is held.
 func (reg *Registry) passing(name string) bool {
 	dom := reg.domains[name]
-	return !declares(reg.config, name) && (dom == nil || dom.owner() == control.OwnerGuest)
+	return !reg.config.Declares(name) && (dom == nil || dom.owner() == control.OwnerGuest)
 }
 
 // isMachine reports whether a domain belongs to a machine, or waits for one. Registry.mu is held.
@@ -72,10 +78,10 @@ func (dom *domain) isMachine() bool {
 // inUse describes the processes in a domain and its leases except that of one holder. Registry.mu is held.
 func (dom *domain) inUse(but string) (uses []string) {
 	if n := len(dom.guests) + dom.settling; n > 0 {
-		uses = append(uses, fmt.Sprintf("%d guest processes are in it", n))
+		uses = append(uses, "it has "+control.Count(n, "guest process"))
 	}
 	if n := len(dom.programs); n > 0 {
-		uses = append(uses, fmt.Sprintf("%d programs (pegasus run) hold it", n))
+		uses = append(uses, "it is held by "+control.Count(n, "program")+" (pegasus run)")
 	}
 	if holders := slices.DeleteFunc(dom.holders(), func(h string) bool { return h == but }); len(holders) > 0 {
 		uses = append(uses, "it is leased by "+orNone(holders))

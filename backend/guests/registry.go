@@ -51,6 +51,9 @@ type Options struct {
 	Agent       func(domain string) (release string, came bool)
 	SetLogLevel func(level string)
 
+	RuntimeDirGiven bool
+	LogLevel        string
+
 	Journal *events.Journal
 	Workers *workers.Workers
 	Log     *slog.Logger
@@ -72,6 +75,8 @@ type Registry struct {
 
 	reloading sync.Mutex // held for a whole reload; before mu
 
+	predicting sync.Mutex // held for a whole prediction of Fits
+
 	// mu guards the fields below, and the domains, guests and accelerators that they refer to.
 	mu       sync.Mutex
 	domains  map[string]*domain
@@ -88,7 +93,8 @@ type Registry struct {
 // configuration is the configuration in force.
 type configuration struct {
 	config      *configs.Config
-	configError string // why the last reload was rejected
+	configError string             // why the last reload was rejected
+	set         map[string]setting // of [daemon], laid over the configuration
 }
 
 // room holds the accelerators and the queue of the domains that wait for one.

@@ -64,7 +64,7 @@ func (reg *Registry) follow(next *configs.Config) ([]configs.Change, error) {
 		}
 		return nil, err
 	}
-	changes := configs.Diff(reg.config, next)
+	changes := reg.changes(next)
 	for _, c := range changes {
 		reg.journal.Note("reload", "", "%s", c)
 	}
@@ -172,7 +172,7 @@ func (p *plan) planDomains() error {
 			continue
 		}
 		p.domains[dom] = dom.plan(p.config, file)
-		if dom.endpoint == nil && (!dom.removing || declares(p.config, name)) {
+		if dom.endpoint == nil && (!dom.removing || p.config.Declares(name)) {
 			come = append(come, dom)
 		}
 	}
@@ -231,9 +231,8 @@ func (dom *domain) plan(c *configs.Config, file configs.Domain) domainPlan {
 func (p *plan) carryOut() {
 	reg := p.reg
 	reg.config, reg.queue = p.config, p.queue
-	if reg.opt.SetLogLevel != nil {
-		reg.opt.SetLogLevel(p.config.Daemon.LogLevel)
-	}
+	reg.set = standing(reg.set, p.config.Daemon.Get)
+	reg.applyLogLevel()
 	reg.workers.Resize(p.config.Daemon.WorkerPool)
 	for i, a := range reg.accelerators {
 		next := p.accelerators[i]

@@ -10,6 +10,7 @@ import (
 	"pegasus/backend/cpus"
 	"pegasus/backend/gate"
 	"pegasus/backend/sched"
+	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/policies"
 )
@@ -44,10 +45,15 @@ func (r Requests) Domains(q control.DomainParams) ([]control.Domain, error) {
 		if dom == nil {
 			return nil, r.noDomain(q.Domain)
 		}
-		return append(all, dom.show()), nil
+		d := dom.show()
+		d.Settings = dom.domainTable().Settings
+		t, _ := dom.totals()
+		d.Waits = t.Waits.Counts()
+		return append(all, d), nil
 	}
+	s := reg.survey()
 	for _, name := range slices.Sorted(maps.Keys(reg.domains)) {
-		all = append(all, reg.domains[name].show())
+		all = append(all, reg.domains[name].showIn(s))
 	}
 	return all, nil
 }
@@ -76,7 +82,7 @@ func (r Requests) Accelerator(name string) (*sched.Accelerator, error) {
 		}
 		names = append(names, a.Name)
 	}
-	return nil, control.Errorf(control.CodeInvalid, "accelerator %q: there is none of that name; there are %s", name, strings.Join(names, ", "))
+	return nil, control.Errorf(control.CodeInvalid, "accelerator %q: there is none of that name; there are %s%s", name, strings.Join(names, ", "), configs.DidYouMean(name, names))
 }
 
 // Shutdown ends the daemon.
@@ -85,7 +91,7 @@ func (r Requests) Shutdown(p control.Peer, q control.ShutdownParams) (struct{}, 
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if q.IfIdle && !reg.idle() {
-		return struct{}{}, control.Errorf(control.CodeConflict, "daemon is in use by %d guests and %d programs", len(reg.guests), reg.holders)
+		return struct{}{}, control.Errorf(control.CodeConflict, "daemon is in use by %s and %s", control.Count(len(reg.guests), "guest"), control.Count(reg.holders, "program"))
 	}
 	reg.ending = true
 	reg.journal.NoteBy(&p, "shutdown", "", "shutdown requested")

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"pegasus/backend/control"
 	"pegasus/backend/cpus"
@@ -16,8 +17,19 @@ import (
 // A setting is an operator's value for a key, given while the daemon runs. It stays in force until the configuration
 // changes the same key.
 type setting struct {
-	Value string `json:"value"`
-	File  string `json:"file"` // the configuration's value then, in TOML
+	Value string          `json:"value"`
+	File  string          `json:"file"`         // the configuration's value then, in TOML
+	By    *control.Caller `json:"by,omitempty"` // nil: of a release that did not keep it, or of a program that has ended
+	At    time.Time       `json:"at,omitzero"`
+}
+
+// settingBy returns a setting that a caller changes now.
+func settingBy(by control.Peer, value, file string) setting {
+	return setting{Value: value, File: file, By: callerOf(by), At: time.Now().Round(0)}
+}
+
+func callerOf(p control.Peer) *control.Caller {
+	return &control.Caller{UID: p.UID, PID: p.PID, Remote: p.Remote}
 }
 
 // standing returns the settings that the configuration, read by get, has not changed since.
@@ -85,7 +97,7 @@ func (r Requests) Set(p control.Peer, q control.SetParams) (control.Domain, erro
 		}
 		return dom.show(), nil
 	}
-	if err := r.changeSettings(dom, q.Settings); err != nil {
+	if err := r.changeSettings(p, dom, q.Settings); err != nil {
 		for k := range q.Settings {
 			if reg.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
 				return control.Domain{}, control.Errorf(control.CodeInvalid, "%v; and of a domU weight, cap and slice", err)
@@ -106,7 +118,7 @@ func (r Requests) noDomain(name string) error {
 	if reg.opt.DomUs {
 		more = "; a domU is one once its name is attached (pegasus attach)"
 	}
-	return control.Errorf(control.CodeNotFound, "domain %q: there is none of that name; there are %s%s", name, orNone(names), more)
+	return control.Errorf(control.CodeNotFound, "domain %q: there is none of that name; there are %s%s%s", name, orNone(names), configs.DidYouMean(name, names), more)
 }
 
 func orNone(names []string) string {
@@ -151,8 +163,8 @@ func (r Requests) SwitchPolicy(p control.Peer, q control.PolicyParams) ([]contro
 		}
 	}
 	if len(meant) == 0 {
-		return nil, control.Errorf(control.CodeNotFound, "accelerator %q: there is none of that name; there are %s",
-			q.Accelerator, strings.Join(acceleratorNames(reg.config), ", "))
+		return nil, control.Errorf(control.CodeNotFound, "accelerator %q: there is none of that name; there are %s%s",
+			q.Accelerator, strings.Join(acceleratorNames(reg.config), ", "), configs.DidYouMean(q.Accelerator, acceleratorNames(reg.config)))
 	}
 	all := []control.Accelerator{}
 	for _, a := range meant {
@@ -176,7 +188,7 @@ func (r Requests) switchTo(by control.Peer, a *accelerator, q control.PolicyPara
 		if err := next.Set(s.key, s.value, reg.opt.Accept); err != nil {
 			return control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.Name, err)
 		}
-		switched[s.key] = setting{Value: s.value, File: file.Get(s.key)}
+		switched[s.key] = settingBy(by, s.value, file.Get(s.key))
 	}
 	if q.Name == "" && q.Mode == "" {
 		return nil
@@ -204,7 +216,7 @@ func tableOf(c *configs.Config, a *accelerator) configs.Accelerator {
 }
 
 // changeSettings lays settings over a domain's configuration. Registry.mu is held.
-func (r Requests) changeSettings(dom *domain, settings map[string]string) error {
+func (r Requests) changeSettings(by control.Peer, dom *domain, settings map[string]string) error {
 	reg := r.reg
 	next, err := override(reg.config, dom.settings, settings)
 	if err != nil {
@@ -221,7 +233,7 @@ func (r Requests) changeSettings(dom *domain, settings map[string]string) error 
 		return control.Errorf(control.CodeInvalid, "%v", err)
 	}
 	for k, v := range settings {
-		dom.set[k] = setting{Value: v, File: file.Get(k)}
+		dom.set[k] = settingBy(by, v, file.Get(k))
 		for _, p := range dom.programs {
 			delete(p.Set, k)
 		}

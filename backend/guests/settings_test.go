@@ -7,24 +7,6 @@ import (
 	"pegasus/configs"
 )
 
-func TestQuantile(t *testing.T) {
-	var w waits
-	if q := w.quantile(0.99); q != 0 {
-		t.Errorf("of nothing: %d", q)
-	}
-	w[0] = 50 // did not wait
-	w[11] = 49
-	w[21] = 1
-	for _, c := range []struct {
-		p         float64
-		low, high int64
-	}{{0.5, 0, 0}, {0.9, 1 << 10, 1 << 11}, {0.99, 1 << 10, 1 << 11}, {1, 1 << 20, 1 << 21}} {
-		if q := w.quantile(c.p); q < c.low || q > c.high {
-			t.Errorf("quantile %v = %d, want %d to %d", c.p, q, c.low, c.high)
-		}
-	}
-}
-
 func TestOverride(t *testing.T) {
 	c := configs.Default()
 	base, err := c.Domain("web")

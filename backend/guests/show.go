@@ -46,8 +46,39 @@ func (reg *Registry) sample(ctx context.Context) {
 	}
 }
 
+// survey has the figures of accelerators to which all their domains contribute: computed once, however many domains are
+// described.
+type survey map[*accelerator]*standings
+
+// standings are the figures of one accelerator's domains.
+type standings struct {
+	states   map[string]string
+	entitled map[string]float64
+	used     int64   // recent time on the engines of all domains, ns
+	promised float64 // sum of the share objectives
+}
+
+// survey computes the figures of all accelerators. Registry.mu is held.
+func (reg *Registry) survey() survey {
+	s := make(survey, len(reg.accelerators))
+	for _, a := range reg.accelerators {
+		s[a] = &standings{states: a.States(), entitled: a.Entitlements()}
+	}
+	for _, dom := range reg.domains {
+		if on := s[dom.on]; on != nil {
+			used, _ := dom.share.Growth()
+			on.used += used
+			on.promised += float64(dom.settings.SLO) / 1000
+		}
+	}
+	return s
+}
+
 // show returns a domain's description. Registry.mu is held.
-func (dom *domain) show() control.Domain {
+func (dom *domain) show() control.Domain { return dom.showIn(dom.reg.survey()) }
+
+// showIn returns a domain's description. Registry.mu is held since the survey.
+func (dom *domain) showIn(s survey) control.Domain {
 	reg := dom.reg
 	t, memory := dom.totals()
 	spent, steal := reg.cpus.Steal(dom.name)
@@ -60,7 +91,7 @@ func (dom *domain) show() control.Domain {
 		},
 		DomainTime: control.DomainTime{
 			GPU: t.Used.Sum(), Compute: t.Used.Compute, Copy: t.Used.Copies(),
-			Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
+			Calls: t.Calls, WaitP50: t.Waits.Quantile(0.5), WaitP99: t.Waits.Quantile(0.99),
 		},
 		DomainMemory: control.DomainMemory{
 			Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
@@ -86,12 +117,17 @@ func (dom *domain) show() control.Domain {
 	slices.Sort(out.PIDs)
 	reg.showTuned(&out)
 	if dom.on == nil {
+		out.Objective = dom.tracker.Show()
 		return out
 	}
+	on := s[dom.on]
 	out.Accelerator = dom.on.Name
-	out.Share = dom.measured()
+	if used, _ := dom.share.Growth(); on.used > 0 {
+		out.Share = float64(used) / float64(on.used)
+	}
 	out.Spent = dom.spent(steal)
-	out.State, out.Entitled = dom.on.Standing(dom.attachment)
+	out.State, out.Entitled = on.states[dom.name], on.entitled[dom.name]
+	out.Objective = dom.showObjective(&out, on.promised)
 	return out
 }
 
@@ -115,23 +151,6 @@ func (u *usage) spent(steal float64) control.Spent {
 	take(&s.VCPU, int64(steal*float64(ns)))
 	s.Idle = left
 	return s
-}
-
-// measured returns a domain's part of the recent time used by all domains of its accelerator.
-func (dom *domain) measured() float64 {
-	reg := dom.reg
-	mine, _ := dom.share.Growth()
-	var all int64
-	for _, other := range reg.domains {
-		if other.on == dom.on {
-			used, _ := other.share.Growth()
-			all += used
-		}
-	}
-	if all == 0 {
-		return 0
-	}
-	return float64(mine) / float64(all)
 }
 
 // showAccelerator returns an accelerator's description. Registry.mu is held.

@@ -63,7 +63,7 @@ func (g *guest) job() (worker.Job, *os.File) {
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX,
 			Device: c.Device, Library: c.Library, Context: uint64(c.Context)},
 		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: windowBytes(c.Type),
-		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: reg.config.Daemon.LogLevel,
+		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: reg.logLevel(),
 		SpinTime: reg.opt.Config.Daemon.SpinTime,
 	}, dom.attachment.Page.File()
 }
@@ -87,7 +87,7 @@ func (g *guest) assign(p *workers.Process, job *worker.Job) {
 	if g.doomed {
 		p.Kill()
 	}
-	if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share {
+	if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share || o.LogLevel != job.LogLevel {
 		p.Order(o)
 	}
 }

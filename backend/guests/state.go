@@ -27,8 +27,11 @@ type state struct {
 	Version      int                           `json:"version"`
 	Domains      map[string]domainState        `json:"domains"`
 	Accelerators map[string]map[string]setting `json:"switched"`
+	Daemon       map[string]setting            `json:"daemon,omitempty"` // of [daemon], changed meanwhile
 	// Accounts are the balances of domains, by accelerator and domain.
 	Accounts map[string]map[string]policies.Balances `json:"accounts,omitempty"`
+	// First is nil, except in the format of the first releases, which is not read.
+	First json.RawMessage `json:"accelerators,omitempty"`
 }
 
 // domainState is a domain's part of the state.
@@ -40,6 +43,7 @@ type domainState struct {
 	// InForce are its settings, used for its guests if the next daemon's configuration does not declare it.
 	InForce   configs.Domain   `json:"in_force"`
 	Requested requested        `json:"created"` // null: create did not make the domain
+	Creation  creation         `json:"creation,omitzero"`
 	Leases    map[string]lease `json:"leases,omitempty"`
 	Programs  []program        `json:"programs,omitempty"`
 	Machine   bool             `json:"machine,omitempty"`
@@ -82,12 +86,12 @@ func (st *store) save() error {
 func (st *store) writeState() error {
 	reg := st.reg
 	reg.store.saved = st.accounts()
-	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, reg.store.saved}
+	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, reg.set, reg.store.saved, nil}
 	for name, dom := range reg.domains {
 		if dom.account != nil {
 			dom.book(dom.account)
 		}
-		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.requested, dom.leases, dom.programs, dom.isMachine(), dom.removing}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.requested, dom.creation, dom.leases, dom.programs, dom.isMachine(), dom.removing}
 	}
 	for _, a := range reg.accelerators {
 		s.Accelerators[a.Name] = a.switched
@@ -131,6 +135,8 @@ func (st *store) restore() {
 		a.Configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
+	reg.set = standing(s.Daemon, reg.config.Daemon.Get)
+	reg.applyLogLevel()
 	st.restoreAccounts(&s)
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		st.restoreDomain(name, s.Domains[name])
@@ -144,13 +150,18 @@ func (st *store) readState() (s state, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &s)
+	if err != nil {
+		return s, err
 	}
-	if err == nil && s.Version > stateVersion {
-		err = fmt.Errorf("%s is of version %d, this daemon reads up to %d", st.statePath(), s.Version, stateVersion)
+	switch err := json.Unmarshal(data, &s); {
+	case err != nil:
+		return s, fmt.Errorf("%s: %w", st.statePath(), err)
+	case s.Version > stateVersion:
+		return s, fmt.Errorf("%s: version %d, this daemon reads up to %d; end it, give the file its name back, and start the later release", st.statePath(), s.Version, stateVersion)
+	case s.First != nil:
+		return s, fmt.Errorf("%s: of a release that this daemon does not read; repeat changes of settings and policies (pegasus set, pegasus policy)", st.statePath())
 	}
-	return s, err
+	return s, nil
 }
 
 // restoreDomain restores a domain and its owners, or adds them to a declared domain. Registry.mu is held.
@@ -168,13 +179,13 @@ func (st *store) restoreDomain(name string, was domainState) {
 			reg.awaitTerm(dom.awaited)
 		}
 	}
-	dom.past, dom.booked, dom.requested = was.Past, was.Booked, was.Requested
+	dom.past, dom.booked, dom.requested, dom.creation = was.Past, was.Booked, was.Requested, was.Creation
 	for holder, l := range was.Leases {
 		dom.setLease(holder, l)
 	}
 	for _, p := range was.Programs {
 		if is, file, err := identify(p.PID); err == nil && is == p.process {
-			dom.addProgram(is, file, p.Set)
+			dom.addProgram(program{process: is, UID: p.UID, Set: p.Set}, file)
 		} else if err == nil {
 			file.Close()
 		}

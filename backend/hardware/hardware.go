@@ -8,7 +8,9 @@
 package hardware
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"time"
 
@@ -72,6 +74,18 @@ type EngineTime struct {
 	Compute int64 `json:"compute"`
 	CopyIn  int64 `json:"copy_in"`
 	CopyOut int64 `json:"copy_out"`
+}
+
+// UnmarshalJSON also reads the array of earlier releases: kernels, copies in and out, and copies inside the device.
+func (t *EngineTime) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("[")) {
+		var by [4]int64
+		err := json.Unmarshal(data, &by)
+		*t = EngineTime{by[0] + by[3], by[1], by[2]}
+		return err
+	}
+	type plain EngineTime
+	return json.Unmarshal(data, (*plain)(t))
 }
 
 func (t *EngineTime) Add(o EngineTime, sign int64) {

@@ -2,6 +2,8 @@
 //
 // Callers: backend/api serves the metrics.
 //
+// Trust boundary: none.
+//
 // Each metric is a row of one of the tables in table.go, from which docs/zz_metrics.md is generated. The number of time
 // series is bounded by the numbers of domains and accelerators.
 package metrics
@@ -9,8 +11,14 @@ package metrics
 //go:generate go run ./document
 
 import (
+	"net/http"
+	"slices"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"pegasus/backend/control"
 )
@@ -25,51 +33,99 @@ type Source interface {
 // Counts returns how many events of each kind the daemon has noted.
 type Counts func() map[string]uint64
 
-// collector implements prometheus.Collector: it reads the source at each scrape.
-type collector struct {
-	source Source
-	events Counts
-}
+// maxScrapes bounds the scrapes that are answered at a time, and with them the memory for their answers.
+const maxScrapes = 4
 
-// New returns a registry with the metrics of the daemon, of the Go runtime and of the process.
-func New(source Source, events Counts) *prometheus.Registry {
+// New returns a handler of scrapes, with the metrics of the daemon, of the Go runtime and of the process.
+func New(source Source, events Counts) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&collector{source, events}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(&gatherer{r, source, events}, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range descs {
-		to <- d
-	}
+// gatherer implements prometheus.Gatherer. It makes the daemon's metrics from the tables: a registry and
+// prometheus.Gatherers would check each of the 5000 values of 200 domains, which costs half a scrape more.
+type gatherer struct {
+	runtime prometheus.Gatherer // of the Go runtime and of the process
+	source  Source
+	events  Counts
 }
 
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	status := c.source.Status()
-	emit(to, daemonMetrics, &status)
-	for kind, n := range c.events() {
-		to <- prometheus.MustNewConstMetric(descs[eventsMetric], prometheus.CounterValue, float64(n), kind)
-	}
-	domains, err := c.source.Domains(control.DomainParams{})
+// Gather implements prometheus.Gatherer.
+func (g *gatherer) Gather() ([]*dto.MetricFamily, error) {
+	domains, err := g.source.Domains(control.DomainParams{})
 	if err != nil {
-		to <- prometheus.NewInvalidMetric(descs[domainMetrics[0].name], err)
+		return nil, err
 	}
-	for i := range domains {
-		d := &domains[i]
-		emit(to, domainMetrics, d, d.Name, d.Accelerator)
+	runtime, err := g.runtime.Gather()
+	if err != nil {
+		return nil, err
 	}
-	for _, a := range c.source.Accelerators() {
-		emit(to, acceleratorMetrics, &a, a.Name)
-	}
+	all := slices.Concat(
+		runtime,
+		families(eventMetrics, []Counts{g.events}, nil),
+		families(daemonMetrics, []control.Status{g.source.Status()}, nil),
+		families(acceleratorMetrics, g.source.Accelerators(), func(a *control.Accelerator) []*dto.LabelPair {
+			return pairs(nil, acceleratorLabels, a.Name)
+		}),
+		families(domainMetrics, domains, func(d *control.Domain) []*dto.LabelPair {
+			return pairs(nil, domainLabels, d.Name, d.Accelerator)
+		}),
+	)
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all, nil
 }
 
-// emit sends one object's values.
-func emit[T any](to chan<- prometheus.Metric, table []metric[T], of *T, labels ...string) {
-	for _, m := range table {
-		for _, v := range m.values(of) {
-			to <- prometheus.MustNewConstMetric(descs[m.name], m.kind, v.value, append(labels[:len(labels):len(labels)], v.labels...)...)
+// families returns the metrics of a table that any object has. labels returns an object's own labels; nil: it has none.
+func families[T any](table []metric[T], all []T, labels func(*T) []*dto.LabelPair) []*dto.MetricFamily {
+	own := make([][]*dto.LabelPair, len(all))
+	for i := range all {
+		if labels != nil {
+			own[i] = labels(&all[i])
 		}
 	}
+	var out []*dto.MetricFamily
+	for i := range table {
+		m := &table[i]
+		to := samples{family: &dto.MetricFamily{Name: &m.name, Help: &m.help, Type: &m.kind}, labels: m.labels}
+		for k := range all {
+			to.own = own[k]
+			m.values(&all[k], &to)
+		}
+		if len(to.family.Metric) > 0 { // the formats have no empty families
+			out = append(out, to.family)
+		}
+	}
+	return out
+}
+
+// samples is a metric, to which the samples of one object are added.
+type samples struct {
+	family *dto.MetricFamily
+	labels []string         // beside those of the object
+	own    []*dto.LabelPair // labels of the object, which its samples share
+}
+
+// add adds a sample, with the values of the metric's own labels.
+func (s *samples) add(value float64, labels ...string) {
+	m := &dto.Metric{Label: pairs(s.own, s.labels, labels...)}
+	if s.family.GetType() == counter {
+		m.Counter = &dto.Counter{Value: &value}
+	} else {
+		m.Gauge = &dto.Gauge{Value: &value}
+	}
+	s.family.Metric = append(s.family.Metric, m)
+}
+
+// pairs returns labels beside those of before, sorted by name.
+func pairs(before []*dto.LabelPair, names []string, values ...string) []*dto.LabelPair {
+	if len(names) == 0 {
+		return before
+	}
+	all := slices.Clone(before)
+	for i := range names {
+		all = append(all, &dto.LabelPair{Name: &names[i], Value: &values[i]})
+	}
+	slices.SortFunc(all, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"pegasus/backend/control"
 )
@@ -12,26 +12,20 @@ import (
 // metric is one metric of objects of type T.
 type metric[T any] struct {
 	name   string
-	kind   prometheus.ValueType
+	kind   dto.MetricType // gauge or counter
 	help   string
 	labels []string // beside those of the object
-	values func(*T) []value
-}
-
-// value is one value, with the values of the metric's own labels.
-type value struct {
-	value  float64
-	labels []string
+	values func(*T, *samples)
 }
 
 const (
-	gauge   = prometheus.GaugeValue
-	counter = prometheus.CounterValue
+	gauge   = dto.MetricType_GAUGE
+	counter = dto.MetricType_COUNTER
 )
 
 // one returns a metric without labels of its own.
-func one[T any](name string, kind prometheus.ValueType, help string, of func(*T) float64) metric[T] {
-	return metric[T]{name: name, kind: kind, help: help, values: func(v *T) []value { return []value{{value: of(v)}} }}
+func one[T any](name string, kind dto.MetricType, help string, of func(*T) float64) metric[T] {
+	return metric[T]{name: name, kind: kind, help: help, values: func(v *T, to *samples) { to.add(of(v)) }}
 }
 
 // seconds converts nanoseconds.
@@ -50,11 +44,9 @@ var (
 	acceleratorLabels = []string{"accelerator"}
 )
 
-const eventsMetric = "pegasus_events_total"
-
 var daemonMetrics = []metric[control.Status]{
 	{name: "pegasus_build_info", kind: gauge, help: "1, with the release of the daemon", labels: []string{"version"},
-		values: func(s *control.Status) []value { return []value{{1, []string{s.Version}}} }},
+		values: func(s *control.Status, to *samples) { to.add(1, s.Version) }},
 	one("pegasus_start_time_seconds", gauge, "Time at which the daemon started, since 1970", func(s *control.Status) float64 {
 		return float64(s.Started.UnixNano()) / 1e9
 	}),
@@ -70,15 +62,18 @@ var domainMetrics = []metric[control.Domain]{
 	one("pegasus_domain_entitled_ratio", gauge, "Part of the accelerator to which the domain is entitled, 0 to 1; 0: the policy owes nothing", func(d *control.Domain) float64 { return d.Entitled }),
 	one("pegasus_domain_share_ratio", gauge, "Part of the recently used accelerator time that the domain used, 0 to 1", func(d *control.Domain) float64 { return d.Share }),
 	{name: "pegasus_domain_engine_seconds_total", kind: counter, help: "Time for which the domain held engines, as charged", labels: []string{"class"},
-		values: func(d *control.Domain) []value {
-			return []value{{seconds(d.Compute), []string{"compute"}}, {seconds(d.Copy), []string{"copy"}}}
+		values: func(d *control.Domain, to *samples) {
+			to.add(seconds(d.Compute), "compute")
+			to.add(seconds(d.Copy), "copy")
 		}},
 	{name: "pegasus_domain_time_ratio", kind: gauge, help: "Part of the recent time that the domain spent on the accelerator, waiting for its turn, waiting for a CPU with its vCPUs, and idle, 0 to 1", labels: []string{"in"},
-		values: func(d *control.Domain) []value {
-			if d.Spent.Window == 0 {
-				return nil
+		values: func(d *control.Domain, to *samples) {
+			if d.Spent.Window != 0 {
+				to.add(d.Spent.Accelerator, "accelerator")
+				to.add(d.Spent.Turn, "turn")
+				to.add(d.Spent.VCPU, "vcpu")
+				to.add(d.Spent.Idle, "idle")
 			}
-			return []value{{d.Spent.Accelerator, []string{"accelerator"}}, {d.Spent.Turn, []string{"turn"}}, {d.Spent.VCPU, []string{"vcpu"}}, {d.Spent.Idle, []string{"idle"}}}
 		}},
 	one("pegasus_domain_calls_total", counter, "Calls that passed the gate", func(d *control.Domain) float64 { return float64(d.Calls) }),
 	one("pegasus_domain_gate_wait_p50_seconds", gauge, "Median of the time for which calls waited at the gate", func(d *control.Domain) float64 { return seconds(d.WaitP50) }),
@@ -93,26 +88,37 @@ var domainMetrics = []metric[control.Domain]{
 	one("pegasus_domain_swap_in_bytes_total", counter, "Device memory that was restored", func(d *control.Domain) float64 { return float64(d.SwapIn) }),
 	one("pegasus_domain_processes", gauge, "Guest processes in the domain", func(d *control.Domain) float64 { return float64(d.Processes) }),
 	one("pegasus_domain_worker_cpu_seconds_total", counter, "CPU time of the domain's workers, on engines and otherwise", func(d *control.Domain) float64 { return seconds(d.WorkerCPU) }),
+	{name: "pegasus_domain_objective_violated", kind: gauge, help: "1 while the objective (share, wait_p99, rate) is violated, else 0", labels: []string{"objective"},
+		values: objectives(func(o *control.ObjectiveState) float64 { return truth(o.State == control.ObjectiveViolated) })},
+	{name: "pegasus_domain_objective_kept_ratio", kind: gauge, help: "Part of the judged time of the last hour in which the objective was kept, 0 to 1", labels: []string{"objective"},
+		values: objectives(func(o *control.ObjectiveState) float64 { return o.Kept })},
 	{name: "pegasus_domain_vcpus", kind: gauge, help: "vCPUs of the domain's virtual machine", values: vcpus(func(d *control.Domain) float64 { return float64(d.VCPUs) })},
 	{name: "pegasus_domain_vcpu_run_seconds_total", kind: counter, help: "Run time of the virtual machine's vCPUs", values: vcpus(func(d *control.Domain) float64 { return seconds(d.VCPURan) })},
 	{name: "pegasus_domain_vcpu_wait_seconds_total", kind: counter, help: "Time for which the virtual machine's vCPUs waited for a CPU of the host", values: vcpus(func(d *control.Domain) float64 { return seconds(d.VCPUWaited) })},
 }
 
-// vcpus returns the values of a metric that only domains with vCPUs have.
-func vcpus(of func(*control.Domain) float64) func(*control.Domain) []value {
-	return func(d *control.Domain) []value {
-		if d.VCPUs == 0 {
-			return nil
+// objectives returns a value for each objective of a domain, of which there are at most three.
+func objectives(of func(*control.ObjectiveState) float64) func(*control.Domain, *samples) {
+	return func(d *control.Domain, to *samples) {
+		for i := range d.Objective.Objectives {
+			o := &d.Objective.Objectives[i]
+			to.add(of(o), o.Name)
 		}
-		return []value{{value: of(d)}}
+	}
+}
+
+// vcpus returns the values of a metric that only domains with vCPUs have.
+func vcpus(of func(*control.Domain) float64) func(*control.Domain, *samples) {
+	return func(d *control.Domain, to *samples) {
+		if d.VCPUs != 0 {
+			to.add(of(d))
+		}
 	}
 }
 
 var acceleratorMetrics = []metric[control.Accelerator]{
 	{name: "pegasus_accelerator_info", kind: gauge, help: "1, with the accelerator's type, device, policy and mode", labels: []string{"type", "device", "policy", "mode"},
-		values: func(a *control.Accelerator) []value {
-			return []value{{1, []string{a.Type, a.Device, a.Policy, a.Mode}}}
-		}},
+		values: func(a *control.Accelerator, to *samples) { to.add(1, a.Type, a.Device, a.Policy, a.Mode) }},
 	one("pegasus_accelerator_busy_ratio", gauge, "Part of the recent time in which the accelerator's engines were held, 0 to 1", func(a *control.Accelerator) float64 { return a.Busy }),
 	one("pegasus_accelerator_engine_seconds_total", counter, "Time for which the accelerator's engines were held", func(a *control.Accelerator) float64 { return seconds(a.GPU) }),
 	one("pegasus_accelerator_charged_seconds_total", counter, "Time that was charged to domains", func(a *control.Accelerator) float64 { return seconds(a.Charged) }),
@@ -127,31 +133,19 @@ var acceleratorMetrics = []metric[control.Accelerator]{
 	one("pegasus_accelerator_decision_p99_seconds", gauge, "99th percentile of the time that a decision of the policy took", func(a *control.Accelerator) float64 { return seconds(a.DecisionCost.P99) }),
 }
 
-// descs are the descriptions of all metrics, by name.
-var descs = describeAll()
-
-func describeAll() map[string]*prometheus.Desc {
-	all := map[string]*prometheus.Desc{
-		eventsMetric: prometheus.NewDesc(eventsMetric, eventsHelp, []string{"kind"}, nil),
-	}
-	addDescs(all, daemonMetrics, nil)
-	addDescs(all, domainMetrics, domainLabels)
-	addDescs(all, acceleratorMetrics, acceleratorLabels)
-	return all
-}
-
-const eventsHelp = "Events that the daemon has noted, by kind"
-
-func addDescs[T any](all map[string]*prometheus.Desc, table []metric[T], labels []string) {
-	for _, m := range table {
-		all[m.name] = prometheus.NewDesc(m.name, m.help, append(labels[:len(labels):len(labels)], m.labels...), nil)
-	}
+var eventMetrics = []metric[Counts]{
+	{name: "pegasus_events_total", kind: counter, help: "Events that the daemon has noted, by kind", labels: []string{"kind"},
+		values: func(events *Counts, to *samples) {
+			for kind, n := range (*events)() {
+				to.add(float64(n), kind)
+			}
+		}},
 }
 
 // Table returns the metrics as rows of a table in Markdown.
 func Table() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "| `%s` | counter | `kind` | %s |\n", eventsMetric, eventsHelp)
+	addRows(&out, eventMetrics, nil)
 	addRows(&out, daemonMetrics, nil)
 	addRows(&out, acceleratorMetrics, acceleratorLabels)
 	addRows(&out, domainMetrics, domainLabels)
@@ -160,13 +154,10 @@ func Table() string {
 
 func addRows[T any](out *strings.Builder, table []metric[T], labels []string) {
 	for _, m := range table {
-		kind, text := "gauge", ""
-		if m.kind == counter {
-			kind = "counter"
-		}
+		text := ""
 		for _, l := range append(labels[:len(labels):len(labels)], m.labels...) {
 			text += "`" + l + "` "
 		}
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.TrimSpace(text), m.help)
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", m.name, strings.ToLower(m.kind.String()), strings.TrimSpace(text), m.help)
 	}
 }

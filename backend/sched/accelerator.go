@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pegasus/backend/control"
@@ -74,6 +75,8 @@ type Accelerator struct {
 	now     Clock
 	log     *slog.Logger
 	silence time.Duration // heartbeat age at which gates count as open: aliveFor, except in tests
+
+	turned atomic.Uint64 // turns of the loop
 
 	mu        sync.Mutex
 	settings  configs.Accelerator
@@ -171,10 +174,14 @@ func (a *Accelerator) Run(ctx context.Context) {
 		rung := a.Bell.Rung()
 		a.samplePending()
 		wait := a.turn()
+		a.turned.Add(1)
 		u.ran(gate.Now(), threadTime())
 		a.Bell.Listen(rung, wait)
 	}
 }
+
+// Turns returns the number of turns that the loop has made. It makes one at least every 200 ms.
+func (a *Accelerator) Turns() uint64 { return a.turned.Load() }
 
 // Mend repairs shared pages that hostile workers have damaged, until ctx ends. Only a domain's own workers can
 // overwrite its queues, so mend expels the domain.

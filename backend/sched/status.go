@@ -8,6 +8,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/policies"
 	"pegasus/vcpu"
 )
 
@@ -16,31 +17,89 @@ import (
 func (a *Accelerator) Standing(m *Attachment) (state string, entitled float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chosen := Choice(a.settings)
-	var sum int64
-	for _, o := range a.members {
-		if !o.paused {
-			sum += int64(chosen.Share(o.shares))
-		}
+	return a.state(m), m.entitled(Choice(a.settings), a.members.sum(Choice(a.settings)))
+}
+
+// States returns the state of each attached domain.
+func (a *Accelerator) States() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make(map[string]string, len(a.members))
+	for _, m := range a.members {
+		all[m.Domain] = a.state(m)
 	}
+	return all
+}
+
+// state returns a domain's state. a.mu is held.
+func (a *Accelerator) state(m *Attachment) string {
 	if m.paused {
-		return "paused", 0
+		return "paused"
 	}
 	st, ok := a.sched.Stat(m.ID)
-	if !ok || sum == 0 {
-		return "idle", 0
-	}
-	state = st.State.String()
 	switch {
+	case !ok, st.State == vcpu.Closing && !m.busy:
+		return "idle"
 	case st.State == vcpu.Open && m.busy:
-		state = "running"
-	case st.State == vcpu.Closing && !m.busy:
-		state = "idle"
+		return "running"
 	}
-	if !chosen.Owes() {
-		return state, 0
+	return st.State.String()
+}
+
+// Entitlements returns the entitled part of each attached domain that has one, as Standing does.
+func (a *Accelerator) Entitlements() map[string]float64 {
+	chosen, present := a.present()
+	var sum int64
+	for i := range present {
+		present[i].credits = int64(chosen.Share(present[i].shares))
+		sum += present[i].credits
 	}
-	return state, float64(chosen.Share(m.shares)) / float64(sum)
+	all := make(map[string]float64, len(present))
+	for i := range present {
+		if sum > 0 && chosen.Owes() {
+			all[present[i].name] = float64(present[i].credits) / float64(sum)
+		}
+	}
+	return all
+}
+
+// claim is a domain's claim to a part of the accelerator.
+type claim struct {
+	name    string
+	shares  vcpu.Domain
+	credits int64
+}
+
+// present returns the policy and the domains that are not paused: a copy, so that the loop does not wait for the
+// computation of their parts.
+func (a *Accelerator) present() (policies.Choice, []claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]claim, 0, len(a.members))
+	for _, m := range a.members {
+		if !m.paused {
+			all = append(all, claim{name: m.Domain, shares: m.shares})
+		}
+	}
+	return Choice(a.settings), all
+}
+
+// sum returns the credits of the domains that are not paused.
+func (l members) sum(chosen policies.Choice) (sum int64) {
+	for _, m := range l {
+		if !m.paused {
+			sum += int64(chosen.Share(m.shares))
+		}
+	}
+	return sum
+}
+
+// entitled returns the domain's part of the credits; 0 if it is paused or its policy owes nothing.
+func (m *Attachment) entitled(chosen policies.Choice, sum int64) float64 {
+	if m.paused || sum == 0 || !chosen.Owes() {
+		return 0
+	}
+	return float64(chosen.Share(m.shares)) / float64(sum)
 }
 
 // byNumber matches a domain in a policy's text.
@@ -63,8 +122,8 @@ func (a *Accelerator) Explain(m *Attachment) []string {
 	defer a.mu.Unlock()
 	var lines []string
 	if st, ok := a.sched.Stat(m.ID); ok {
-		lines = append(lines, fmt.Sprintf("its gate was opened %d times; work that found it closed waited %v on average",
-			st.Leases, time.Duration(st.WaitMean).Round(time.Microsecond)))
+		lines = append(lines, fmt.Sprintf("its gate was opened %s; work that found it closed waited %v on average",
+			control.Count(int(st.Leases), "time"), time.Duration(st.WaitMean).Round(time.Microsecond)))
 	}
 	if text := a.explanation(); text != "" {
 		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))

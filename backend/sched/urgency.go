@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/internal/timerslack"
 )
 
 // urgency is the scheduling class of a scheduler loop's thread: real time at the lowest priority, so that a decision is
@@ -35,6 +37,7 @@ func newUrgency(log *slog.Logger) *urgency {
 	if a, err := unix.SchedGetAttr(0, 0); err == nil {
 		normal.Nice = a.Nice
 	}
+	timerslack.Restore() // for the time without the class
 	u := &urgency{log: log, set: func(urgent bool) error { return setUrgent(urgent, normal) }}
 	u.change(true)
 	return u
@@ -58,7 +61,7 @@ func (u *urgency) change(urgent bool) {
 	if err := u.set(urgent); err != nil {
 		u.refused = true
 		u.log.Info("the scheduler loop keeps its priority: without real-time priority, decisions are late while the host's processors are busy; grant CAP_SYS_NICE to avoid that",
-			"real-time", u.urgent, "error", err)
+			"real_time", u.urgent, "err", err)
 		return
 	}
 	u.urgent = urgent

@@ -143,6 +143,7 @@ type Order struct {
 	// KernelTimeout, if not 0, replaces the Job's, as does Share, if not nil.
 	KernelTimeout time.Duration
 	Share         *Share `json:",omitempty"`
+	LogLevel      string `json:",omitempty"` // replaces the Job's; empty: unchanged
 }
 
 // Survivor is a worker's message to a new daemon. Of the Files it carries Gate, Bell, Store, GuestProcess and Hardware.
@@ -170,11 +171,12 @@ func ReceiveReport(c *net.UnixConn) (r Report, err error) {
 
 // SendOrder sends a worker an order. It does not block: it fails if the worker has left so many orders unread that
 // there is no room for another. The caller may therefore hold locks.
-func SendOrder(c *net.UnixConn, o Order) error { return sendNow(c, o) }
+func SendOrder(c *net.UnixConn, o Order) error { return sendNow(c, o, nil) }
 
-// sendNow sends a message if there is room for it, and does not block.
-func sendNow(c *net.UnixConn, message any) error {
-	b, err := json.Marshal(message)
+// sendNow sends a message with files if there is room for it, or returns EAGAIN. It does not block, and it does not look
+// at the clock: on a host whose processors are taken, any time can pass between two instructions.
+func sendNow(c *net.UnixConn, message any, files []*os.File) error {
+	b, oob, err := encode(message, files)
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func sendNow(c *net.UnixConn, message any) error {
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendto(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+		sent = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		return true
 	})
 	return errors.Join(err, sent)
@@ -247,20 +249,24 @@ func (f *Files) assignSurvivor(j *Job, l []*os.File) error {
 }
 
 func send(c *net.UnixConn, message any, files []*os.File) error {
-	b, err := json.Marshal(message)
+	b, oob, err := encode(message, files)
 	if err != nil {
 		return err
 	}
-	var oob []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
 	_, _, err = c.WriteMsgUnix(b, oob, nil)
 	return err
+}
+
+// encode returns a message and the control message that carries its files.
+func encode(message any, files []*os.File) (b, oob []byte, err error) {
+	if b, err = json.Marshal(message); err != nil || len(files) == 0 {
+		return b, nil, err
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	return b, unix.UnixRights(fds...), nil
 }
 
 // errTruncated reports a message, or its files, that arrived incomplete.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,23 @@ func TestOrderLimitsKernels(t *testing.T) {
 	e.end()
 	if p := e.g.Poison(); cuda.Result(p) != cuda.ErrorLaunchTimeout {
 		t.Errorf("poison %d", p)
+	}
+}
+
+// A running worker's log adopts another level.
+func TestOrderChangesLogLevel(t *testing.T) {
+	for level, want := range map[string]bool{"": false, "loud": false, "warn": true} {
+		e := employ(t, func(j *Job, _ *Files) { j.LogLevel = "error" }).serve()
+		e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+		for _, o := range []Order{{LogLevel: level}, {KernelTimeout: time.Second}} {
+			if err := SendOrder(e.daemon, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.end()
+		if got := strings.Contains(e.log.String(), "session dropped"); got != want || !strings.Contains(e.log.String(), "worker ended") {
+			t.Errorf("%q: a warning is in the log: %v, want %v: %s", level, got, want, e.log)
+		}
 	}
 }
 

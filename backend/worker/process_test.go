@@ -140,6 +140,7 @@ func escapes() (found uint64) {
 
 // employed is a worker process with its daemon and guest, both played by the test.
 type employed struct {
+	log    *strings.Builder // complete when the worker has ended
 	t      testing.TB
 	cmd    *exec.Cmd
 	daemon *net.UnixConn
@@ -180,7 +181,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	e.cmd.Env = append(os.Environ(), "PEGASUS_TEST_PROCESS=worker", "GORACE=atexit_sleep_ms=0")
 	e.cmd.ExtraFiles = []*os.File{theirs}
 	var log strings.Builder
-	e.cmd.Stderr = &log
+	e.cmd.Stderr, e.log = &log, &log
 	must(e.cmd.Start())
 	theirs.Close()
 	t.Cleanup(func() {

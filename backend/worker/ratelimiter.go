@@ -1,8 +1,8 @@
 package worker
 
 import (
-	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 
 	"pegasus/backend/gate"
@@ -13,6 +13,7 @@ import (
 type rateLimiter struct {
 	mu   sync.Mutex
 	to   io.Writer
+	note *slog.Logger       // for lines of its own, past the limit
 	room *gate.LogAllowance // nil before the worker has its gate page: such lines come from the daemon's input, not the guest's
 }
 
@@ -34,7 +35,7 @@ func (w *rateLimiter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if lost := w.room.Lost(); lost > 0 {
-		fmt.Fprintf(w.to, "worker: %d bytes of the domain's log lines dropped: rate limit\n", lost)
+		w.note.Warn("log lines dropped", "bytes", lost)
 	}
 	return w.to.Write(b)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pegasus/backend/gate"
+	"pegasus/internal/logs"
 )
 
 // Workers' log output is bounded by their domain's gate page, and the next line that passes reports the dropped bytes,
@@ -20,7 +21,8 @@ func TestTrickle(t *testing.T) {
 		}
 		defer page.Free()
 		var log bytes.Buffer
-		one, other := &rateLimiter{to: &log}, &rateLimiter{to: &log}
+		note := logs.New(&log, nil)
+		one, other := &rateLimiter{to: &log, note: note}, &rateLimiter{to: &log, note: note}
 		one.use(page.Log())
 		other.use(page.Log())
 		line := []byte(strings.Repeat("x", 1023) + "\n")
@@ -37,7 +39,7 @@ func TestTrickle(t *testing.T) {
 		log.Reset()
 		time.Sleep(time.Second)
 		other.Write(line)
-		if got := log.String(); !strings.HasPrefix(got, "worker: 958464 bytes") || !strings.HasSuffix(got, string(line)) {
+		if got := log.String(); !strings.Contains(got, " bytes=958464\n") || !strings.HasSuffix(got, string(line)) {
 			t.Errorf("after a second: %.80q, want 958464 bytes left out and a line", got)
 		}
 		log.Reset()

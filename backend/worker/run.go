@@ -33,6 +33,7 @@ import (
 	"pegasus/backend/worker/session"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/logs"
 )
 
 // Config is a worker program's configuration.
@@ -58,7 +59,7 @@ func Main(c Config) int {
 	go warmUpGC()
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
-		fmt.Fprintln(c.Log, "worker: connect to the daemon: descriptor 3:", err)
+		logs.New(c.Log, nil).Error("connect a worker to the daemon", "err", err)
 		return 2
 	}
 	if err := Run(c, conn); err != nil && !errors.Is(err, io.EOF) {
@@ -134,19 +135,14 @@ func Run(c Config, daemon *net.UnixConn) error {
 		return err
 	}
 	defer f.Close()
-	lines := &rateLimiter{to: c.Log}
-	w := &worker{config: c, job: j, files: f, daemon: daemon, lines: lines, log: jobLog(lines, &j)}
+	lines := &rateLimiter{to: c.Log, note: logs.New(c.Log, nil)}
+	w := &worker{config: c, job: j, files: f, daemon: daemon, lines: lines}
+	w.level.UnmarshalText([]byte(j.LogLevel)) // an unknown level is the default
+	w.log = logs.New(lines, &w.level).With("domain", j.Domain, "worker", j.ID, "guest", j.GuestPID)
 	if err = w.run(); err != nil {
 		w.log.Error("worker ended", "err", err)
 	}
 	return err
-}
-
-func jobLog(to io.Writer, j *Job) *slog.Logger {
-	var level slog.LevelVar
-	level.UnmarshalText([]byte(j.LogLevel)) // an unknown level is the default
-	h := slog.NewTextHandler(to, &slog.HandlerOptions{Level: &level})
-	return slog.New(h).With("domain", j.Domain, "worker", j.ID, "guest", j.GuestPID)
 }
 
 // worker is a worker process with a job.
@@ -155,6 +151,7 @@ type worker struct {
 	job    Job
 	files  Files
 	lines  *rateLimiter // writes log's lines
+	level  slog.LevelVar
 	log    *slog.Logger
 
 	layout   callbuf.Layout
@@ -226,8 +223,10 @@ func (w *worker) report(r Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.daemon != nil {
-		w.daemon.SetWriteDeadline(time.Now().Add(reportTimeout))
-		send(w.daemon, r, nil) // an ended daemon does not need it
+		if err := sendNow(w.daemon, r, nil); errors.Is(err, unix.EAGAIN) {
+			w.daemon.SetWriteDeadline(time.Now().Add(reportTimeout))
+			send(w.daemon, r, nil) // an ended daemon does not need it
+		}
 	}
 }
 
@@ -236,7 +235,7 @@ func (w *worker) reportFault(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.daemon != nil {
-		sendNow(w.daemon, Report{State: Faulted, Why: text})
+		sendNow(w.daemon, Report{State: Faulted, Why: text}, nil)
 	}
 }
 

@@ -97,8 +97,7 @@ func (w *worker) acceptDaemon(c *net.UnixConn) error {
 	if peer.Uid != 0 && peer.Uid != startUID {
 		return errPeer
 	}
-	c.SetWriteDeadline(time.Now().Add(reportTimeout))
-	if err := send(c, Survivor{Job: w.job}, w.files.survivors()); err != nil {
+	if err := sendNow(c, Survivor{Job: w.job}, w.files.survivors()); err != nil { // a new connection has room for it
 		return err
 	}
 	w.mu.Lock()
@@ -132,6 +131,9 @@ func (w *worker) executeOrders(c *net.UnixConn, s *session.Session) {
 		}
 		if d := w.can.Coordination; d != nil && o.Share != nil {
 			d.SetShare(accel.Share(*o.Share))
+		}
+		if o.LogLevel != "" {
+			w.level.UnmarshalText([]byte(o.LogLevel)) // an unknown level changes nothing
 		}
 		if o.End != 0 {
 			s.End(cuda.Result(o.End), o.Why)

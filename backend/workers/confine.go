@@ -93,7 +93,7 @@ func (w *Workers) park(pid int) {
 			continue
 		}
 		if err := c.park(pid); err != nil {
-			w.opt.Log.Warn("limit the CPUs of workers without a job failed", "worker", pid, "err", err)
+			w.opt.Log.Warn("limit the CPUs of workers without a job failed", "pid", pid, "err", err)
 		}
 	}
 }

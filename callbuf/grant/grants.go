@@ -66,7 +66,7 @@ func (g *Grant) Offset() uint64 { return g.from }
 
 // Map maps the pages in this process.
 func (g *Grant) Map() ([]byte, error) {
-	return unix.Mmap(int(g.File.Fd()), int64(g.from), len(g.Refs)*PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return mmap(g.File, g.from, len(g.Refs), unix.PROT_READ|unix.PROT_WRITE)
 }
 
 // AtEnd makes the kernel clear a byte of the pages when no process in this domain has their file or maps them
@@ -128,10 +128,18 @@ func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
 	if writable {
 		prot |= unix.PROT_WRITE
 	}
-	mem, err := unix.Mmap(int(m.File.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
+	mem, err := mmap(m.File, offset, pages, prot)
 	if err == unix.EINVAL { // the kernel returns it for other causes, too, such as Xen's lack of space
 		err = fmt.Errorf("%w (%w)", ErrNotGranted, err)
 	}
+	return mem, err
+}
+
+func mmap(f *os.File, offset uint64, pages, prot int) (mem []byte, err error) {
+	err = ioctl.Uninterrupted(func() (err error) {
+		mem, err = unix.Mmap(int(f.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
+		return err
+	})
 	return mem, err
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,15 +14,17 @@ import (
 	"pegasus/guest/kvm"
 	"pegasus/guest/setup"
 	"pegasus/guest/xen"
+	"pegasus/internal/logs"
+	"pegasus/internal/usage"
 )
 
 // serve serves the machine until it receives a signal to end.
-func serve(args []string, errs io.Writer) int {
-	flags := flag.NewFlagSet("pegasus-guest agent", flag.ContinueOnError)
-	flags.SetOutput(errs)
+func serve(errs io.Writer) command {
+	flags := newFlags("agent")
+	text := logs.Flag(flags, "info")
 	group := flags.String("group", "", "let only members of `group` be served, where systemd doesn't make the socket")
 	memory := uint64(xen.DefaultMemory)
-	flags.Func("memory", "in a domU of Xen: all its CUDA processes together share at most so much with the host: a `SIZE` (default 64MiB)", func(s string) error {
+	flags.Func("memory", "in a domU of Xen: the `size` of the memory that all its CUDA processes together share with the host, at most (default 64MiB)", func(s string) error {
 		size, err := configs.ParseSize(s)
 		if err == nil && (size < xen.LeastMemory || size > xen.MostMemory) {
 			err = fmt.Errorf("%s: want %s to %s", size, configs.Size(xen.LeastMemory), configs.Size(xen.MostMemory))
@@ -32,23 +32,25 @@ func serve(args []string, errs io.Writer) int {
 		memory = uint64(size)
 		return err
 	})
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0:
-		fmt.Fprintf(errs, "pegasus-guest agent: there is no operand %q\n", flags.Arg(0))
-		return 2
+	return command{
+		usage.Command{
+			Name: "agent", Args: "[--group GROUP] [--memory SIZE] [--log-level LEVEL]", Flags: flags,
+			Text: "Serves the CUDA programs of a virtual machine. The machine starts it at boot, as root.",
+		},
+		func() int {
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			var level slog.LevelVar
+			level.UnmarshalText([]byte(*text))
+			logs.SwitchOnSignal(ctx, &level)
+			log := logs.New(errs, &level)
+			if err := (agent.Agent{Machine: machineHere(memory), Socket: setup.Socket, Group: *group, Dir: setup.RegionDir, Release: control.Release(), Log: log}).Run(ctx); err != nil {
+				fmt.Fprintln(errs, "pegasus-guest agent:", err)
+				return 1
+			}
+			return 0
+		},
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	log := slog.New(slog.NewTextHandler(errs, nil))
-	if err := (agent.Agent{Machine: machineHere(memory), Socket: setup.Socket, Group: *group, Dir: setup.RegionDir, Release: control.Release(), Log: log}).Run(ctx); err != nil {
-		fmt.Fprintln(errs, "pegasus-guest agent:", err)
-		return 1
-	}
-	return 0
 }
 
 // machineHere returns the kind of this machine.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/guest/setup"
+	"pegasus/internal/usage"
 )
 
 // Possible results of a check.
@@ -31,20 +31,20 @@ func bad(name, detail, fix string) control.Check {
 	return control.Check{Name: name, State: fail, Detail: detail, Fix: fix}
 }
 
-// doctor does all checks and returns the exit status: 1 if a CUDA program would fail here.
-func doctor(args []string, out, errs io.Writer) int {
-	flags := flag.NewFlagSet("pegasus-guest doctor", flag.ContinueOnError)
-	flags.SetOutput(errs)
+// doctor does all checks; the exit status is 1 if a CUDA program would fail here.
+func doctor(out io.Writer) command {
+	flags := newFlags("doctor")
 	asJSON := flags.Bool("json", false, "print JSON")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0:
-		fmt.Fprintf(errs, "pegasus-guest doctor: there is no operand %q\n", flags.Arg(0))
-		return 2
+	return command{
+		usage.Command{
+			Name: "doctor", Args: "[--json]", Flags: flags,
+			Text: "Checks whether a CUDA program here would find Pegasus, and explains why not. The exit status is 1 if a program would fail.",
+		},
+		func() int { return checkAll(out, *asJSON) },
 	}
+}
+
+func checkAll(out io.Writer, asJSON bool) int {
 	var all []control.Check
 	if path := os.Getenv("PEGASUS_SOCKET"); path != "" {
 		all = append(all, checkSocket(path))
@@ -59,7 +59,7 @@ func doctor(args []string, out, errs io.Writer) int {
 			status = 1
 		}
 	}
-	if *asJSON {
+	if asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		e.Encode(all)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,15 +10,15 @@ import (
 
 	"pegasus/guest/setup"
 	"pegasus/guest/xen"
+	"pegasus/internal/usage"
 )
 
 // install sets the machine up, or undoes that.
-func install(args []string, out, errs io.Writer) int {
+func install(out, errs io.Writer) command {
 	s := setup.Setup{Library: setup.Embedded, Monitor: setup.EmbeddedMonitor, Out: out}
 	var library string
 	var remove bool
-	flags := flag.NewFlagSet("pegasus-guest install", flag.ContinueOnError)
-	flags.SetOutput(errs)
+	flags := newFlags("install")
 	flags.BoolVar(&s.DryRun, "dry-run", false, "print the steps, and do nothing")
 	flags.BoolVar(&remove, "uninstall", false, "remove what was installed")
 	flags.BoolVar(&s.Beside, "beside-driver", false, "leave another driver in place: programs find Pegasus only by LD_LIBRARY_PATH="+setup.LibraryDir)
@@ -28,23 +27,22 @@ func install(args []string, out, errs io.Writer) int {
 		return err
 	})
 	flags.StringVar(&library, "library", "", "install `file` instead of the libcuda.so.1 that is in this program")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0:
-		fmt.Fprintf(errs, "pegasus-guest install: there is no operand %q\n", flags.Arg(0))
-		return 2
+	return command{
+		usage.Command{
+			Name: "install", Args: "[--dry-run] [--uninstall] [--beside-driver] [--root DIRECTORY] [--library FILE]", Flags: flags,
+			Text: "Installs the library and the agent in this virtual machine, as root.",
+		},
+		func() int {
+			if err := setUp(&s, library, remove); err != nil {
+				fmt.Fprintln(errs, "pegasus-guest install:", err)
+				return 1
+			}
+			if !remove && !s.DryRun && s.Root == "" {
+				fmt.Fprintln(out, "`pegasus-guest doctor` checks whether CUDA programs find an accelerator now.")
+			}
+			return 0
+		},
 	}
-	if err := setUp(&s, library, remove); err != nil {
-		fmt.Fprintln(errs, "pegasus-guest install:", err)
-		return 1
-	}
-	if !remove && !s.DryRun && s.Root == "" {
-		fmt.Fprintln(out, "`pegasus-guest doctor` checks whether CUDA programs find an accelerator now.")
-	}
-	return 0
 }
 
 // rootOf returns the path of an image, which must exist: an empty --root does not mean this machine.

@@ -1,64 +1,73 @@
 // Pegasus-guest is for use inside a guest: in a virtual machine it is the agent that CUDA programs need; it
 // installs itself and the library there; and it reports whether a program here would find Pegasus, and if
 // not, why.
-//
-//	pegasus-guest install    set a virtual machine up, as its root
-//	pegasus-guest agent      serve the CUDA programs of a virtual machine, as its root
-//	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
-//	pegasus-guest smi        show this guest's use of its accelerator, as nvidia-smi does
-//	pegasus-guest version    print the version
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"pegasus/backend/control"
 	"pegasus/guest/xen"
+	"pegasus/internal/usage"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = `usage: pegasus-guest COMMAND [ARGUMENTS]
+// command is a command with its work, which returns the exit status.
+type command struct {
+	usage.Command
+	do func() int
+}
 
-  install   installs the library and the agent in this virtual machine, as root (--help: more)
-  agent     serves the CUDA programs of a virtual machine; to be started at boot, as root (--group)
-  doctor    checks whether a CUDA program here would find Pegasus (--json)
-  smi       shows name, memory, utilisation and processes, as nvidia-smi does (-L, --query-gpu)
-  version   prints the version
-`
+// commands returns the commands; their flags set values of their own.
+func commands(out, errs io.Writer) []command {
+	return []command{install(out, errs), serve(errs), doctor(out), showDevice(out, errs), {
+		Command: usage.Command{Name: "version", Text: "Prints the version.", Flags: newFlags("version")},
+		do: func() int {
+			fmt.Fprintln(out, "pegasus-guest", control.Release())
+			return 0
+		},
+	}}
+}
+
+func newFlags(name string) *flag.FlagSet {
+	return flag.NewFlagSet("pegasus-guest "+name, flag.ContinueOnError)
+}
+
+func commandLine(all []command) *usage.Program {
+	p := &usage.Program{
+		Name: "pegasus-guest", Short: "connects CUDA programs of a virtual machine to the accelerators of its host", See: "pegasus(1) of the host",
+		Text: "CUDA programs of a virtual machine whose host runs Pegasus need a library and an agent. This program is the agent, and it has the library in it.\n\n" +
+			"The exit status is 0 if the command did its work, 1 if it failed, 2 if the command line is wrong.",
+	}
+	for _, c := range all {
+		p.Commands = append(p.Commands, c.Command)
+	}
+	return p
+}
 
 func run(args []string, out, errs io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(errs, usage)
-		return 2
+	all := commands(out, errs)
+	program := commandLine(all)
+	if len(args) > 0 {
+		switch args[0] {
+		case xen.HoldCommand: // started by the agent
+			xen.Hold()
+		case "-version", "--version":
+			args = append([]string{"version"}, args[1:]...)
+		}
 	}
-	switch args[0] {
-	case "install":
-		return install(args[1:], out, errs)
-	case "doctor":
-		return doctor(args[1:], out, errs)
-	case "smi":
-		return showDevice(args[1:], out, errs)
-	case "agent":
-		return serve(args[1:], errs)
-	case xen.HoldCommand: // started by the agent
-		xen.Hold()
+	chosen, code := program.Choose(args, out, errs)
+	if chosen == nil {
+		return code
 	}
-	if len(args) > 1 {
-		fmt.Fprint(errs, usage)
-		return 2
+	if code := program.Parse(chosen, args[1:], 0, out, errs); code >= 0 {
+		return code
 	}
-	switch args[0] {
-	case "version", "--version":
-		fmt.Fprintln(out, "pegasus-guest", control.Release())
-		return 0
-	case "help", "-h", "--help":
-		fmt.Fprint(out, usage)
-		return 0
-	default:
-		fmt.Fprintf(errs, "pegasus-guest: there is no command %q\n%s", args[0], usage)
-		return 2
-	}
+	i := slices.IndexFunc(all, func(c command) bool { return c.Name == chosen.Name })
+	return all[i].do()
 }

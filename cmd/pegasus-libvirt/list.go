@@ -35,6 +35,24 @@ func list(uri, regions string, out *json.Encoder) error {
 	})
 }
 
+// names prints the names of all machines that libvirt keeps when they end.
+func names(uri string, out *json.Encoder) error {
+	return with(uri, func(c *libvirt.Connect) error {
+		domains, err := c.ListAllDomains(libvirt.CONNECT_LIST_DOMAINS_PERSISTENT)
+		if err != nil {
+			return err
+		}
+		all := []string{}
+		for i := range domains {
+			if name, err := domains[i].GetName(); err == nil {
+				all = append(all, name)
+			}
+			domains[i].Free()
+		}
+		return out.Encode(all)
+	})
+}
+
 func listed(d *libvirt.Domain, regions string) (m report.Listed, err error) {
 	if m.Name, err = d.GetName(); err != nil {
 		return m, err

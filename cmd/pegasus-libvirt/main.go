@@ -2,65 +2,90 @@
 
 // Pegasus-libvirt accesses libvirt for the daemon and the pegasus command. It is a separate program because
 // it links libvirt's C library, which no other program needs: where it isn't installed only this one fails.
-//
-//	pegasus-libvirt watch [--connect URI] [--regions DIR] [--patience TIME]
-//	pegasus-libvirt list [--connect URI] [--regions DIR]
-//	pegasus-libvirt show [--connect URI] MACHINE
-//	pegasus-libvirt define [--connect URI] <DEFINITION
-//	pegasus-libvirt plug [--connect URI] MACHINE <DEVICE
-//	pegasus-libvirt unplug [--connect URI] MACHINE ALIAS
-//
-// Watch prints a line of JSON on every change: all machines with a region in the directory, by their
-// definitions, or why libvirt is unavailable. It ends when its standard input ends, and when libvirtd
-// doesn't answer within TIME. List prints which machines have regions, now or from their next start on.
-// Show prints libvirt's data of a machine, as JSON. Define replaces a machine's definition by the one on
-// its standard input, and prints the machine's data as show does. Plug adds a device to a running machine,
-// and unplug removes one from it.
 package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"time"
+
+	"pegasus/internal/usage"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, json.NewEncoder(os.Stdout)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// options are the flags of all commands.
+type options struct {
+	uri, regions string
+	patience     time.Duration
+}
+
+func commandLine(o *options) *usage.Program {
+	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
+	f.StringVar(&o.uri, "connect", "qemu:///system", "libvirt's `uri`")
+	f.StringVar(&o.regions, "regions", "/dev/shm/pegasus", "`directory` of the machines' shared memory")
+	f.DurationVar(&o.patience, "patience", patience, "how much `time` libvirtd may take to answer a watcher")
+	return &usage.Program{
+		Name: "pegasus-libvirt", Short: "accesses libvirt for Pegasus", Flags: f, See: "pegasus(1), pegasusd(8)",
+		Text: "The daemon and the pegasus command run this program; only this one links libvirt's C library. It prints JSON.\n\n" +
+			"The exit status is 0 if the command did its work, 1 if it failed, with the reason on standard error, 2 if the command line is wrong.",
+		Commands: []usage.Command{
+			{Name: "watch", Args: "[--connect URI] [--regions DIRECTORY] [--patience TIME]",
+				Text: "Prints a line on every change: all machines with a region in the directory, by their definitions, or why libvirt is unavailable. " +
+					"Ends when its standard input ends, and when libvirtd does not answer within TIME."},
+			{Name: "list", Args: "[--connect URI] [--regions DIRECTORY]", Text: "Prints which machines have regions, now or from their next start on."},
+			{Name: "names", Args: "[--connect URI]", Text: "Prints the names of all machines that libvirt keeps when they end."},
+			{Name: "show", Args: "[--connect URI] MACHINE", Text: "Prints libvirt's data of a machine."},
+			{Name: "define", Args: "[--connect URI] <DEFINITION", Text: "Replaces a machine's definition by the one on standard input, and prints the machine's data as show does."},
+			{Name: "plug", Args: "[--connect URI] MACHINE <DEVICE", Text: "Adds the device on standard input to a running machine."},
+			{Name: "unplug", Args: "[--connect URI] MACHINE ALIAS", Text: "Removes a device from a running machine."},
+		},
 	}
 }
 
-var errUsage = errors.New("usage: pegasus-libvirt watch|list|show|define|plug|unplug [--connect URI] [--regions DIR] [MACHINE [ALIAS]]")
+var operands = map[string]int{"show": 1, "plug": 1, "unplug": 2}
 
-func run(args []string, in io.Reader, out *json.Encoder) error {
-	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
-	uri := f.String("connect", "qemu:///system", "libvirt's `uri`")
-	regions := f.String("regions", "/dev/shm/pegasus", "`directory` of the machines' shared memory")
-	patience := f.Duration("patience", patience, "how much `time` libvirtd may take to answer a watcher")
-	if len(args) == 0 || f.Parse(args[1:]) != nil {
-		return errUsage
+func run(args []string, in io.Reader, out, errs io.Writer) int {
+	var o options
+	program := commandLine(&o)
+	command, code := program.Choose(args, out, errs)
+	if command == nil {
+		return code
 	}
-	switch command := args[0]; {
-	case command == "watch" && f.NArg() == 0:
+	if code := program.Parse(command, args[1:], operands[command.Name], out, errs); code >= 0 {
+		return code
+	}
+	if err := o.do(command.Name, program.Flags.Args(), in, json.NewEncoder(out)); err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	return 0
+}
+
+func (o *options) do(command string, operands []string, in io.Reader, out *json.Encoder) error {
+	switch command {
+	case "watch":
 		go func() {
 			io.Copy(io.Discard, in)
 			os.Exit(0)
 		}()
-		return watch(*uri, *regions, *patience, out)
-	case command == "list" && f.NArg() == 0:
-		return list(*uri, *regions, out)
-	case command == "show" && f.NArg() == 1:
-		return show(*uri, f.Arg(0), out)
-	case command == "define" && f.NArg() == 0:
-		return define(*uri, in, out)
-	case command == "plug" && f.NArg() == 1:
-		return plug(*uri, f.Arg(0), in, out)
-	case command == "unplug" && f.NArg() == 2:
-		return unplug(*uri, f.Arg(0), f.Arg(1), out)
+		return watch(o.uri, o.regions, o.patience, out)
+	case "list":
+		return list(o.uri, o.regions, out)
+	case "names":
+		return names(o.uri, out)
+	case "show":
+		return show(o.uri, operands[0], out)
+	case "define":
+		return define(o.uri, in, out)
+	case "plug":
+		return plug(o.uri, operands[0], in, out)
+	default:
+		return unplug(o.uri, operands[0], operands[1], out)
 	}
-	return errUsage
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/libvirt"
@@ -43,26 +44,24 @@ func newAttachment(c *call) *attachment {
 	return a
 }
 
-// parse parses the flags, and returns the machine's name.
-func (a *attachment) parse(args []string) (name string, err error) {
-	operands, err := a.call.parse(args, 1, 1)
-	if err != nil {
-		return "", err
-	}
-	if err := checkURI(a.uri, false); err != nil {
-		return "", err
-	}
-	if !filepath.IsAbs(a.regions) {
-		return "", usagef("--regions %q: want an absolute path, the one of regions in [daemon]", a.regions)
-	}
-	a.regions = filepath.Clean(a.regions)
-	return operands[0], nil
+// takesMachine returns an action with a machine's name, which checks the common flags before.
+func (a *attachment) takesMachine(do func(name string) error) action {
+	return a.takes(1, 1, func(operands []string) error {
+		if err := checkURI(a.uri, false); err != nil {
+			return err
+		}
+		if !filepath.IsAbs(a.regions) {
+			return usagef("--regions %q: want an absolute path, the one of regions in [daemon]", a.regions)
+		}
+		a.regions = filepath.Clean(a.regions)
+		return do(operands[0])
+	})
 }
 
 // attach gives a libvirt machine an accelerator.
-func attach(c *call, args []string) error {
+func attach(c *call) action {
 	if inDom0() {
-		return attachDomU(c, args)
+		return attachDomU(c)
 	}
 	a := newAttachment(c)
 	var size configs.Size
@@ -79,80 +78,78 @@ func attach(c *call, args []string) error {
 	c.flags.Func("credits", "`n` credits of the accelerator, that go with the machine; 0: as in the daemon's configuration", func(s string) error {
 		return parseCredits(s, &credits)
 	})
-	name, err := a.parse(args)
-	if err != nil {
-		return err
-	}
-	if err := configs.CheckName(name); err != nil {
-		return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename)", name, err)
-	}
-	was, d, err := a.show(name)
-	if err != nil {
-		return err
-	}
-	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.Device(*device)}
-	is, ok := d.Attached(a.regions)
-	if dir := d.RegionDir(); !ok && dir != "" { // it moves
-		is, ok = d.Attached(dir)
-	}
-	if ok { // unspecified values stay
-		if size == 0 {
-			want.Bytes = is.Bytes
+	return a.takesMachine(func(name string) error {
+		if err := configs.CheckName(name); err != nil {
+			return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename)", name, err)
 		}
-		if credits < 0 {
-			want.Credits = is.Credits
+		was, d, err := a.show(name)
+		if err != nil {
+			return err
 		}
-		want.Device = cmp.Or(want.Device, is.Device)
-	} else if size == 0 {
-		want.Bytes = uint64(512 * configs.MiB)
-	}
-	want.Device = cmp.Or(want.Device, kvm.NVDIMM)
-	if a.live && want.Device != kvm.IVSHMEM {
-		return usagef("--live: an NVDIMM can't be plugged into a machine that runs; --device ivshmem can, for programs that trust each other")
-	}
-	text, err := d.WithRegion(want)
-	if err != nil {
-		return err
-	}
-	if err := kvm.CheckRoom(want.Region, want.Bytes); err != nil {
-		return err
-	}
-	if a.dry {
-		return errors.Join(a.print(was, text), a.plug(name, want, was))
-	}
-	fresh, err := a.installHook()
-	if err != nil {
-		return err
-	}
-	if fresh {
-		fmt.Fprintln(c.out, "Restart libvirtd once, so that it finds the new hook; machines that run aren't disturbed.")
-	}
-	if string(text) == was.Definition {
-		fmt.Fprintf(c.out, "%s is attached already, with %s: nothing changes.\n", name, configs.Size(want.Bytes))
-		return a.plug(name, want, was)
-	}
-	now, err := a.define(text)
-	if err != nil {
-		return err
-	}
-	if onlyCredits(d, want, a.regions) {
-		fmt.Fprintf(c.out, "%s has from now on %s.\n", name, creditsText(want.Credits))
-		return a.plug(name, want, now)
-	}
-	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
-	if want.Device == kvm.IVSHMEM {
-		fmt.Fprintln(c.out, "Its programs that use an accelerator have to trust each other: each can read and change what the others share with the host.")
-	}
-	if !a.live || !now.Runs {
-		a.remind(name, now)
-	} else if err := a.plug(name, want, now); err != nil {
-		return err
-	}
-	if serves := c.configInForce().Daemon.Regions; serves == "" || filepath.Clean(serves) != a.regions {
-		fmt.Fprintf(c.out, "The daemon doesn't serve machines there: set regions = %q in [daemon] of its configuration, and restart it.\n", a.regions)
-	}
-	fmt.Fprintln(c.out, "Copy pegasus-guest into the machine, and run `pegasus-guest install` there, as root.")
-	return nil
+		want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.Device(*device)}
+		is, ok := d.Attached(a.regions)
+		if dir := d.RegionDir(); !ok && dir != "" { // it moves
+			is, ok = d.Attached(dir)
+		}
+		if ok { // unspecified values stay
+			if size == 0 {
+				want.Bytes = is.Bytes
+			}
+			if credits < 0 {
+				want.Credits = is.Credits
+			}
+			want.Device = cmp.Or(want.Device, is.Device)
+		} else if size == 0 {
+			want.Bytes = uint64(512 * configs.MiB)
+		}
+		want.Device = cmp.Or(want.Device, kvm.NVDIMM)
+		if a.live && want.Device != kvm.IVSHMEM {
+			return usagef("--live: an NVDIMM can't be plugged into a machine that runs; --device ivshmem can, for programs that trust each other")
+		}
+		text, err := d.WithRegion(want)
+		if err != nil {
+			return err
+		}
+		if err := kvm.CheckRoom(want.Region, want.Bytes); err != nil {
+			return err
+		}
+		if a.dry {
+			return errors.Join(a.print(was, text), a.plug(name, want, was))
+		}
+		fresh, err := a.installHook()
+		if err != nil {
+			return err
+		}
+		if fresh {
+			fmt.Fprintln(c.out, "Restart libvirtd once, so that it finds the new hook; machines that run aren't disturbed.")
+		}
+		if string(text) == was.Definition {
+			fmt.Fprintf(c.out, "%s is attached already, with %s: nothing changes.\n", name, configs.Size(want.Bytes))
+			return a.plug(name, want, was)
+		}
+		now, err := a.define(text)
+		if err != nil {
+			return err
+		}
+		if onlyCredits(d, want, a.regions) {
+			fmt.Fprintf(c.out, "%s has from now on %s.\n", name, creditsText(want.Credits))
+			return a.plug(name, want, now)
+		}
+		fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
+		if want.Device == kvm.IVSHMEM {
+			fmt.Fprintln(c.out, "Its programs that use an accelerator have to trust each other: each can read and change what the others share with the host.")
+		}
+		if !a.live || !now.Runs {
+			a.remind(name, now)
+		} else if err := a.plug(name, want, now); err != nil {
+			return err
+		}
+		if serves := c.configInForce().Daemon.Regions; serves == "" || filepath.Clean(serves) != a.regions {
+			fmt.Fprintf(c.out, "The daemon doesn't serve machines there: set regions = %q in [daemon] of its configuration, and restart it.\n", a.regions)
+		}
+		fmt.Fprintln(c.out, "Copy pegasus-guest into the machine, and run `pegasus-guest install` there, as root.")
+		return nil
+	})
 }
 
 // onlyCredits reports whether a machine already has everything requested except the credits, which need no
@@ -168,7 +165,7 @@ func creditsText(c vcpu.Credits) string {
 	if c == 0 {
 		return "the credits of the daemon's configuration"
 	}
-	return fmt.Sprintf("%d credits, unless the daemon's configuration declares that domain", c)
+	return control.Count(int(c), "credit") + ", unless the daemon's configuration declares that domain"
 }
 
 func parseCredits(s string, credits *int) error {
@@ -178,53 +175,51 @@ func parseCredits(s string, credits *int) error {
 	}
 	var d configs.Domain
 	if err := d.Set("credits", s); err != nil {
-		return err
+		return errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("credits = %q: ", s)))
 	}
 	*credits = d.Credits
 	return nil
 }
 
 // detach undoes attach.
-func detach(c *call, args []string) error {
+func detach(c *call) action {
 	if inDom0() {
-		return detachDomU(c, args)
+		return detachDomU(c)
 	}
 	a := newAttachment(c)
 	c.flags.BoolVar(&a.live, "live", false, "unplug it from the machine at once, too, if that runs and has an ivshmem device")
-	name, err := a.parse(args)
-	if err != nil {
-		return err
-	}
-	was, d, err := a.show(name)
-	if err != nil {
-		return err
-	}
-	text, err := d.WithoutRegion(a.regions)
-	if errors.Is(err, kvm.ErrDetached) && a.live && a.has(was) {
-		return a.unplug(name, was)
-	}
-	if errors.Is(err, kvm.ErrDetached) {
-		fmt.Fprintf(c.out, "%s has no region in %s: nothing changes.\n", name, a.regions)
+	return a.takesMachine(func(name string) error {
+		was, d, err := a.show(name)
+		if err != nil {
+			return err
+		}
+		text, err := d.WithoutRegion(a.regions)
+		if errors.Is(err, kvm.ErrDetached) && a.live && a.has(was) {
+			return a.unplug(name, was)
+		}
+		if errors.Is(err, kvm.ErrDetached) {
+			fmt.Fprintf(c.out, "%s has no region in %s: nothing changes.\n", name, a.regions)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if a.dry {
+			return errors.Join(a.print(was, text), a.unplug(name, was))
+		}
+		if err := a.unplug(name, was); err != nil { // first, so that the user can retry after a refusal
+			return err
+		}
+		now, err := a.libvirt(text, "define")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "%s is detached from its next start on.\n", name)
+		if !a.live || !now.Runs {
+			a.remind(name, now)
+		}
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if a.dry {
-		return errors.Join(a.print(was, text), a.unplug(name, was))
-	}
-	if err := a.unplug(name, was); err != nil { // first, so that the user can retry after a refusal
-		return err
-	}
-	now, err := a.libvirt(text, "define")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "%s is detached from its next start on.\n", name)
-	if !a.live || !now.Runs {
-		a.remind(name, now)
-	}
-	return nil
+	})
 }
 
 // remind prints the remaining steps for a machine that runs, or was saved while it did.

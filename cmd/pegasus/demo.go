@@ -72,31 +72,30 @@ type demoResult struct {
 	WaitP99  int64   `json:"wait_p99_ns"`
 }
 
-func demo(c *call, args []string) error {
+func demo(c *call) action {
 	c.jsonFlag()
 	seconds := c.flags.Float64("seconds", 8, "measure each policy for `n` seconds")
 	out := c.flags.String("out", "", "leave ffmpeg's picture in `directory` (default: demo beside the programs, or here)")
-	if _, err := c.parse(args, 0, 0); err != nil {
-		return err
-	}
-	if !(*seconds >= 1 && *seconds <= 3600) { // nor NaN
-		return usagef("--seconds %v: must be 1 to 3600", *seconds)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	d := &demonstration{call: c, ctx: ctx, seconds: time.Duration(*seconds * float64(time.Second))}
-	if err := d.find(*out); err != nil {
-		return err
-	}
-	for _, policy := range []string{"none", "rr", "accc"} {
-		if err := d.underPolicy(policy); err != nil {
-			return fmt.Errorf("under %s: %w", policy, err)
+	return c.takes(0, 0, func([]string) error {
+		if !(*seconds >= 1 && *seconds <= 3600) { // nor NaN
+			return usagef("--seconds %v: must be 1 to 3600", *seconds)
 		}
-	}
-	if err := d.withVideo(); err != nil {
-		return fmt.Errorf("with ffmpeg beside: %w", err)
-	}
-	return d.report()
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		d := &demonstration{call: c, ctx: ctx, seconds: time.Duration(*seconds * float64(time.Second))}
+		if err := d.find(*out); err != nil {
+			return err
+		}
+		for _, policy := range []string{"none", "rr", "accc"} {
+			if err := d.underPolicy(policy); err != nil {
+				return fmt.Errorf("under %s: %w", policy, err)
+			}
+		}
+		if err := d.withVideo(); err != nil {
+			return fmt.Errorf("with ffmpeg beside: %w", err)
+		}
+		return d.report()
+	})
 }
 
 // find locates everything before anything starts.

@@ -29,38 +29,37 @@ const (
 	fail = "fail"
 )
 
-func doctor(c *call, args []string) error {
+func doctor(c *call) action {
 	c.jsonFlag()
-	if _, err := c.parse(args, 0, 0); err != nil {
-		return err
-	}
-	var all []control.Check
-	for _, check := range []func() []control.Check{
-		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, c.checkRuntimeDir, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
-	} {
-		all = append(all, check()...)
-	}
-	if c.json {
-		if err := printJSON(c.out, all); err != nil {
-			return err
+	return c.takes(0, 0, func([]string) error {
+		var all []control.Check
+		for _, check := range []func() []control.Check{
+			checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, c.checkRuntimeDir, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
+		} {
+			all = append(all, check()...)
 		}
-	} else {
-		c.printChecks(all)
-	}
-	failed := 0
-	for _, f := range all {
-		if f.State == fail {
-			failed++
+		if c.json {
+			if err := printJSON(c.out, all); err != nil {
+				return err
+			}
+		} else {
+			c.printChecks(all)
 		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", failed, len(all))
-	}
-	return nil
+		failed := 0
+		for _, f := range all {
+			if f.State == fail {
+				failed++
+			}
+		}
+		if failed > 0 {
+			return fmt.Errorf("%d of %s failed", failed, control.Count(len(all), "check"))
+		}
+		return nil
+	})
 }
 
 func (c *call) printChecks(all []control.Check) {
-	t := &table{head: []string{"", "CHECK", "FINDING"}}
+	t := &table{head: []string{"", "CHECK", "FINDING"}, prose: true}
 	for _, f := range all {
 		t.add(f.State, f.Name, f.Detail)
 		if f.Fix != "" && f.State != fine {
@@ -222,7 +221,7 @@ func checkConfig() []control.Check {
 		return one("configuration", fail, first, "mend it; `pegasusd --check` shows everything that is wrong")
 	}
 	if files, _ := configs.DropIns(configs.Path); len(files) > 0 {
-		return one("configuration", fine, fmt.Sprintf("%s, with %d files of %s.d", configs.Path, len(files), configs.Path), "")
+		return one("configuration", fine, fmt.Sprintf("%s, with %s of %s.d", configs.Path, control.Count(len(files), "file"), configs.Path), "")
 	}
 	return one("configuration", fine, configs.Path, "")
 }
@@ -246,7 +245,7 @@ func (c *call) checkDaemon() []control.Check {
 	if s.Private {
 		kind = "a private one"
 	}
-	all := one("daemon", fine, fmt.Sprintf("%s, process %d in %s, %d guests", kind, s.PID, s.RuntimeDir, s.Guests), "")
+	all := one("daemon", fine, fmt.Sprintf("%s, process %d in %s, %s", kind, s.PID, s.RuntimeDir, control.Count(s.Guests, "guest")), "")
 	if s.Version != control.Release() {
 		all = append(all, one("version", warn, fmt.Sprintf("the daemon is %s, this command %s", s.Version, control.Release()), "restart the daemon: running guests go on")...)
 	}

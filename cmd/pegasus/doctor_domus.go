@@ -44,7 +44,7 @@ func (c *call) checkDomUs() []control.Check {
 	if err != nil {
 		return append(all, one("XenStore", fail, err.Error(), "start xenstored (Debian: systemctl start xen)")...)
 	}
-	all = append(all, one("XenStore", fine, fmt.Sprintf("it has %d domUs, %d names are attached", len(names), len(attached)), "")...)
+	all = append(all, one("XenStore", fine, fmt.Sprintf("it has %s; attached: %s", control.Count(len(names), "domU"), control.Count(len(attached), "name")), "")...)
 	for _, a := range attached {
 		ids := numbersOf(a.Name, names)
 		agent := len(ids) > 0 && domus.HasAgent(ctx, store, ids[0])

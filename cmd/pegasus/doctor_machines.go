@@ -42,7 +42,7 @@ func (c *call) checkMachines() []control.Check {
 			all = append(all, one("libvirt", warn, uri+": "+err.Error(), "install and start it (Debian: libvirt-daemon-system), or take it out of libvirt in [daemon]")...)
 			continue
 		}
-		all = append(all, one("libvirt", fine, fmt.Sprintf("%s has %d machines that are attached", uri, len(machines)), "")...)
+		all = append(all, one("libvirt", fine, fmt.Sprintf("%s: %s attached", uri, control.Count(len(machines), "machine")), "")...)
 		for _, m := range machines {
 			all = append(all, judgeMachine(m, regionOf(regions, m.Name), config)...)
 		}

@@ -48,40 +48,39 @@ type domU struct {
 	dry   bool
 }
 
-// parse parses the common flags of attach and detach.
-func (u *domU) parse(args []string) error {
+// takesDomU returns an action with a domU's name, for which it declares the common flags and fills in name, files and
+// dry before.
+func (u *domU) takesDomU(do func() error) action {
 	dir := u.flags.String("machines", "", "`directory` where it stands which domUs are attached (default machines of [daemon])")
 	uri := u.flags.String("connect", xenURI, "libvirt's `uri`, if it has the domUs; their names are enough")
 	u.flags.BoolVar(&u.dry, "dry-run", false, "show what would change, and change nothing")
-	operands, err := u.call.parse(args, 1, 1)
-	if err != nil {
-		return err
-	}
-	if err := checkURI(*uri, true); err != nil {
-		return err
-	}
-	serves := u.configInForce().Daemon.Machines
-	if *dir == "" {
-		*dir = serves
-	}
-	if !filepath.IsAbs(*dir) {
-		return usagef("--machines %q: want an absolute path, the one of machines in [daemon]", *dir)
-	}
-	u.name, u.files = operands[0], domus.Files{Dir: filepath.Clean(*dir), Valid: configs.CheckName}
-	if u.files.Dir != filepath.Clean(serves) {
-		fmt.Fprintf(u.err, "The daemon looks elsewhere, in %s: set machines = %q in [daemon] of its configuration, and restart it.\n", serves, u.files.Dir)
-	}
-	if err := configs.CheckName(u.name); err != nil {
-		return fmt.Errorf("domU %q can't be a domain of Pegasus: its name %w; rename it (xl rename)", u.name, err)
-	}
-	if u.name == "Domain-0" {
-		return errors.New("Domain-0 is this one: its programs need not be attached; `pegasus run` starts them")
-	}
-	return nil
+	return u.takes(1, 1, func(operands []string) error {
+		if err := checkURI(*uri, true); err != nil {
+			return err
+		}
+		serves := u.configInForce().Daemon.Machines
+		if *dir == "" {
+			*dir = serves
+		}
+		if !filepath.IsAbs(*dir) {
+			return usagef("--machines %q: want an absolute path, the one of machines in [daemon]", *dir)
+		}
+		u.name, u.files = operands[0], domus.Files{Dir: filepath.Clean(*dir), Valid: configs.CheckName}
+		if u.files.Dir != filepath.Clean(serves) {
+			fmt.Fprintf(u.err, "The daemon looks elsewhere, in %s: set machines = %q in [daemon] of its configuration, and restart it.\n", serves, u.files.Dir)
+		}
+		if err := configs.CheckName(u.name); err != nil {
+			return fmt.Errorf("domU %q can't be a domain of Pegasus: its name %w; rename it (xl rename)", u.name, err)
+		}
+		if u.name == "Domain-0" {
+			return errors.New("Domain-0 is this one: its programs need not be attached; `pegasus run` starts them")
+		}
+		return do()
+	})
 }
 
 // attachDomU makes the daemon serve domUs of a name.
-func attachDomU(c *call, args []string) error {
+func attachDomU(c *call) action {
 	u := &domU{call: c}
 	var size configs.Size
 	credits := -1
@@ -94,62 +93,60 @@ func attachDomU(c *call, args []string) error {
 	c.flags.Func("credits", "`n` credits of the accelerator, that go with the name; 0: as in the daemon's configuration", func(s string) error {
 		return parseCredits(s, &credits)
 	})
-	if err := u.parse(args); err != nil {
-		return err
-	}
-	was, err := u.files.Read(u.name)
-	is := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("it is attached, but not as it should be: %w; detach it first", err)
-	}
-	want := domus.Attachment{Name: u.name, Credits: was.Credits, Memory: was.Memory}
-	if !is { // unspecified values stay
-		want.Memory = domus.DefaultMemory
-	}
-	if size != 0 {
-		want.Memory = uint64(size)
-	}
-	if credits >= 0 {
-		want.Credits = vcpu.Credits(credits)
-	}
-	switch {
-	case is && want == was:
-		fmt.Fprintf(c.out, "%s is attached already, and may share %s: nothing changes.\n", u.name, configs.Size(want.Memory))
+	return u.takesDomU(func() error {
+		was, err := u.files.Read(u.name)
+		is := err == nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("it is attached, but not as it should be: %w; detach it first", err)
+		}
+		want := domus.Attachment{Name: u.name, Credits: was.Credits, Memory: was.Memory}
+		if !is { // unspecified values stay
+			want.Memory = domus.DefaultMemory
+		}
+		if size != 0 {
+			want.Memory = uint64(size)
+		}
+		if credits >= 0 {
+			want.Credits = vcpu.Credits(credits)
+		}
+		switch {
+		case is && want == was:
+			fmt.Fprintf(c.out, "%s is attached already, and may share %s: nothing changes.\n", u.name, configs.Size(want.Memory))
+			return nil
+		case u.dry:
+			return u.print(was, is, want.Text())
+		}
+		if err := u.files.Write(want); err != nil {
+			return fmt.Errorf("attach %s: %w", u.name, err)
+		}
+		if is && want.Memory == was.Memory {
+			fmt.Fprintf(c.out, "%s has from now on %s.\n", u.name, creditsText(want.Credits))
+			return nil
+		}
+		fmt.Fprintf(c.out, "%s is attached: a domU of that name may share up to %s with Dom0.\n", u.name, configs.Size(want.Memory))
+		u.sayWhetherThere()
 		return nil
-	case u.dry:
-		return u.print(was, is, want.Text())
-	}
-	if err := u.files.Write(want); err != nil {
-		return fmt.Errorf("attach %s: %w", u.name, err)
-	}
-	if is && want.Memory == was.Memory {
-		fmt.Fprintf(c.out, "%s has from now on %s.\n", u.name, creditsText(want.Credits))
-		return nil
-	}
-	fmt.Fprintf(c.out, "%s is attached: a domU of that name may share up to %s with Dom0.\n", u.name, configs.Size(want.Memory))
-	u.sayWhetherThere()
-	return nil
+	})
 }
 
 // detachDomU makes the daemon stop serving them.
-func detachDomU(c *call, args []string) error {
+func detachDomU(c *call) action {
 	u := &domU{call: c}
-	if err := u.parse(args); err != nil {
-		return err
-	}
-	was, err := u.files.Read(u.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(c.out, "%s isn't attached: nothing changes.\n", u.name)
+	return u.takesDomU(func() error {
+		was, err := u.files.Read(u.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(c.out, "%s isn't attached: nothing changes.\n", u.name)
+			return nil
+		}
+		if u.dry { // an unreadable file is removed, too
+			return u.print(was, true, nil)
+		}
+		if err := u.files.Remove(u.name); err != nil {
+			return fmt.Errorf("detach %s: %w", u.name, err)
+		}
+		fmt.Fprintf(c.out, "%s is detached: what runs on an accelerator there gets errors at once.\n", u.name)
 		return nil
-	}
-	if u.dry { // an unreadable file is removed, too
-		return u.print(was, true, nil)
-	}
-	if err := u.files.Remove(u.name); err != nil {
-		return fmt.Errorf("detach %s: %w", u.name, err)
-	}
-	fmt.Fprintf(c.out, "%s is detached: what runs on an accelerator there gets errors at once.\n", u.name)
-	return nil
+	})
 }
 
 // print shows the changes.

@@ -59,41 +59,39 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 
 // hook is the program behind the hook: libvirt passes a machine's name, the event, and its definition. An
 // error keeps the machine from starting.
-func hook(c *call, args []string) error {
+func hook(c *call) action {
 	regions := c.flags.String("regions", regionsDir, "`directory` of the machines' shared memory")
-	operands, err := c.parse(args, 2, -1)
-	if err != nil {
-		return err
-	}
-	name, what := operands[0], strings.Join(operands[1:min(len(operands), 3)], " ")
-	if what != "prepare begin" && what != "release end" {
-		return nil
-	}
-	text, err := io.ReadAll(c.in)
-	if err != nil {
-		return err
-	}
-	d, err := kvm.Parse(text)
-	if err != nil && !bytes.Contains(text, []byte(*regions+"/")) {
-		return nil // not one of ours
-	}
-	if err != nil {
-		return err
-	}
-	a, ok := d.Attached(*regions)
-	switch {
-	case !ok:
-		return nil // not one of ours
-	case configs.CheckName(name) != nil:
-		return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename), and attach it again", name, configs.CheckName(name))
-	case a.Region != filepath.Join(*regions, name):
-		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
-	case what == "release end" && kvm.UsedBy(a.Region) != 0:
-		return nil // the region wasn't made for this one: its start was refused
-	case what == "release end":
-		return a.Remove()
-	}
-	return errors.Join(a.Make(qemuGroup()), d.MakeOldPorts(*regions))
+	return c.takes(2, -1, func(operands []string) error {
+		name, what := operands[0], strings.Join(operands[1:min(len(operands), 3)], " ")
+		if what != "prepare begin" && what != "release end" {
+			return nil
+		}
+		text, err := io.ReadAll(c.in)
+		if err != nil {
+			return err
+		}
+		d, err := kvm.Parse(text)
+		if err != nil && !bytes.Contains(text, []byte(*regions+"/")) {
+			return nil // not one of ours
+		}
+		if err != nil {
+			return err
+		}
+		a, ok := d.Attached(*regions)
+		switch {
+		case !ok:
+			return nil // not one of ours
+		case configs.CheckName(name) != nil:
+			return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename), and attach it again", name, configs.CheckName(name))
+		case a.Region != filepath.Join(*regions, name):
+			return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
+		case what == "release end" && kvm.UsedBy(a.Region) != 0:
+			return nil // the region wasn't made for this one: its start was refused
+		case what == "release end":
+			return a.Remove()
+		}
+		return errors.Join(a.Make(qemuGroup()), d.MakeOldPorts(*regions))
+	})
 }
 
 // qemuGroup returns the group that QEMU runs in on Debian and elsewhere; -1 without one.

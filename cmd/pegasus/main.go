@@ -1,26 +1,29 @@
 // Pegasus is the command of operators and users.
 //
 //	pegasus run [--domain NAME] [--credits N] -- PROGRAM ARGS…
-//	pegasus domains | accelerators | policy | create | renew | release | remove | set | reload | events | trace | why | doctor | attach | detach | stop | demo | version
+//	pegasus domains | accelerators | policy | …
 //
-// It connects to the host's daemon at /run/pegasus if one runs there and permits it, otherwise to the user's
-// own private daemon, which `run` starts. Every command that prints data takes --json. `pegasus help COMMAND`
-// explains each with examples.
+// commands.go has the table of its commands, from which tree.go makes the command line, on github.com/spf13/cobra;
+// docs/zz_commands.md describes them all. It connects to the host's daemon at /run/pegasus if one runs there and
+// permits it, otherwise to the user's own private daemon, which `run` starts. Every command that prints data takes
+// --json.
 package main
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"pegasus/backend/client"
+	"pegasus/internal/usage"
 )
 
 func main() {
@@ -55,14 +58,19 @@ func usagef(format string, args ...any) error {
 	return &exit{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// command is one line of the table.
+// command is one line of the table, from which tree makes a command of cobra's, with its help, completions and pages.
 type command struct {
 	name, args, short string
-	long              string // after the usage line: its effect, with examples
-	run               func(c *call, args []string) error
-	greedy            bool     // the arguments after the first operand are not parsed
-	older             []string // flags of earlier releases, which work but have left the help
+	long              string               // after the usage line: its effect, with examples
+	run               func(c *call) action // declares the flags
+	complete          completer            // of operands; nil: files
+	greedy            bool                 // the arguments after the first operand are not parsed
+	hidden            bool                 // not in the help
+	older             []string             // flags of earlier releases, which work but have left the help
 }
+
+// action carries out a command with its operands, once the flags have their values.
+type action func(operands []string) error
 
 // printed is a writer that remembers the first error: a command must not lose half of its output silently.
 type printed struct {
@@ -78,7 +86,7 @@ func (w *printed) Write(b []byte) (int, error) {
 
 func run(args []string, s *streams) int {
 	out := &printed{Writer: s.out}
-	code := dispatch(args, &streams{s.in, out, s.err})
+	code := execute(args, &streams{s.in, out, s.err})
 	if code == exitOK && out.err != nil {
 		fmt.Fprintf(s.err, "pegasus %s: %v\n", args[0], out.err)
 		return exitFailed
@@ -86,123 +94,47 @@ func run(args []string, s *streams) int {
 	return code
 }
 
-func dispatch(args []string, s *streams) int {
-	if len(args) == 0 {
-		overview(s.err)
+func execute(args []string, s *streams) int {
+	root := tree(s)
+	args, own := spelledAnew(root, args)
+	if err := usage.CheckArguments(args[:own]); err != nil {
+		fmt.Fprintf(s.err, "pegasus: %v\n", err)
 		return exitUsage
 	}
-	name, rest := args[0], args[1:]
-	switch name {
-	case "-h", "--help", "-help", "help":
-		return help(rest, s)
-	case "-v", "--version", "-version":
-		name = "version"
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		plainDescriptions(root)
 	}
-	cmd := find(name)
-	if cmd == nil {
-		fmt.Fprintf(s.err, "pegasus: there is no command %q%s; `pegasus help` lists them\n", name, nearest(name))
-		return exitUsage
-	}
-	return invoke(cmd, rest, s)
-}
-
-func invoke(cmd *command, args []string, s *streams) int {
-	c := newCall(cmd, s)
-	err := cmd.run(c, args)
-	if errors.Is(err, flag.ErrHelp) {
-		describe(s.out, cmd, c.flags)
-		return exitOK
-	}
+	root.SetArgs(args)
+	cc, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(s.err, "pegasus %s: %v\n", cmd.name, err)
+	if cc == root {
+		fmt.Fprintf(s.err, "pegasus: %v\n", err)
+	} else {
+		fmt.Fprintf(s.err, "pegasus %s: %s\n", cc.Name(), strings.TrimPrefix(err.Error(), cc.Name()+" ")) // the operation is the command
+	}
 	var e *exit
-	if errors.As(err, &e) {
-		if e.code == exitUsage {
-			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` describes it\n", cmd.name, cmd.args, cmd.name)
-		}
-		return e.code
+	if !errors.As(err, &e) {
+		return exitFailed
 	}
-	return exitFailed
-}
-
-func find(name string) *command {
-	for i := range commands() {
-		if c := &commands()[i]; c.name == name {
-			return c
-		}
+	if e.code == exitUsage && cc != root {
+		fmt.Fprintf(s.err, "%s\n`pegasus help %s` describes it\n", usageLine(cc), cc.Name())
 	}
-	return nil
-}
-
-// nearest suggests a command that begins alike.
-func nearest(name string) string {
-	for _, c := range commands() {
-		if strings.HasPrefix(c.name, name) || strings.HasPrefix(name, c.name) || (len(name) > 1 && strings.HasPrefix(c.name, name[:2])) {
-			return fmt.Sprintf(" (did you mean %q?)", c.name)
-		}
-	}
-	return ""
-}
-
-func help(args []string, s *streams) int {
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-		overview(s.out)
-		return exitOK
-	}
-	cmd := find(args[0])
-	if cmd == nil {
-		fmt.Fprintf(s.err, "pegasus: there is no command %q%s\n", args[0], nearest(args[0]))
-		return exitUsage
-	}
-	return invoke(cmd, []string{"--help"}, s)
-}
-
-func overview(w io.Writer) {
-	fmt.Fprint(w, `Pegasus shares accelerators between domains, in proportion to their credits.
-
-usage: pegasus COMMAND [FLAGS] [ARGUMENTS]
-
-`)
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.short)
-	}
-	fmt.Fprint(w, `
-Try:
-  pegasus run -- ./my-cuda-program        run a CUDA program, starting a private daemon if none runs
-  pegasus domains --watch                 see each domain's use
-  pegasus help run                        what a command does, with examples
-`)
-}
-
-func describe(w io.Writer, cmd *command, flags *flag.FlagSet) {
-	fmt.Fprintf(w, "usage: pegasus %s %s\n\n%s\n", cmd.name, cmd.args, strings.TrimSpace(cmd.long))
-	fmt.Fprintf(w, "\nFlags:\n")
-	flags.VisitAll(func(f *flag.Flag) {
-		if slices.Contains(cmd.older, f.Name) {
-			return
-		}
-		value, text := flag.UnquoteUsage(f)
-		if value != "" {
-			value = " " + strings.ToUpper(value)
-		}
-		fmt.Fprintf(w, "  --%-22s %s\n", f.Name+value, text)
-	})
+	return e.code
 }
 
 // call is one invocation of a command.
 type call struct {
 	*streams
-	cmd   *command
-	flags *flag.FlagSet
+	flags *pflag.FlagSet
 	json  bool
+	wide  bool
 	dir   string
 }
 
 func newCall(cmd *command, s *streams) *call {
-	c := &call{streams: s, cmd: cmd, flags: flag.NewFlagSet(cmd.name, flag.ContinueOnError)}
-	c.flags.SetOutput(io.Discard)
+	c := &call{streams: s, flags: pflag.NewFlagSet(cmd.name, pflag.ContinueOnError)}
 	c.flags.StringVar(&c.dir, "runtime-dir", "", "talk to the daemon of this `directory`, no other")
 	return c
 }
@@ -210,47 +142,41 @@ func newCall(cmd *command, s *streams) *call {
 // jsonFlag defines the flag --json, for commands that print data.
 func (c *call) jsonFlag() { c.flags.BoolVar(&c.json, "json", false, "print JSON, for programs") }
 
-// given reports whether a flag is among the arguments.
-func (c *call) given(flagName string) (given bool) {
-	c.flags.Visit(func(f *flag.Flag) { given = given || f.Name == flagName })
-	return given
+// wideFlag defines the flag --wide, for commands whose table leaves out columns on a narrow terminal.
+func (c *call) wideFlag() {
+	c.flags.BoolVar(&c.wide, "wide", false, "print all columns, however narrow the terminal")
 }
 
-// parse parses flags anywhere among the arguments and returns the operands; at least min, at most max of them
-// (max < 0: any number).
-func (c *call) parse(args []string, min, max int) ([]string, error) {
-	var operands []string
-	for {
-		if err := c.flags.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
+// given reports whether a flag is among the arguments.
+func (c *call) given(flagName string) bool { return c.flags.Changed(flagName) }
+
+// takes returns an action with at least min and at most max operands (max < 0: any number).
+func (c *call) takes(min, max int, do action) action {
+	return func(operands []string) error {
+		switch {
+		case len(operands) < min:
+			return usagef("an argument is missing")
+		case max >= 0 && len(operands) > max:
+			return usagef("unexpected argument %q", operands[max])
+		}
+		empty := ""
+		c.flags.VisitAll(func(f *pflag.Flag) {
+			if f.Changed && f.Value.Type() == "string" && f.Value.String() == "" { // as of a shell variable that is not set
+				empty = f.Name
 			}
-			return nil, usagef("%v", err)
+		})
+		if empty != "" {
+			return usagef("--%s \"\": needs a value", empty)
 		}
-		rest := c.flags.Args()
-		if ended := len(args) > len(rest) && args[len(args)-len(rest)-1] == "--"; c.cmd.greedy || ended {
-			operands = append(operands, rest...)
-			break
+		if c.dir != "" { // a private daemon has another working directory
+			dir, err := filepath.Abs(c.dir)
+			if err != nil {
+				return err
+			}
+			c.dir = dir
 		}
-		if len(rest) == 0 {
-			break
-		}
-		operands, args = append(operands, rest[0]), rest[1:]
+		return do(operands)
 	}
-	if c.dir != "" { // a private daemon has another working directory
-		dir, err := filepath.Abs(c.dir)
-		if err != nil {
-			return nil, err
-		}
-		c.dir = dir
-	}
-	switch {
-	case len(operands) < min:
-		return nil, usagef("an argument is missing")
-	case max >= 0 && len(operands) > max:
-		return nil, usagef("unexpected argument %q", operands[max])
-	}
-	return operands, nil
 }
 
 // ask returns an answer of the running daemon.

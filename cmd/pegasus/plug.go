@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pegasus/backend/client"
+	"pegasus/backend/control"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/libvirt"
 )
@@ -95,7 +96,7 @@ func (a *attachment) unplug(name string, now libvirt.Shown) error {
 		return usagef("--live: an NVDIMM can't be unplugged: detach without --live, and shut the machine down")
 	}
 	if n := a.programs(name); n > 0 {
-		return fmt.Errorf("%d programs of machine %q use its region, and would be killed: end them first", n, name)
+		return fmt.Errorf("the region of machine %q is used by %s, which would be killed; end them first", name, control.Count(n, "program"))
 	}
 	if a.dry {
 		fmt.Fprintf(a.out, "It runs, and its device would be unplugged.\n")

@@ -125,13 +125,14 @@ func sweepOwn(base string) {
 
 // removeAbandoned removes a runtime directory of this user's if its daemon has gone: the lock of DaemonLock is free.
 // It keeps a directory that changed within startTime, because a daemon makes that file just before it takes the lock,
-// and a directory without that file or without OnceMark.
+// and a directory that has other files without that file or without OnceMark.
 func removeAbandoned(dir string) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < startTime || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
 		return
 	}
 	if _, err := os.Lstat(filepath.Join(dir, control.OnceMark)); err != nil {
+		removeUnstarted(dir)
 		return
 	}
 	f, err := os.OpenFile(filepath.Join(dir, control.DaemonLock), os.O_RDWR|syscall.O_NOFOLLOW, 0)
@@ -142,6 +143,18 @@ func removeAbandoned(dir string) {
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 		os.RemoveAll(dir)
 	}
+}
+
+// removeUnstarted removes the runtime directory of a program that was ended before its daemon started: the directory is
+// empty but for an empty log. A log with text stays for its reader.
+func removeUnstarted(dir string) {
+	log := filepath.Join(dir, control.PrivateLog)
+	if info, err := os.Lstat(log); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
+			os.Remove(log)
+		}
+	}
+	os.Remove(dir) // fails for a directory that is not empty
 }
 
 // errVanished is returned if a daemon that was ready has ended before the first request.
@@ -209,8 +222,8 @@ func reuse(daemon *client.Client, config string) (*client.Client, error) {
 		if s.Config != "" {
 			was = s.Config
 		}
-		return nil, fmt.Errorf("--config %s: a daemon with %s is in use (%d guests, %d programs); wait for them, or leave out --config",
-			config, was, s.Guests, s.Holders)
+		return nil, fmt.Errorf("--config %s: a daemon with %s is in use (%s, %s); wait for them, or leave out --config",
+			config, was, control.Count(s.Guests, "guest"), control.Count(s.Holders, "program"))
 	}
 	return nil, err
 }

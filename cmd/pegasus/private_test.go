@@ -86,7 +86,13 @@ func TestKilledOwnDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := []string{runs, other, put("own-lockless", control.OnceMark), put("own-unmarked", control.DaemonLock), put("owned", control.OnceMark, control.DaemonLock)}
-	age(kept...)
+	failed := put("own-failed", control.PrivateLog)
+	if err := os.WriteFile(filepath.Join(failed, control.PrivateLog), []byte("why"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept = slices.Clip(append(kept, failed, put("own-starting", control.PrivateLog))) // the latter is young
+	age(kept[:len(kept)-1]...)
+	age(put("own-begun", control.PrivateLog), put("own-empty")) // their programs were ended before the daemon started
 	young, _ := start()
 	wants("just after the end", append(kept, killed, young)...)
 	age(runs, killed)

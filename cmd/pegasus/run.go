@@ -27,37 +27,35 @@ type guestFlags struct {
 	private                bool
 }
 
-func runProgram(c *call, args []string) error {
+func runProgram(c *call) action {
 	var g guestFlags
 	c.flags.StringVar(&g.domain, "domain", "default", "be a guest of the domain `name`")
 	c.flags.IntVar(&g.credits, "credits", 0, "give the domain `n` credits, 1 to 65535")
 	c.flags.StringVar(&g.config, "config", "", "the private daemon's configuration `file`")
 	c.flags.StringVar(&g.policy, "policy", "", "switch the daemon's accelerators to the policy `name`")
 	c.flags.BoolVar(&g.private, "private", false, "start a daemon for this program alone")
-	operands, err := c.parse(args, 1, -1)
-	if err != nil {
-		return err
-	}
-	if g.credits < 0 || g.credits > 65535 || (g.credits == 0 && c.given("credits")) {
-		return usagef("--credits %d: must be 1 to 65535", g.credits)
-	}
-	if g.private && c.dir != "" {
-		return usagef("--private: the daemon's runtime directory is a new one; leave out --runtime-dir")
-	}
-	program, err := lookProgram(operands[0])
-	if err != nil {
-		return err
-	}
-	library, err := findLibrary()
-	if err != nil {
-		return err
-	}
-	h, err := g.hold(c)
-	if err != nil {
-		return err
-	}
-	err = syscall.Exec(program, operands, guestEnvironment(os.Environ(), h, library))
-	return &exit{exitNotRun, fmt.Errorf("run %s: %w", program, err)}
+	return c.takes(1, -1, func(operands []string) error {
+		if g.credits < 0 || g.credits > 65535 || (g.credits == 0 && c.given("credits")) {
+			return usagef("--credits %d: must be 1 to 65535", g.credits)
+		}
+		if g.private && c.dir != "" {
+			return usagef("--private: the daemon's runtime directory is a new one; leave out --runtime-dir")
+		}
+		program, err := lookProgram(operands[0])
+		if err != nil {
+			return err
+		}
+		library, err := findLibrary()
+		if err != nil {
+			return err
+		}
+		h, err := g.hold(c)
+		if err != nil {
+			return err
+		}
+		err = syscall.Exec(program, operands, guestEnvironment(os.Environ(), h, library))
+		return &exit{exitNotRun, fmt.Errorf("run %s: %w", program, err)}
+	})
 }
 
 func lookProgram(name string) (string, error) {
@@ -68,7 +66,7 @@ func lookProgram(name string) (string, error) {
 	switch {
 	case err == nil:
 		return path, nil
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return "", &exit{exitNotRun, err}
 	default:
 		return "", &exit{exitMissing, fmt.Errorf("%w; give a path or a command in $PATH", err)}

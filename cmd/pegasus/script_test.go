@@ -72,6 +72,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"columns":    columns,
 			"eventually": eventually,
 			"xenstore":   tellStore,
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"pegasus/backend/control"
+	"pegasus/configs"
 	"pegasus/sim"
 	"pegasus/sim/report"
 )
@@ -35,7 +38,7 @@ type simFlags struct {
 // may still use them.
 var simOlderFlags = []string{"list", "replay", "coordination"}
 
-func simulate(c *call, args []string) error {
+func simulate(c *call) action {
 	var f simFlags
 	c.jsonFlag()
 	c.flags.BoolVar(&f.list, "list", false, "the subcommand list")
@@ -49,39 +52,37 @@ func simulate(c *call, args []string) error {
 	c.flags.StringVar(&f.policy, "policy", "", "replay: use the policy `name`, not the recorded one")
 	c.flags.BoolVar(&f.cost, "cost", false, "replay: measure a turn of the scheduler on this machine")
 	c.flags.StringVar(&f.report, "report", "", "run: write a page with figures, index.html, into `directory`")
-	operands, err := c.parse(args, 0, -1)
-	if err != nil {
-		return err
-	}
-	names, err := f.subcommand(operands)
-	if err != nil {
-		return err
-	}
-	if f.report != "" && len(names) == 0 {
-		names = []string{"all"}
-	}
-	if c.given("seeds") && f.seeds < 1 {
-		return usagef("--seeds %d: must be at least 1", f.seeds)
-	}
-	if err := f.check(names, c.given); err != nil {
-		return err
-	}
-	switch {
-	case f.list:
-		return listScenarios(c)
-	case f.replay != "":
-		return replay(c, f)
-	case f.judged != "":
-		return judgeCoordination(c, f.judged)
-	case f.trace != "" || f.record != "":
-		if len(names) != 1 {
-			return usagef("--trace and --record are of one scenario")
+	return c.takes(0, -1, func(operands []string) error {
+		names, err := f.subcommand(operands)
+		if err != nil {
+			return err
 		}
-		return observe(c, f, names[0])
-	case len(names) == 0:
-		return usagef("name a scenario, or a file; `pegasus sim list` lists the scenarios")
-	}
-	return runScenarios(c, f, names)
+		if f.report != "" && len(names) == 0 {
+			names = []string{"all"}
+		}
+		if c.given("seeds") && (f.seeds < 1 || f.seeds > sim.MostSeeds) {
+			return usagef("--seeds %d: 1 to %d is allowed", f.seeds, sim.MostSeeds)
+		}
+		if err := f.check(names, c.given); err != nil {
+			return err
+		}
+		switch {
+		case f.list:
+			return listScenarios(c)
+		case f.replay != "":
+			return replay(c, f)
+		case f.judged != "":
+			return judgeCoordination(c, f.judged)
+		case f.trace != "" || f.record != "":
+			if len(names) != 1 {
+				return usagef("--trace and --record are of one scenario")
+			}
+			return observe(c, f, names[0])
+		case len(names) == 0:
+			return usagef("name a scenario, or a file; `pegasus sim list` lists the scenarios")
+		}
+		return runScenarios(c, f, names)
+	})
 }
 
 // subcommand takes the subcommand off the operands and returns the scenarios among them. Without a subcommand all
@@ -215,7 +216,7 @@ func runScenarios(c *call, f simFlags, names []string) error {
 		err = printJSON(c.out, results)
 	}
 	if err == nil && failed > 0 {
-		return &exit{exitFailed, fmt.Errorf("%d of %d scenarios fail", failed, len(results))}
+		return &exit{exitFailed, fmt.Errorf("%d of %s failed", failed, control.Count(len(results), "scenario"))}
 	}
 	return err
 }
@@ -226,7 +227,7 @@ func writeReport(dir string, sections []report.Scenario) error {
 
 // observe runs one plan with one seed and writes its events.
 func observe(c *call, f simFlags, name string) error {
-	sc, err := sim.Load(name)
+	sc, err := loadScenario(name)
 	if err != nil {
 		return err
 	}
@@ -326,7 +327,8 @@ func replay(c *call, f simFlags) error {
 // outcomeTable returns the outcome of the recorded decisions and, if the replay's differ, theirs at the same
 // events.
 func outcomeTable(r *sim.Replayed) *table {
-	t := &table{head: []string{"POLICY", "DOMAIN", ">SHARE", ">DIFFERENCE", ">WITH WORK", ">WAITS", ">MEAN WAIT", ">LONGEST", ">USED"}}
+	t := &table{head: []string{"POLICY", "DOMAIN", ">SHARE", ">DIFFERENCE", ">WITH WORK", ">WAITS", ">MEAN WAIT", ">LONGEST", ">USED"},
+		optional: []string{"USED", "LONGEST", "WAITS"}}
 	add := func(policy string, all []sim.Outcome, other []sim.Outcome) {
 		for i, o := range all {
 			difference := "-"
@@ -394,18 +396,31 @@ func playCost(rec *sim.Recording, policy string) (c turnCost, turns int, err err
 
 // chosen loads the named scenarios; "all" are the built-in ones.
 func chosen(names []string) ([]*sim.Scenario, error) {
-	if len(names) == 1 && names[0] == "all" {
+	if slices.Contains(names, "all") {
+		if len(names) > 1 {
+			return nil, usagef("all stands for every built-in scenario: name no others with it")
+		}
 		return sim.Scenarios()
 	}
 	var all []*sim.Scenario
 	for _, name := range names {
-		sc, err := sim.Load(name)
+		sc, err := loadScenario(name)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, sc)
 	}
 	return all, nil
+}
+
+// loadScenario returns a scenario of this name, or that of a file.
+func loadScenario(name string) (*sim.Scenario, error) {
+	sc, err := sim.Load(name)
+	if errors.Is(err, sim.ErrNoScenario) {
+		ids, _ := sim.Names()
+		err = fmt.Errorf("%w%s", err, configs.DidYouMean(name, append(ids, "all")))
+	}
+	return sc, err
 }
 
 // progress returns a function that shows the progress on a terminal, after two seconds.
@@ -442,7 +457,7 @@ func printResult(c *call, r *sim.Result, details bool) {
 			}
 		}
 	}
-	t := &table{head: []string{"", ">MEAN", ">LEAST", ">MOST", ">BOUND", ">SEEDS", "ROW"}}
+	t := &table{head: []string{"", ">MEAN", ">LEAST", ">MOST", ">BOUND", ">SEEDS", "ROW"}, prose: true}
 	for _, v := range r.Rows {
 		mark := "ok"
 		if v.Verdict != sim.Holds {
@@ -476,7 +491,7 @@ func number(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.4g", f)
 // planTable returns the results of each plan, for all domains and for each.
 func planTable(r *sim.Result) *table {
 	columns := []string{"work", "run", "rate", "iqr", "share", "part", "wait_p50", "wait_p99", "latency_p50", "latency_p85"}
-	t := &table{head: []string{"PLAN", "DOMAIN"}}
+	t := &table{head: []string{"PLAN", "DOMAIN"}, optional: []string{"IQR", "RUN", "LATENCY P50", "PART", "LATENCY P85", "WAIT P50", "WORK"}}
 	for _, name := range columns {
 		t.head = append(t.head, ">"+strings.ToUpper(strings.ReplaceAll(name, "_", " ")))
 	}

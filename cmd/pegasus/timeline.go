@@ -58,9 +58,9 @@ func timeline(c *call, path string, seconds float64) error {
 		fmt.Fprintf(c.err, "ended early: a picture of more than %d slices can hardly be looked at\n", maxSpans)
 	}
 	if p.lost > 0 {
-		fmt.Fprintf(c.err, "%d pieces of work are missing: workers executed more than the daemon could note down\n", p.lost)
+		fmt.Fprintf(c.err, "missing: %s; workers executed more than the daemon could note down\n", control.Count(int(p.lost), "execution"))
 	}
-	fmt.Fprintf(c.err, "%d slices in %s; open it at https://ui.perfetto.dev or in chrome://tracing\n", len(p.trace.Slices()), path)
+	fmt.Fprintf(c.err, "%s in %s; open it at https://ui.perfetto.dev or in chrome://tracing\n", control.Count(len(p.trace.Slices()), "slice"), path)
 	return nil
 }
 

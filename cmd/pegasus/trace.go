@@ -15,52 +15,49 @@ import (
 	"pegasus/policies/coordination"
 )
 
-func trace(c *call, args []string) error {
+func trace(c *call) action {
 	accelerator := c.flags.String("accelerator", "", "trace the scheduler of the accelerator `name`; without it: of the only one")
 	seconds := c.flags.Float64("seconds", 0, "end after `n` seconds; 0: when interrupted")
 	path := c.flags.String("out", "-", "write to `file`; -: standard output")
 	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for pegasus sim coordination")
 	picture := c.flags.String("perfetto", "", "write a time line of all accelerators' engines and gates and of the CPUs to `file` instead")
-	if _, err := c.parse(args, 0, 0); err != nil {
-		return err
-	}
-	switch {
-	case !(*seconds >= 0 && *seconds < 1e6):
-		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
-	case *picture == "" && c.given("perfetto"):
-		return usagef("--perfetto \"\": needs a file name")
-	case *picture != "" && (*accelerator != "" || *path != "-"):
-		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
-	case *picture != "" && *cpus:
-		return usagef("--perfetto shows when vCPUs ran anyway: leave out --cpus")
-	case *picture != "":
-		return timeline(c, *picture, *seconds)
-	}
-	to := c.out
-	var file *os.File
-	if *path != "-" {
-		var err error
-		if file, err = os.OpenFile(*path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+	return c.takes(0, 0, func([]string) error {
+		switch {
+		case !(*seconds >= 0 && *seconds < 1e6):
+			return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
+		case *picture != "" && (*accelerator != "" || *path != "-"):
+			return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
+		case *picture != "" && *cpus:
+			return usagef("--perfetto shows when vCPUs ran anyway: leave out --cpus")
+		case *picture != "":
+			return timeline(c, *picture, *seconds)
+		}
+		to := c.out
+		var file *os.File
+		if *path != "-" {
+			var err error
+			if file, err = os.OpenFile(*path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+				return err
+			}
+			defer file.Close()
+			to = file
+		}
+		r := &recorder{out: bufio.NewWriter(to), file: file}
+		err := r.record(c, *accelerator, *cpus, *seconds) // the daemon may have ended meanwhile
+		if err := errors.Join(err, r.out.Flush()); err != nil {
 			return err
 		}
-		defer file.Close()
-		to = file
-	}
-	r := &recorder{out: bufio.NewWriter(to), file: file}
-	err := r.record(c, *accelerator, *cpus, *seconds) // the daemon may have ended meanwhile
-	if err := errors.Join(err, r.out.Flush()); err != nil {
-		return err
-	}
-	switch {
-	case r.records == 0:
-		fmt.Fprintln(c.err, "warning: nothing was recorded: the trace can't be played again")
-	case r.work == 0 && !*cpus:
-		fmt.Fprintln(c.err, "warning: nothing was recorded but turns without requests: no domain used the accelerator")
-	}
-	if r.records > 0 && file != nil {
-		fmt.Fprintf(c.err, "%d records in %s\n", r.records, *path)
-	}
-	return nil
+		switch {
+		case r.records == 0:
+			fmt.Fprintln(c.err, "warning: nothing was recorded: the trace can't be played again")
+		case r.work == 0 && !*cpus:
+			fmt.Fprintln(c.err, "warning: nothing was recorded but turns without requests: no domain used the accelerator")
+		}
+		if r.records > 0 && file != nil {
+			fmt.Fprintf(c.err, "%s in %s\n", control.Count(r.records, "record"), *path)
+		}
+		return nil
+	})
 }
 
 // recorder writes the inputs and decisions of a scheduler and, beside them, when vCPUs ran.
@@ -177,7 +174,7 @@ func judgeCoordination(c *call, path string) error {
 }
 
 func printVerdict(out io.Writer, v *coordination.Verdict) {
-	fmt.Fprintf(out, "%s: %d decisions between domains with work\n\n", v.Policy, v.Decisions)
+	fmt.Fprintf(out, "%s: %s between domains with work\n\n", v.Policy, control.Count(v.Decisions, "decision"))
 	t := &table{head: []string{"A VCPU RAN", ">OF THE CHOSEN", ">BY CHANCE", ">AT BEST"}}
 	for _, row := range []struct {
 		when string

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,12 +68,22 @@ var conversations = []struct {
 		{path: "/v1/domains/pod/lease?holder=two", body: `{}`, status: 404}, {body: `{"expires_ns":"1h"}`, status: 422}, {body: `{"expires_ns":1.5}`, status: 422},
 	}}},
 	{"hold-domain", conversation{path: "/v1/domains/pod/hold", body: `{}`, wrong: []wrongRequest{{body: `{"credits":-1}`, status: 422}, {path: "/v1/domains/a%2Fb/hold", body: `{}`, status: 422}}}},
+	{"show-config", conversation{path: "/v1/config"}},
+	{"show-log", conversation{path: "/v1/log"}},
+	{"set-log", conversation{path: "/v1/log", body: `{"level":"warn"}`, wrong: []wrongRequest{
+		{body: `{"level":"loud"}`, status: 422}, {body: `{}`, status: 422}, {body: `{"level":3}`, status: 422}, {body: `{"level":"info","at":1}`, status: 422},
+	}}},
+	{"show-history", conversation{path: "/v1/history?domain=pod", wrong: []wrongRequest{{path: "/v1/history?domain=none", status: 404}}}},
+	{"check-fit", conversation{path: "/v1/fits", body: `{"settings":{"credits":"300","slo":"400"},"predict":true}`, wrong: []wrongRequest{
+		{body: `{"settings":{"credits":"0"}}`, status: 422}, {body: `{"settings":{"accelerator":"gpu9"}}`, status: 422}, {body: `{"demand":2}`, status: 422}, {body: `{"simulate_s":3600}`, status: 422},
+	}}},
 	{"list-accelerators", conversation{path: "/v1/accelerators"}},
 	{"switch-policy", conversation{path: "/v1/accelerators?accelerator=soft0", body: `{"name":"rr"}`, wrong: []wrongRequest{
 		{body: `{"name":"fastest"}`, status: 422}, {body: `{"mode":"slow"}`, status: 422}, {path: "/v1/accelerators?accelerator=gpu9", body: `{"name":"rr"}`, status: 404}, {body: `"rr"`, status: 422},
 	}}},
 	{"reload", conversation{path: "/v1/reload"}},
 	{"follow-events", conversation{path: "/v1/events"}},
+	{"follow-live", conversation{path: "/v1/live"}},
 	{"follow-timeline", conversation{path: "/v1/timeline"}},
 	{"follow-trace", conversation{path: "/v1/trace?accelerator=soft0&used=true", wrong: []wrongRequest{{path: "/v1/trace?accelerator=gpu9", status: 422}, {path: "/v1/trace?used=perhaps", status: 422}}}},
 	{"release-lease", conversation{path: "/v1/domains/pod/lease?holder=one", wrong: []wrongRequest{{path: "/v1/domains/pod/lease?holder=two", status: 404}}}},
@@ -162,6 +176,133 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// With the token to view, each operation that changes something is denied, with a request that would succeed, and
+// changes nothing. Methods and paths that are no operation's change nothing either, with the token to operate.
+func TestViewChangesNothing(t *testing.T) {
+	at, dir := loopback(), t.TempDir()
+	config := fmt.Sprintf("[api]\nlisten = %q\n", at)
+	for _, role := range []string{"view", "operate"} {
+		path := filepath.Join(dir, role)
+		if err := os.WriteFile(path, []byte(role+"-0123456789abcdef\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config += fmt.Sprintf("%s_token = %q\n", role, path)
+	}
+	h := newHost(t, twoDomains+config+"[[domain]]\nname = \"pod\"\n")
+	h.guest("a").must("ping")
+	api := &caller{t: t, path: filepath.Join(h.dir, control.SocketName)}
+	_, _, spec := api.send("GET", "/v1/openapi.json", "")
+	var described contract
+	if err := json.Unmarshal(spec, &described); err != nil {
+		t.Fatal(err)
+	}
+	schemas := newSchemas(t, spec)
+	before := api.state()
+	remote := func(role string) *caller { return &caller{t: t, tcp: at, token: role + "-0123456789abcdef"} }
+	denied := 0
+	for path, item := range described.Paths {
+		for method, op := range item {
+			method = strings.ToUpper(method)
+			i := slices.IndexFunc(conversations, func(c struct {
+				id string
+				conversation
+			}) bool {
+				return c.id == op.OperationID
+			})
+			if i < 0 {
+				t.Errorf("%s: no row in conversations", op.OperationID)
+				continue
+			}
+			want := 403
+			if method == "GET" && op.OperationID != "follow-trace" || op.OperationID == "check-fit" { // recording costs decisions time
+				want = 200
+			} else {
+				denied++
+			}
+			c := conversations[i]
+			status, kind, body := remote("view").send(method, c.path, c.body)
+			if status != want {
+				t.Errorf("%s with the token to view: %d %s; want %d", op.OperationID, status, body, want)
+			} else if want == 403 {
+				if err := schemas.check("Error", body); err != nil || kind != "application/problem+json" {
+					t.Errorf("%s: the error is %s %s: %v", op.OperationID, kind, body, err)
+				}
+			}
+			for _, other := range []string{"PUT", "DELETE", "POST", "PATCH", "OPTIONS", "TRACE", "BREW"} {
+				if _, ok := item[strings.ToLower(other)]; ok {
+					continue
+				}
+				if status, _, body := remote("operate").send(other, c.path, c.body); status != 404 || schemas.check("Error", body) != nil {
+					t.Errorf("%s %s: %d %s; want 404 and an error", other, path, status, body)
+				}
+			}
+		}
+	}
+	if denied < 9 {
+		t.Errorf("%d operations were denied, want 9 or more", denied)
+	}
+	for _, path := range []string{"/", "/v0/domains", "/v1", "/v1/domains/", "/v1/domains/pod/", "/v1/domains/../log", "//v1/log", "/v1/%6cog/x", "/v1/domains/%00"} {
+		for _, method := range []string{"POST", "PATCH", "DELETE"} {
+			if status, _, body := remote("operate").send(method, path, `{}`); status < 300 {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+		}
+	}
+	if after := api.state(); after != before {
+		t.Errorf("refused requests have changed the daemon from\n%s\nto\n%s", before, after)
+	}
+}
+
+// A connection whose head or body does not arrive is closed after some seconds, and changes nothing. Others are answered
+// meanwhile.
+func TestSlowRequests(t *testing.T) {
+	h := newHost(t, twoDomains)
+	api := &caller{t: t, path: filepath.Join(h.dir, control.SocketName)}
+	before := api.state()
+	body := `{"settings":{"credits":"7"}}`
+	head := fmt.Sprintf("PATCH /v1/domains/a HTTP/1.1\r\nHost: pegasus\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	var all sync.WaitGroup
+	for name, text := range map[string]string{"head": head, "body": head + "\r\n" + body[:len(body)-1], "empty": "", "chunks": strings.Replace(head, fmt.Sprintf("Content-Length: %d", len(body)), "Transfer-Encoding: chunked", 1) + "\r\n1c\r\n" + body} {
+		all.Go(func() {
+			conn, err := net.Dial("unix", api.path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			start := time.Now()
+			go func() { // a byte now and then keeps the connection in use
+				for i := range len(text) {
+					if i > len(text)-20 {
+						time.Sleep(700 * time.Millisecond)
+					}
+					if _, err := conn.Write([]byte{text[i]}); err != nil {
+						return
+					}
+				}
+			}()
+			conn.SetReadDeadline(start.Add(time.Minute))
+			answer, err := io.ReadAll(conn)
+			if err != nil && !errors.Is(err, syscall.ECONNRESET) || bytes.Contains(answer, []byte(" 200 ")) {
+				t.Errorf("%s: after %v %q, %v; want the end of the connection", name, time.Since(start), answer, err)
+			}
+			t.Logf("%s: %v, %.200q", name, time.Since(start).Round(time.Millisecond), answer)
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for waiting := true; waiting; {
+		if after := api.state(); after != before {
+			t.Fatalf("slow requests have changed the daemon from\n%s\nto\n%s", before, after)
+		}
+		select {
+		case <-done:
+			waiting = false
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
 // splitAnswer returns the JSON values of an answer.
 func splitAnswer(kind string, body []byte) [][]byte {
 	if kind != control.LinesType {
@@ -172,14 +313,18 @@ func splitAnswer(kind string, body []byte) [][]byte {
 
 // caller sends requests without a library.
 type caller struct {
-	t    *testing.T
-	path string
+	t          *testing.T
+	path       string // of the control socket
+	tcp, token string // instead: an address, and the token for it
 }
 
 // send returns the status, the media type and the body of an answer; of a stream the beginning.
 func (c *caller) send(method, path, body string) (int, string, []byte) {
 	c.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if c.tcp != "" {
+			return new(net.Dialer).DialContext(ctx, "tcp", c.tcp)
+		}
 		return new(net.Dialer).DialContext(ctx, "unix", c.path)
 	}}}
 	ctx, cancel := context.WithTimeout(bg, soon)
@@ -190,6 +335,9 @@ func (c *caller) send(method, path, body string) (int, string, []byte) {
 	}
 	if body != "" {
 		q.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		q.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := client.Do(q)
 	if err != nil {
@@ -221,7 +369,8 @@ func (c *caller) state() string {
 			c.t.Fatalf("%s: %s", path, body)
 		}
 	}
-	text := ""
+	_, _, level := c.send("GET", "/v1/log", "")
+	text := string(level)
 	for _, d := range domains {
 		text += fmt.Sprintln(d.Name, d.Credits, d.Owner, d.Leases, d.Programs, d.MemoryQuota, d.Removing)
 	}

@@ -86,9 +86,9 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 			"--xen", fmt.Sprint(d.ID), "--memory", fmt.Sprint(d.Memory), "--place", place}
 	}, log)
 	h.units.Served = h.keeper.Served
-	log.Info("this is Dom0 of a Xen host: domUs are served that are attached", "xen", fmt.Sprintf("%d.%d", both[0].Major, both[0].Minor), "machines", c.Machines)
+	log.Info("this is Dom0 of a Xen host: domUs are served that are attached", "version", fmt.Sprintf("%d.%d", both[0].Major, both[0].Minor), "dir", c.Machines)
 	if c.Regions != "" {
-		log.Warn("regions is for machines under QEMU: it isn't looked at in Dom0", "regions", c.Regions)
+		log.Warn("regions is for machines under QEMU: it isn't looked at in Dom0", "dir", c.Regions)
 	}
 	return h, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"pegasus/backend/client"
 	"pegasus/backend/control"
@@ -22,6 +22,7 @@ import (
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen"
+	"pegasus/internal/logs"
 	"pegasus/xenstore"
 )
 
@@ -34,6 +35,7 @@ func runHub(args []string, errs io.Writer) int {
 	domain := f.String("domain", "", "the machine's domain, a `name`")
 	id := f.Uint("xen", 0, "the `number` that Xen has given the machine, which has no region")
 	memory := f.Uint64("memory", 0, "of a domU: how many `bytes` it may share, 0 for 64 MiB")
+	text := logs.Flag(f, "info")
 	place := f.String("place", "", "of a domU: the `file` to lock")
 	if f.Parse(args) != nil || f.NArg() > 0 || *id > math.MaxUint16 {
 		return 2
@@ -42,9 +44,12 @@ func runHub(args []string, errs io.Writer) int {
 	// The machine's programs must not wait for the reader of our log.
 	lines := newSink(errs)
 	defer lines.close()
-	log := slog.New(newBrake(slog.NewTextHandler(lines, nil))).With("domain", *domain)
+	var level slog.LevelVar
+	level.UnmarshalText([]byte(*text))
+	log := logger(lines, &level).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go followLevel(ctx, *dir, &level)
 	go weightjournal.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
 	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory, Lives: func() (bool, error) { return domainLives(uint16(*id)) }}, log)
 	if err == nil && *place != "" {
@@ -57,10 +62,32 @@ func runHub(args []string, errs io.Writer) int {
 		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Endpoint: func() (string, error) { return holdDomain(*dir, *domain) }}.Run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(lines, "pegasusd hub:", err)
+		log.Error("the hub has ended", "err", err)
 		return 1
 	}
 	return 0
+}
+
+// followEvery is the period at which a hub reads the level of the daemon's log.
+const followEvery = 5 * time.Second
+
+// followLevel gives a hub's log the level of the daemon's, until ctx ends. Without a daemon the level stays.
+func followLevel(ctx context.Context, dir string, level *slog.LevelVar) {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		if c, err := client.Dial(filepath.Join(dir, control.SocketName)); err == nil {
+			if l, err := c.Log(ctx); err == nil {
+				level.UnmarshalText([]byte(l.Level))
+			}
+			c.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // openMemory opens the memory of a domU, if it is one.
@@ -77,7 +104,7 @@ func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	log.Info("the hub is ready", "xen", d.ID)
+	log.Info("the hub is ready", "domid", d.ID)
 	return m, nil
 }
 
@@ -122,6 +149,6 @@ func keepHubs(ctx context.Context, regions, dir string, known *machineWatcher, l
 		k.Off = known.isOff
 	}
 	if err := k.Run(ctx); err != nil {
-		log.Error("virtual machines can't be served", "regions", regions, "err", err)
+		log.Error("virtual machines can't be served", "dir", regions, "err", err)
 	}
 }

@@ -197,7 +197,7 @@ func TestRemoveWithGuests(t *testing.T) {
 	}
 	g := make()
 	var refused *control.Error
-	if err := remove(control.RemoveRefuse); !errors.As(err, &refused) || refused.Code != control.CodeConflict || !strings.Contains(err.Error(), "1 guest processes are in it") {
+	if err := remove(control.RemoveRefuse); !errors.As(err, &refused) || refused.Code != control.CodeConflict || !strings.Contains(err.Error(), "it has 1 guest process") {
 		t.Errorf("refuse: %v", err)
 	}
 	g.must("ping")

@@ -1,16 +1,8 @@
 // Pegasusd is the daemon that shares the host's accelerators between domains.
-//
-//	pegasusd [--config FILE] [--runtime-dir DIR] [--private [--once]]
-//
-// As root it serves the host at /run/pegasus, with /etc/pegasus/pegasus.toml if that exists. SIGHUP reloads
-// the configuration, SIGTERM ends the daemon; its workers continue, and the next daemon adopts them. A
-// private daemon serves one user's `pegasus run` and ends after the last program, with all workers.
-//
-// The daemon starts `pegasusd worker` for each guest process, and `pegasusd hub` for each virtual machine;
-// they have no other use.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,10 +27,14 @@ import (
 	"pegasus/hypervisor/local"
 	"pegasus/hypervisor/weightjournal"
 	"pegasus/hypervisor/xen/domus"
+	"pegasus/internal/logs"
+	"pegasus/internal/timerslack"
+	"pegasus/internal/usage"
 	"pegasus/policies"
 )
 
 func main() {
+	timerslack.RelaxMonitor() // without the capability, the process only wakes more often
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		os.Exit(work())
 	}
@@ -57,38 +52,68 @@ type settings struct {
 	linger      time.Duration
 	readyFD     int
 	check       bool
+	level       *string // of the log; empty: the configuration's
+	remove      bool
+	version     bool
 }
 
-func run(args []string, out, errs io.Writer) int {
-	var s settings
+// commandLine returns the description of the command line, with flags that set s.
+func commandLine(s *settings) *usage.Program {
 	f := flag.NewFlagSet("pegasusd", flag.ContinueOnError)
-	f.SetOutput(errs)
 	f.StringVar(&s.config, "config", "", "configuration `file`, with those of FILE.d beside it (default "+configs.Path+" if it exists)")
-	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
+	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else "+control.SystemDir+" as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
 	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory, an empty one, at the end")
 	f.DurationVar(&s.linger, "linger", 3*time.Second, "end a private daemon when no program has used it for this `time`")
 	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or the error, to the descriptor `n`")
 	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
-	version := f.Bool("version", false, "print the version and exit")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
-		}
-		return 2
+	s.level = logs.Flag(f, "")
+	f.BoolVar(&s.remove, "clear", false, "end all workers and hubs that an ended daemon left running, remove its runtime directory, and exit")
+	f.BoolVar(&s.version, "version", false, "print the version and exit")
+	return &usage.Program{
+		Name: "pegasusd", Short: "the daemon that shares the host's accelerators between domains", Flags: f, See: "pegasus(1), pegasus-libvirt(8), pegasus-nvidia(8)",
+		Commands: []usage.Command{
+			{Args: "[--config FILE] [--runtime-dir DIRECTORY] [--log-level LEVEL] [--private [--once] [--linger TIME]] [--ready-fd N]"},
+			{Args: "--check [--config FILE]"},
+			{Args: "--clear [--config FILE] [--runtime-dir DIRECTORY]"},
+			{Args: "--version"},
+		},
+		Text: `As root the daemon serves the host at ` + control.SystemDir + `, with ` + configs.Path + ` if that file exists.
+SIGHUP reloads the configuration: ` + "`pegasus reload`" + ` does so and reports mistakes. SIGTERM ends
+the daemon. Its workers continue, and the next daemon adopts them.
+
+A private daemon serves the programs of one user's ` + "`pegasus run`" + `, which starts it. It ends after the
+last program, with all workers.
+
+The daemon starts "pegasusd worker" for each guest process and "pegasusd hub" for each virtual machine.
+These commands have no other use.
+
+The exit status is 0 after SIGTERM, 1 after an error, 2 if the command line is wrong.`,
+	}
+}
+
+func run(args []string, out, errs io.Writer) int {
+	var s settings
+	program := commandLine(&s)
+	if code := program.Document(args, out, errs); code >= 0 {
+		return code
+	}
+	if code := program.Parse(&program.Commands[0], args, 0, out, errs); code >= 0 {
+		return code
 	}
 	switch {
-	case *version:
+	case s.version:
 		fmt.Fprintln(out, "pegasusd", control.Release())
 		return 0
-	case f.NArg() > 0:
-		fmt.Fprintf(errs, "pegasusd: unexpected argument %q\n", f.Arg(0))
-		return 2
 	case s.once && (!s.private || s.dir == ""):
 		fmt.Fprintln(errs, "pegasusd: --once takes --private and --runtime-dir")
 		return 2
 	}
-	if err := s.serve(out, errs); err != nil {
+	start := func() error { return s.serve(out, errs) }
+	if s.remove {
+		start = func() error { return s.clear(errs) }
+	}
+	if err := start(); err != nil {
 		fmt.Fprintln(errs, "pegasusd:", err)
 		s.reportStart(err.Error())
 		return 1
@@ -144,12 +169,13 @@ func (s *settings) serve(out, errs io.Writer) error {
 	}
 	level := &slog.LevelVar{}
 	setLevel := func(text string) { level.UnmarshalText([]byte(text)) }
-	setLevel(config.Daemon.LogLevel)
+	setLevel(cmp.Or(*s.level, config.Daemon.LogLevel))
+	os.Setenv(logs.FormatVariable, config.Daemon.LogFormat) // for workers and hubs, too
 	// A guest's flood of log lines must not end the daemon when the reader has gone.
 	signal.Ignore(syscall.SIGPIPE)
 	lines := newSink(errs)
 	defer lines.close()
-	log := logger(config, lines, level)
+	log := logger(lines, level)
 	weights := filepath.Join(dir, raisedDir)
 	weightjournal.Sweep(weights, log, putBack)
 	cpus := linux.NewCPUs(log, switches.Load)
@@ -163,7 +189,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Workers:  map[string][]string{"nvidia": nvidiaWorker()},
 		Absent:   absentNVIDIA(config, "/dev/nvidiactl"),
-		Log:      log, SetLogLevel: setLevel,
+		Log:      log, SetLogLevel: setLevel, RuntimeDirGiven: s.dir != "", LogLevel: *s.level,
 	}
 	var known *machineWatcher
 	var units *xenHost
@@ -202,6 +228,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	return d.Run(ctx, func() {
 		s.reportStart("ready")
+		systemd := newService(log, d.Turns, d.Summary)
+		systemd.ready()
+		go systemd.run(ctx)
 		if units != nil {
 			go units.keepHubs(ctx, log)
 		}
@@ -210,7 +239,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		}
 		go func() {
 			for range reload {
-				d.Reload()
+				systemd.reload(d.Reload)
 			}
 		}()
 	})
@@ -312,10 +341,7 @@ func serves(dir string) bool {
 	return err == nil
 }
 
-func logger(c *configs.Config, w io.Writer, level slog.Leveler) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
-	if strings.EqualFold(c.Daemon.LogFormat, "json") {
-		return slog.New(newBrake(slog.NewJSONHandler(w, o)))
-	}
-	return slog.New(newBrake(slog.NewTextHandler(w, o)))
+// logger returns a log with bounds on the lines that guests cause.
+func logger(w io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(newBrake(logs.New(w, level).Handler()))
 }

@@ -179,7 +179,9 @@ func (h *host) api() *client.Client {
 
 func (h *host) domain(name string) control.Domain {
 	h.t.Helper()
-	d, err := h.api().Domain(bg, name)
+	c := h.api()
+	defer c.Close() // callers poll
+	d, err := c.Domain(bg, name)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -86,7 +86,9 @@ func (h *host) share(what string, fits func(map[string]time.Duration) bool) {
 // used returns the accelerator time of each domain.
 func (h *host) used() map[string]time.Duration {
 	h.t.Helper()
-	all, err := h.api().Domains(bg)
+	c := h.api()
+	defer c.Close() // callers poll
+	all, err := c.Domains(bg)
 	if err != nil {
 		h.t.Fatal(err)
 	}

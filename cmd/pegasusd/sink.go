@@ -2,10 +2,11 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"pegasus/internal/logs"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost > 0 {
-		line = append(fmt.Appendf(nil, "%d lines of the log are missing here: it was not taken\n", s.lost), line...)
+		line = append(logs.Line("lines of the log are missing here: it was not read", "lines", s.lost), line...)
 	}
 	select {
 	case s.lines <- line:

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,8 +35,8 @@ func TestSink(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(got.String(), "\n"), "\n")
 	arrived, missing := 0, 0
 	for _, line := range lines {
-		if n := 0; strings.HasSuffix(line, "missing here: it was not taken") {
-			fmt.Sscan(line, &n)
+		if _, count, ok := strings.Cut(line, "missing here: it was not read\" lines="); ok {
+			n, _ := strconv.Atoi(count)
 			missing += n
 		} else {
 			arrived++

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel/soft/engine"
+	"pegasus/backend/control"
 	"pegasus/backend/hardware"
 	"pegasus/configs"
 )
@@ -105,7 +106,7 @@ func adoptPage(f *os.File) (*engine.Memory, error) {
 
 func (h *softHardware) Profile() hardware.Profile {
 	return hardware.Profile{
-		Device:     fmt.Sprintf("software, %d cores", h.cores),
+		Device:     "software, " + control.Count(h.cores, "core"),
 		Memory:     h.page.Size(),
 		Swap:       h.page.Swap(),
 		Promisable: h.page.Capacity(),

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -87,6 +88,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < processes; i++)
 		if (!fork()) {
 			signal(SIGTERM, SIG_DFL);
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			enter("stalls-often");
 			for (int k = 0; k < wakers; k++) {
 				pthread_t thread;

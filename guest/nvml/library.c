@@ -36,6 +36,7 @@ static bool begun(void)
 EXPORT nvml nvmlInitWithFlags(unsigned int flags)
 {
 	(void)flags; /* no device can be attached later */
+	device_show_all();
 	CUresult r = process_start();
 	if (r != CUDA_SUCCESS && device_count() == 0)
 		return r == CUDA_ERROR_OUT_OF_MEMORY ? NVML_MEMORY : NVML_DRIVER_NOT_LOADED;

@@ -8,6 +8,8 @@ package smi
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,12 +25,13 @@ import (
 type Options struct {
 	List   bool   // -L
 	Query  string // --query-gpu
-	Format string // --format
+	Format string // --format; "": csv
 }
 
 // state is the state of a device as shown.
 type state struct {
 	index   int
+	count   int // of the domain's devices
 	device  cuda.Device
 	version uint32
 	driver  string
@@ -44,12 +47,9 @@ func Show(out, errs io.Writer, socket string, o Options) error {
 	for _, line := range cuda.Ignored(os.Getenv) {
 		fmt.Fprintln(errs, line)
 	}
-	var fields []field
-	if o.Query != "" {
-		var err error
-		if fields, err = parse(o); err != nil {
-			return err
-		}
+	fields, err := parse(o)
+	if err != nil {
+		return err
 	}
 	c, err := frontend.Dial(socket)
 	if err != nil {
@@ -71,7 +71,7 @@ func Show(out, errs io.Writer, socket string, o Options) error {
 	}
 	var all []state
 	for i, d := range devices.Devices {
-		s := state{index: i, device: d, usage: usage}
+		s := state{index: i, count: len(devices.Devices), device: d, usage: usage}
 		s.version, s.driver = cuda.ReportedVersions(devices.DriverVersion, os.Getenv)
 		if passed := usage.Now - before.Now; passed > 0 {
 			s.percent = max(0, min(100, (usage.Busy-before.Busy)*100/passed))
@@ -113,7 +113,7 @@ func mib(n uint64) string { return fmt.Sprint(n >> 20) }
 
 var known = []field{
 	{"index", "", func(s *state) string { return fmt.Sprint(s.index) }},
-	{"count", "", func(*state) string { return "1" }},
+	{"count", "", func(s *state) string { return fmt.Sprint(s.count) }},
 	{"name", "", func(s *state) string { return s.device.Name }},
 	{"gpu_name", "", func(s *state) string { return s.device.Name }},
 	{"uuid", "", (*state).uuid},
@@ -145,7 +145,16 @@ func fieldNames() string {
 	return strings.Join(names, ", ")
 }
 
+// parse returns the fields of --query-gpu, none without it, or an error for options of which one would have no effect.
 func parse(o Options) (fields []field, err error) {
+	switch {
+	case o.List && (o.Query != "" || o.Format != ""):
+		return nil, errors.New("-L lists the devices: leave out --query-gpu and --format")
+	case o.Query == "" && o.Format != "":
+		return nil, fmt.Errorf("--format %s: goes with --query-gpu FIELDS", o.Format)
+	case o.Query == "":
+		return nil, nil
+	}
 	for name := range strings.SplitSeq(o.Query, ",") {
 		name = strings.TrimSpace(name)
 		at := -1
@@ -159,7 +168,7 @@ func parse(o Options) (fields []field, err error) {
 		}
 		fields = append(fields, known[at])
 	}
-	for i, word := range strings.Split(o.Format, ",") {
+	for i, word := range strings.Split(cmp.Or(o.Format, "csv"), ",") {
 		switch word = strings.TrimSpace(word); {
 		case i == 0 && word == "csv", i > 0 && (word == "noheader" || word == "nounits"):
 		default:

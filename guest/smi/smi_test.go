@@ -10,6 +10,7 @@ import (
 
 func example() []state {
 	s := state{
+		count:   1,
 		device:  cuda.Device{Name: "An accelerator with a name that is longer than the column for it"},
 		usage:   cuda.DomainUsage{MemoryUsed: 3 << 20, MemoryQuota: 64 << 20, Processes: []cuda.ProcessUsage{{PID: 4294967295, Memory: 3 << 20}}},
 		version: 12040, driver: "550.54.14", percent: 100,
@@ -44,6 +45,7 @@ func TestQueries(t *testing.T) {
 		{"name", "xml", "error"},
 		{"name", "csv,nothing", "error"},
 		{"name,", "csv", "error"},
+		{"count", "", "count\n1\n"},
 	} {
 		fields, err := parse(Options{Query: c.query, Format: c.format})
 		if err != nil {
@@ -56,6 +58,20 @@ func TestQueries(t *testing.T) {
 		csv(&out, example(), fields, c.format)
 		if out.String() != c.want {
 			t.Errorf("%s %s: %q, want %q", c.query, c.format, &out, c.want)
+		}
+	}
+}
+
+// Options of which one would have no effect are refused.
+func TestOptionsTogether(t *testing.T) {
+	for _, o := range []Options{{Format: "csv"}, {List: true, Query: "name"}, {List: true, Format: "csv"}} {
+		if fields, err := parse(o); err == nil {
+			t.Errorf("%+v: got fields %v and no error, want an error", o, fields)
+		}
+	}
+	for _, o := range []Options{{}, {List: true}} {
+		if fields, err := parse(o); err != nil || fields != nil {
+			t.Errorf("%+v: got fields %v, error %v, want neither", o, fields, err)
 		}
 	}
 }

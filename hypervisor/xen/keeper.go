@@ -145,7 +145,7 @@ func (k *Keeper) start(m hypervisor.Machine) (*exec.Cmd, error) {
 
 func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd *exec.Cmd) {
 	err := cmd.Wait()
-	k.Log.Info("a hub has ended", "domain", domain, "xen", id, "err", err)
+	k.Log.Info("a hub has ended", "domain", domain, "domid", id, "err", err)
 	k.mu.Lock()
 	k.running[id] = child{domain: domain, process: cmd.Process, ended: true}
 	k.mu.Unlock()
@@ -197,14 +197,14 @@ func (k *Keeper) end(domain string, id grant.Domain, pid int, before map[int]tim
 	switch {
 	case !signalled:
 		since = time.Now()
-		k.Log.Info("a domU is to be served no more: ending its hub", "domain", domain, "xen", id)
+		k.Log.Info("a domU is to be served no more: ending its hub", "domain", domain, "domid", id)
 	case time.Since(since) > k.patience:
 		signal = syscall.SIGKILL
-		k.Log.Warn("a hub doesn't end: killing it", "domain", domain, "xen", id, "process", pid)
+		k.Log.Warn("a hub doesn't end: killing it", "domain", domain, "domid", id, "pid", pid)
 	}
 	k.ending[pid] = since
 	if err := send(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		k.Log.Warn("end a hub", "domain", domain, "process", pid, "err", err)
+		k.Log.Warn("end a hub", "domain", domain, "pid", pid, "err", err)
 	}
 }
 

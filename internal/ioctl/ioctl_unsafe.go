@@ -1,6 +1,6 @@
-// Package ioctl calls ioctl on open device files. It has no state.
+// Package ioctl calls ioctl on open device files, and calls functions that map them without signals. It has no state.
 //
-// Callers: callbuf/grant and hypervisor/xen/privcmd, for Xen's devices.
+// Callers: callbuf, callbuf/grant and hypervisor/xen/privcmd, for Xen's devices.
 package ioctl
 
 import (

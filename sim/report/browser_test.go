@@ -19,7 +19,7 @@ import (
 // A script's view of the page in a window of 1280 pixels, written into its body: the page itself has no
 // script.
 const probe = `<script>
-const rest = [...document.querySelectorAll("svg")].map(s => s.getBoundingClientRect());
+const rest = [...document.querySelectorAll("figure > svg")].map(s => s.getBoundingClientRect());
 const outside = [...document.querySelectorAll("svg text")].filter(t => {
 	const a = t.getBoundingClientRect(), b = t.closest("svg").getBoundingClientRect();
 	return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;

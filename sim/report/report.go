@@ -20,7 +20,6 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -50,10 +49,12 @@ type Figure struct {
 	SVG   template.HTML
 }
 
-// Key is the meaning of a colour.
+// Key is the meaning of a colour, and of a line's dashes.
 type Key struct {
-	Color template.CSS
-	Text  string
+	Color  template.CSS
+	Line   bool   // of a line, instead of an area
+	Dashes string // lengths in pixels, for SVG; empty: a continuous line
+	Text   string
 }
 
 // drawing is a figure under construction.
@@ -66,7 +67,18 @@ type drawing struct {
 // that the drawing was measured with.
 func (d *drawing) means(c color.Color, text string) {
 	r, g, b, _ := c.RGBA()
-	d.keys = append(d.keys, Key{template.CSS(fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)), text})
+	d.keys = append(d.keys, Key{Color: template.CSS(fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)), Text: text})
+}
+
+// meansLine records the meaning of a line.
+func (d *drawing) meansLine(s style, text string) {
+	d.means(s.color, text)
+	k := &d.keys[len(d.keys)-1]
+	k.Line = true
+	for _, l := range s.dashes {
+		k.Dashes += fmt.Sprintf("%.0f ", l.Points())
+	}
+	k.Dashes = strings.TrimSpace(k.Dashes)
 }
 
 // Held returns the number of a scenario's rows that hold.
@@ -158,6 +170,15 @@ func sans(p *plot.Plot) {
 	p.Y.Tick.Marker = plot.TickerFunc(ticks)
 }
 
+// secondTicks returns round numbers of seconds, with their unit.
+func secondTicks(least, most float64) []plot.Tick {
+	all := ticks(least, most)
+	for i := range all {
+		all[i].Label += " s"
+	}
+	return all
+}
+
 // ticks returns round numbers.
 func ticks(least, most float64) (all []plot.Tick) {
 	if most <= least {
@@ -208,7 +229,7 @@ func boxes(p *drawing, r *sim.Result, c *sim.Chart) error {
 			if err != nil {
 				return err
 			}
-			b.FillColor = plotutil.SoftColors[i%len(plotutil.SoftColors)]
+			b.FillColor = styleOf(i).color
 			p.Add(b)
 			under := " "
 			if i == len(all)/2 {
@@ -230,7 +251,8 @@ func boxes(p *drawing, r *sim.Result, c *sim.Chart) error {
 
 // lines draws the share of each domain over time, of one plan.
 func lines(p *drawing, r *sim.Result, c *sim.Chart) error {
-	p.X.Label.Text = "seconds"
+	p.X.Label.Text = "time (s)"
+	p.X.Tick.Marker = plot.TickerFunc(secondTicks)
 	if len(c.Band) == 2 {
 		end := 0.0
 		for _, series := range r.Series {
@@ -261,10 +283,11 @@ func lines(p *drawing, r *sim.Result, c *sim.Chart) error {
 			if err != nil {
 				return err
 			}
-			l.Color = plotutil.DarkColors[n%len(plotutil.DarkColors)]
-			l.Width = vg.Points(1.5)
+			style := styleOf(n)
+			l.Color, l.Dashes = style.color, style.dashes
+			l.Width = vg.Points(1.8)
 			p.Add(l)
-			p.means(l.Color, plan+" "+d)
+			p.meansLine(style, plan+" "+d)
 			n++
 		}
 	}
@@ -289,7 +312,7 @@ func bars(p *drawing, r *sim.Result, c *sim.Chart) error {
 		if err != nil {
 			return err
 		}
-		b.Color = plotutil.SoftColors[i%len(plotutil.SoftColors)]
+		b.Color = styleOf(i).color
 		b.LineStyle.Width = 0
 		b.Offset = w * vg.Length(float64(i)-float64(len(names)-1)/2)
 		p.Add(b)
@@ -360,7 +383,7 @@ func beside(p *drawing, r *sim.Result, c *sim.Chart) error {
 	if err != nil {
 		return err
 	}
-	ours, err := bar(bars, 0.52, plotutil.SoftColors[2])
+	ours, err := bar(bars, 0.52, styleOf(0).color)
 	if err != nil {
 		return err
 	}

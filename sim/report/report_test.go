@@ -42,7 +42,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := out.String()
-	if n := strings.Count(page, "<svg"); n != 3 {
+	if n := strings.Count(page, "<figure"); n != 3 {
 		t.Errorf("%d figures, not 3", n)
 	}
 	for _, want := range []string{"Two &lt;programs&gt; &amp; more", "Published: they share.", `class="holds"`, `class="fails"`, "Boxes", "Lines", "Bars", "elsewhere"} {

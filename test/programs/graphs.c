@@ -316,6 +316,13 @@ static void *ending_thread(void *unused)
 	return (void *)(uintptr_t)r;
 }
 
+static void *beginning_thread(void *unused)
+{
+	(void)unused;
+	CHECK(cuCtxSetCurrent(context));
+	return (void *)(uintptr_t)cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
 static CUresult in_thread(void *(*body)(void *), CUstreamCaptureMode *mode)
 {
 	pthread_t t;
@@ -432,6 +439,11 @@ static void test_refusals(void)
 		CHECK(cuMemAlloc(&p, 512));
 		CHECK(cuMemFree(p));
 	}
+
+	/* a thread that gets the memory of the ended one which began the capture is another thread */
+	CLAIM(in_thread(beginning_thread, NULL) == CUDA_SUCCESS);
+	CLAIM(in_thread(unsafe_thread, NULL) == CUDA_SUCCESS);
+	CLAIM(in_thread(ending_thread, NULL) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 
 	/* callbacks with a status cannot be captured */
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -1158,6 +1170,52 @@ static void test_crowd(void)
 	CLAIM(value(100) == Crowd * Rounds);
 }
 
+enum { Races = 10000 };
+static CUstream raced;
+static CUevent race_event;
+static _Atomic unsigned race_round;
+
+static void *racing_waiter(void *unused)
+{
+	(void)unused;
+	CHECK(cuCtxSetCurrent(context));
+	for (unsigned round = 1; round <= Races; round++) {
+		while (race_round < 2 * round - 1)
+			;
+		cuStreamWaitEvent(raced, race_event, 0);
+		race_round = 2 * round;
+	}
+	return NULL;
+}
+
+/* A stream that begins a capture while another thread makes it join a second one is in one of them, and both end. */
+static void test_race(void)
+{
+	pthread_t waiter;
+	CUgraph g;
+	CUdeviceptr p;
+	CHECK(cuStreamCreate(&raced, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&race_event, CU_EVENT_DISABLE_TIMING));
+	CLAIM(pthread_create(&waiter, NULL, racing_waiter, NULL) == 0);
+	for (unsigned round = 1; round <= Races; round++) {
+		CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		CHECK(cuEventRecord(race_event, stream));
+		race_round = 2 * round - 1;
+		for (volatile unsigned i = round % 400; i > 0; i--)
+			;
+		cuStreamBeginCapture(raced, CU_STREAM_CAPTURE_MODE_GLOBAL);
+		while (race_round < 2 * round)
+			;
+		if (cuStreamEndCapture(raced, &g) == CUDA_SUCCESS)
+			CHECK(cuGraphDestroy(g));
+		if (cuStreamEndCapture(stream, &g) == CUDA_SUCCESS)
+			CHECK(cuGraphDestroy(g));
+	}
+	pthread_join(waiter, NULL);
+	CHECK(cuMemAlloc(&p, 512)); /* no capture is left that forbids it */
+	CHECK(cuMemFree(p));
+}
+
 /* Launches a graph that takes as long as hundreds of kernels, repeatedly. */
 static void run_long(void)
 {
@@ -1206,6 +1264,8 @@ int main(int argc, char **argv)
 		test_kept();
 	else if (!strcmp(part, "crowd"))
 		test_crowd();
+	else if (!strcmp(part, "race"))
+		test_race();
 	else if (!strcmp(part, "gone"))
 		test_gone();
 	else if (!strcmp(part, "memory"))

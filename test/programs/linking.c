@@ -133,6 +133,17 @@ static void errors(void)
 	CHECK(cuLinkCreate(0, NULL, NULL, &s));
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddData(s, CU_JIT_INPUT_PTX, "", 1, NULL, 2, two, own_values));
 	CLAIM(strstr(own, ".version"));
+	/* The log names the function of a mistake, and no earlier image. */
+	own_values[1] = (void *)sizeof own;
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkAddData(s, CU_JIT_INPUT_PTX, HEAD ".entry k() { oops; }", sizeof HEAD ".entry k() { oops; }", NULL, 2, two, own_values));
+	CLAIM(strstr(own, "kernel k: unknown instruction oops"));
+	static const char empty[64] = "\x50\xed\x55\xba\1\0\x10";
+	own_values[1] = (void *)sizeof own;
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddData(s, CU_JIT_INPUT_FATBINARY, (void *)empty, sizeof empty, NULL, 2, two, own_values));
+	CLAIM(strstr(own, "nothing in it"));
+	own_values[1] = (void *)sizeof own;
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddData(s, CU_JIT_INPUT_OBJECT, (void *)empty, sizeof empty, NULL, 2, two, own_values));
+	CLAIM(strstr(own, "an input of this type has no PTX"));
 	CHECK(cuLinkDestroy(s));
 }
 

@@ -32,55 +32,67 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := startLibvirt(bareHost(t))
-	l.run("mkdir", "-p", "/var/lib/libvirt/qemu/nvram")
-	for i, f := range all.Files {
-		t.Run(f.Name, func(t *testing.T) {
+	const parts = 2 // at a time: they mostly wait for libvirt
+	for part := range parts {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			l := startLibvirt(bareHost(t))
+			l.run("mkdir", "-p", "/var/lib/libvirt/qemu/nvram")
+			for i, f := range all.Files {
+				if i%parts == part {
+					t.Run(f.Name, func(t *testing.T) {
+						l.h.t = t
+						l.checkDefinition(t, fmt.Sprintf("pg-defined-%d", i), f, i/parts%startEvery == 0 || os.Getenv("SOAKTIME") != "")
+					})
+				}
+			}
 			l.h.t = t
-			name := fmt.Sprintf("pg-defined-%d", i)
-			file := l.h.path(name + ".xml")
-			if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(f.Data), "NAME", name)), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := l.command("virsh", "define", file).CombinedOutput(); err != nil {
-				if !slices.Contains(unsupported, f.Name) {
-					t.Fatal(string(out))
-				}
-				t.Logf("libvirt refuses it itself: %s", out)
-				return
-			}
-			defer l.command("virsh", "undefine", "--nvram", name).Run()
-			os.WriteFile(file, []byte(l.dump(name)), 0o644)
-			l.run("virsh", "define", file) // libvirt reorders some definitions when it reads its own output
-			before := l.dump(name)
-			starts := (i%startEvery == 0 || os.Getenv("SOAKTIME") != "") && l.starts(name) == nil
-			for _, device := range []string{"nvdimm", "ivshmem"} {
-				refused := refusal.FindSubmatch(f.Data)
-				args := []string{built(t, "bin/pegasus"), "attach", name, "--regions", l.h.regions, "--memory", "64MiB", "--credits", "77", "--device", device}
-				out, err := l.command(args...).CombinedOutput()
-				if refused != nil && strings.Contains(string(refused[1]), device) {
-					if err == nil || !strings.Contains(string(out), string(refused[2])) {
-						t.Errorf("%s: %v: %s, want %s", device, err, out, refused[2])
-					}
-				} else if err != nil {
-					t.Errorf("%s: %v: %s", device, err, out)
-				} else {
-					l.attach(name, "nothing changes", "--device", device)
-					if starts {
-						if err := l.starts(name); err != nil {
-							t.Errorf("%s: it doesn't start any more: %v\n%s", device, err, l.dump(name))
-						}
-					}
-					l.run(built(t, "bin/pegasus"), "detach", name, "--regions", l.h.regions)
-				}
-				if after := l.dump(name); after != before {
-					t.Errorf("%s: detached:\n%s\nwas:\n%s", device, after, before)
-				}
-			}
-			t.Logf("it starts: %v", starts)
 		})
 	}
-	l.h.t = t
+}
+
+// checkDefinition attaches and detaches a machine of an operator's definition, and with start also starts it.
+func (l *libvirt) checkDefinition(t *testing.T, name string, f txtar.File, start bool) {
+	file := l.h.path(name + ".xml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(f.Data), "NAME", name)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := l.command("virsh", "define", file).CombinedOutput(); err != nil {
+		if !slices.Contains(unsupported, f.Name) {
+			t.Fatal(string(out))
+		}
+		t.Logf("libvirt refuses it itself: %s", out)
+		return
+	}
+	defer l.command("virsh", "undefine", "--nvram", name).Run()
+	os.WriteFile(file, []byte(l.dump(name)), 0o644)
+	l.run("virsh", "define", file) // libvirt reorders some definitions when it reads its own output
+	before := l.dump(name)
+	starts := start && l.starts(name) == nil
+	for _, device := range []string{"nvdimm", "ivshmem"} {
+		refused := refusal.FindSubmatch(f.Data)
+		args := []string{built(t, "bin/pegasus"), "attach", name, "--regions", l.h.regions, "--memory", "64MiB", "--credits", "77", "--device", device}
+		out, err := l.command(args...).CombinedOutput()
+		if refused != nil && strings.Contains(string(refused[1]), device) {
+			if err == nil || !strings.Contains(string(out), string(refused[2])) {
+				t.Errorf("%s: %v: %s, want %s", device, err, out, refused[2])
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v: %s", device, err, out)
+		} else {
+			l.attach(name, "nothing changes", "--device", device)
+			if starts {
+				if err := l.starts(name); err != nil {
+					t.Errorf("%s: it doesn't start any more: %v\n%s", device, err, l.dump(name))
+				}
+			}
+			l.run(built(t, "bin/pegasus"), "detach", name, "--regions", l.h.regions)
+		}
+		if after := l.dump(name); after != before {
+			t.Errorf("%s: detached:\n%s\nwas:\n%s", device, after, before)
+		}
+	}
+	t.Logf("it starts: %v", starts)
 }
 
 // starts starts a machine and ends it.

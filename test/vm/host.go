@@ -107,6 +107,9 @@ func startHost(t tester, config string) *host {
 
 func (h *host) path(name string) string { return filepath.Join(h.dir, name) }
 
+// mark is the environment variable that marks the processes of this host.
+func (h *host) mark() string { return "PEGASUS_TEST_HOST=" + h.dir }
+
 func (h *host) start() {
 	h.t.Helper()
 	r, w, err := os.Pipe()
@@ -120,6 +123,7 @@ func (h *host) start() {
 	}
 	defer log.Close()
 	h.daemon = exec.Command(built(h.t, "bin/pegasusd"), "--runtime-dir", h.dir, "--config", h.path("pegasus.toml"), "--ready-fd", "3")
+	h.daemon.Env = append(os.Environ(), h.mark())
 	h.daemon.Stdout, h.daemon.Stderr, h.daemon.ExtraFiles = log, log, []*os.File{w}
 	h.daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt of the test doesn't reach it
 	err = h.daemon.Start()

@@ -18,9 +18,6 @@ import (
 // descriptors of the product's processes. It ignores numbers in names.
 type inventory map[string]int
 
-// stageMark is the environment variable that marks a stage's processes.
-const stageMark = "PEGASUS_STAGE"
-
 // process is a process of the stage.
 type process struct {
 	pid     int
@@ -30,7 +27,7 @@ type process struct {
 
 // processes returns the processes that the stage started, directly or through other processes, and their zombies.
 func (s *stage) processes() (all []process) {
-	mark := []byte(stageMark + "=" + os.Getenv(stageMark))
+	mark := []byte(s.h.mark() + "\x00")
 	parents, dead := map[int]bool{}, map[int]int{}
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range entries {

@@ -59,6 +59,7 @@ func startLibvirtWith(h *host, controllers string) *libvirt {
 	}
 	defer log.Close()
 	l := &libvirt{h: h, cmd: exec.Command("unshare", "-m", "sh", "-c", strings.Replace(privateLibvirt, "CONTROLLERS", controllers, 1))}
+	l.cmd.Env = append(os.Environ(), h.mark())
 	l.cmd.Stdout, l.cmd.Stderr = log, log
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt of the test doesn't reach it
 	if err := l.cmd.Start(); err != nil {
@@ -119,7 +120,11 @@ func (l *libvirt) machineOf(name string, kind Machine) *Running {
 		h.t.Fatal(err)
 	}
 	l.run("virsh", "define", file)
-	l.run(built(h.t, "bin/pegasus"), "attach", name, "--memory", "128MiB", "--regions", h.regions, "--device", l.device)
+	args := []string{built(h.t, "bin/pegasus"), "attach", name, "--memory", "128MiB", "--regions", h.regions}
+	if l.device != "" {
+		args = append(args, "--device", l.device)
+	}
+	l.run(args...)
 	return l.running(name)
 }
 

@@ -55,6 +55,7 @@ func (l *libvirt) end(how os.Signal) {
 func (l *libvirt) again() {
 	l.h.t.Helper()
 	l.cmd = exec.Command("nsenter", "-m", "-r", "-t", fmt.Sprint(l.mounts), "libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid")
+	l.cmd.Env = append(os.Environ(), l.h.mark())
 	if err := l.cmd.Start(); err != nil {
 		l.h.t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func (l *libvirt) again() {
 func (l *libvirt) checkDoctor(finding string) {
 	l.h.t.Helper()
 	out, _ := l.command(built(l.h.t, "bin/pegasus"), "doctor", "--runtime-dir", l.h.dir).CombinedOutput()
-	for _, want := range []string{"has 1 machines that are attached", "machine one", finding, "libvirt runs it as root", "/etc/libvirt/hooks/qemu.d/pegasus"} {
+	for _, want := range []string{": 1 machine attached", "machine one", finding, "libvirt runs it as root", "/etc/libvirt/hooks/qemu.d/pegasus"} {
 		if !strings.Contains(string(out), want) {
 			l.h.t.Errorf("the doctor doesn't say %q:\n%s", want, out)
 		}
@@ -112,6 +113,7 @@ func (h *host) drained(name string) (used int64) {
 // others until it resumes, a restarted machine loses its workers at once, and neither
 // the death of libvirtd nor that of the daemon affects the machine's programs.
 func TestMachines(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
 	l.useInDaemon()

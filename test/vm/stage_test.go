@@ -97,7 +97,6 @@ const testPort = `<channel type='unix'><source mode='bind' path='%s/orders'/><ta
 // set starts a script's machines, and waits until all is as usual.
 func set(t *testing.T, sc events.Script) *stage {
 	t.Helper()
-	t.Setenv(stageMark, t.Name()+fmt.Sprint(time.Now().UnixNano()))
 	config := stageConfig
 	for _, m := range sc.Machines {
 		config += fmt.Sprintf("[[domain]]\nname    = %q\ncredits = %d\n", m.Name, m.Credits)

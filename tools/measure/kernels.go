@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/accel/soft/lane"
 	"pegasus/tools/measure/internal/peer"
 	"pegasus/tools/measure/internal/ptxc"
 	"pegasus/tools/measure/internal/workload"
@@ -131,12 +132,12 @@ func inTurn(w *workload.Workload, ways []func() (time.Duration, error)) ([]time.
 // all of them.
 func withoutVectors(ctx context.Context, stderr io.Writer) (all []Figure, err error) {
 	err = onOneProcessor(func() error {
-		full, err := engineWith(ctx, stderr, "")
+		full, err := engineWith(ctx, stderr)
 		if err != nil {
 			return err
 		}
 		for _, less := range [][2]string{{"AVX2 only", "cpu.avx512f=off"}, {"no vector instructions", "cpu.avx2=off"}} {
-			slow, err := engineWith(ctx, stderr, less[1])
+			slow, err := engineWith(ctx, stderr, "GODEBUG="+less[1])
 			if err != nil {
 				return err
 			}
@@ -150,15 +151,42 @@ func withoutVectors(ctx context.Context, stderr io.Writer) (all []Figure, err er
 	return all, err
 }
 
-// engineWith returns the result of engineTimes in a separate program with GODEBUG set, which can switch
-// instructions off.
-func engineWith(ctx context.Context, stderr io.Writer, godebug string) ([]Figure, error) {
+// withCompiler measures the engine with the compiler, beside the interpreter.
+func withCompiler(ctx context.Context, stderr io.Writer) (all []Figure, err error) {
+	if lane.UseEngine("compiler") != nil {
+		return nil, nil // the processor has no AVX-512, or the system permits no executable memory
+	}
+	if err := lane.UseEngine(os.Getenv(lane.EngineVariable)); err != nil { // for what follows
+		return nil, err
+	}
+	err = onOneProcessor(func() error {
+		compiled, err := engineWith(ctx, stderr, lane.EngineVariable+"=compiler")
+		if err != nil {
+			return err
+		}
+		interpreted, err := engineWith(ctx, stderr, lane.EngineVariable+"=interpreter")
+		if err != nil {
+			return err
+		}
+		for i, f := range compiled {
+			ratio := f.Value / interpreted[i].Value
+			all = append(all, Figure{Name: f.Name + ", compiler", Value: f.Value, Unit: f.Unit, Peer: &interpreted[i].Value, Ratio: &ratio})
+		}
+		all = append(all, Figure{Name: "compiler over interpreter, geometric mean", Value: geometricMean(all), Unit: "times"})
+		return nil
+	})
+	return all, err
+}
+
+// engineWith returns the result of engineTimes in a separate program with additional variables in its environment:
+// GODEBUG can switch instructions off.
+func engineWith(ctx context.Context, stderr io.Writer, variables ...string) ([]Figure, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "-engine")
-	cmd.Env = append(os.Environ(), "GODEBUG="+godebug)
+	cmd.Env = append(os.Environ(), variables...)
 	cmd.Stderr = stderr
 	return figures(cmd)
 }

@@ -19,6 +19,8 @@ import (
 	"os/signal"
 	"strings"
 	"text/tabwriter"
+
+	"pegasus/accel/soft/lane"
 )
 
 // Figure is one measured value. Peer is the cost of the alternative, and ratio is value over peer.
@@ -35,6 +37,10 @@ func main() {
 	only := flag.String("only", "", "measure only the parts whose description contains this `text`")
 	engine := flag.Bool("engine", false, "only print the engine's times as JSON: for this program itself, which starts itself so")
 	flag.Parse()
+	if err := lane.UseEngine(os.Getenv(lane.EngineVariable)); err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
 	if *engine {
 		if err := printEngineTimes(os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "measure:", err)
@@ -68,10 +74,12 @@ func run(ctx context.Context, out, only string, stdout, stderr io.Writer) error 
 		{"driver calls and copies", calls},
 		{"copies on one processor", copiesOnOne},
 		{"idle programs", idle},
+		{"watchers of a daemon with many domains", watching},
 		{"scheduling without contention", overhead},
 		{"scheduling decisions", decisions},
 		{"kernels", kernels},
 		{"kernels with fewer vector instructions", withoutVectors},
+		{"kernels with the compiler", withCompiler},
 		{"kernels on two cores", twoCores},
 		{"first launches", firstLaunches},
 		{"a large module", largeModule},

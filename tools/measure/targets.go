@@ -40,6 +40,9 @@ var targets = map[string]target{
 
 	"idle guest, worker and daemon": {bound: 1},
 
+	"three watchers of the daemon":      {bound: 3},
+	"scrape beside other watchers, p99": {bound: 50},
+
 	"overhead of scheduling, requests of 1 ms, queued":            {bound: 1},
 	"overhead of scheduling, requests of 1 ms, each waited for":   {bound: 1},
 	"overhead of scheduling, requests of 100 µs, queued":          {bound: 3},

@@ -18,6 +18,7 @@ import "C"
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"pegasus/cuda"
@@ -47,7 +48,7 @@ func Load(library string) error {
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
 	if why := C.load_driver(path); why != nil {
-		return fmt.Errorf("load NVIDIA's driver library %s: %s", library, C.GoString(why))
+		return fmt.Errorf("load NVIDIA's driver library %s: %s", library, strings.TrimPrefix(C.GoString(why), library+": "))
 	}
 	if r := result(C.call_cuInit(0)); r != cuda.Success {
 		return fmt.Errorf("start NVIDIA's driver (%s): %w", library, failed{"cuInit", r})

@@ -1,4 +1,5 @@
-// Document writes the description of the API for readers: docs/zz_openapi.json and the table docs/zz_api.md.
+// Document writes pages for readers: the description of the API as docs/zz_openapi.json and the table docs/zz_api.md,
+// and the configuration's keys as docs/zz_configuration.md.
 package main
 
 import (
@@ -24,6 +25,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := os.WriteFile("../../docs/zz_api.md", table(spec), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile("../../docs/zz_configuration.md", configuration(), 0o644); err != nil {
 		log.Fatal(err)
 	}
 }

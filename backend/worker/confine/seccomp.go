@@ -140,6 +140,6 @@ func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 		p = append(p, differs(unix.SYS_IOCTL, 1, fioSetOwn, siocSPGrp)...)
 		p = append(p, equals(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
 	}
-	p = append(p, equals(unix.SYS_PRCTL, 0, unix.PR_SET_VMA)...)
+	p = append(p, equals(unix.SYS_PRCTL, 0, unix.PR_SET_VMA, unix.PR_SET_TIMERSLACK)...)
 	return append(p, ret(deny))
 }

@@ -10,6 +10,7 @@ import (
 	"pegasus/accel"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/internal/timerslack"
 )
 
 // deferredPacket was read from the ring ahead of its turn.
@@ -73,6 +74,7 @@ func (p *poller) use() {
 // poll serves calls until the session ends.
 func (p *poller) poll() {
 	runtime.LockOSThread()
+	timerslack.Restore()
 	debug.SetPanicOnFault(true)
 	defer func() {
 		if v := recover(); v != nil {

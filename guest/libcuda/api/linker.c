@@ -153,8 +153,10 @@ static CUresult open_input(struct link *l, CUjitInputType type, const void *data
 	CUresult r = has_context(l) ? context_of((CUcontext)(uintptr_t)l->context, &c) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
+	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN) {
+		image_refuse("an input of this type has no PTX, which the linker needs");
 		return is_known(data, size) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+	}
 	r = image_choose_within(data, size, device_capability(l->device), false, image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);

@@ -1,6 +1,10 @@
 #include "core/device.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/arena.h"
 #include "core/release.h"
@@ -17,6 +21,9 @@ static struct device_record devices[DEVICES_MOST];
 
 int device_count(void) { return count; }
 
+static atomic_bool every;
+void device_show_all(void) { every = true; }
+
 int device_driver_version(void)
 {
 	/* Permitted before cuInit: returns the version that the library implements, which the host may lower. */
@@ -24,6 +31,50 @@ int device_driver_version(void)
 }
 
 const struct device_record *device_at(int device) { return &devices[device]; }
+
+/* Reports whether an entry of CUDA_VISIBLE_DEVICES names the process's device: a number that begins with 0, or the UUID's beginning. */
+static bool names_device(const char *entry, size_t length, const char *uuid)
+{
+	if (length > strlen("GPU-") && strncasecmp(entry, uuid, length) == 0)
+		return true;
+	char *end;
+	long number = strtol(entry, &end, 10); /* as with NVIDIA's driver, text behind the digits is ignored */
+	return end != entry && number == 0;
+}
+
+/*
+ * Reports whether CUDA_VISIBLE_DEVICES leaves the process's device visible. NVIDIA's driver ends the list at the first
+ * entry that names no device, and shows no device if the list names one twice.
+ */
+static bool is_visible(const uint8_t u[16])
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	if (!list)
+		return true;
+	char uuid[48];
+	snprintf(uuid, sizeof uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
+		u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	int times = 0;
+	for (const char *entry = list;; entry++) {
+		entry += strspn(entry, " \t");
+		size_t length = strcspn(entry, ", \t");
+		if (!names_device(entry, length, uuid))
+			break;
+		times++;
+		entry += strcspn(entry, ",");
+		if (!*entry)
+			break;
+	}
+	if (times == 1)
+		return true;
+	static atomic_bool reported;
+	char first = list[strspn(list, " \t")];
+	bool meant = !first || first == ',' || strtol(list, NULL, 10) < 0; /* an empty entry and -1 are meant to hide it */
+	if (!meant && !atomic_exchange(&reported, true))
+		log_at(LOG_ERROR, "CUDA_VISIBLE_DEVICES=%.128s%s: the process sees no device; its only one is 0, %s", list,
+			times > 1 ? " names a device twice" : "", uuid);
+	return false;
+}
 
 static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 {
@@ -47,7 +98,7 @@ static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = mapped;
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] = 0;
 	}
-	count = (int)head.deviceCount;
+	count = head.deviceCount == 1 && !every && !is_visible(devices[0].uuid) ? 0 : (int)head.deviceCount;
 	driverVersion = (int)head.driverVersion;
 	return count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }

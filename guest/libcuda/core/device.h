@@ -20,6 +20,8 @@ _Static_assert(sizeof(struct device_record) == 128 + 16 + 8 + 16 + 4 * DEVICE_AT
 CUresult device_snapshot(void);
 
 int device_count(void);
+/* Makes devices visible that CUDA_VISIBLE_DEVICES hides, which NVML ignores; called before the first connection. */
+void device_show_all(void);
 int device_driver_version(void);
 /* Returns the record of a device, which must exist. */
 const struct device_record *device_at(int device);

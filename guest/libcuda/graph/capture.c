@@ -31,7 +31,7 @@ struct capture {
 	uint64_t id;
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
-	const struct thread *thread; /* the thread that began it */
+	uint64_t thread; /* the thread that began it: see this_thread */
 	struct graph *graph;
 	bool given; /* the graph belongs to the program and is kept */
 	uint64_t context;
@@ -44,6 +44,19 @@ _Atomic uint32_t captures_running;
 static struct capture *running; /* guarded by the graphs' lock, as all captures */
 static uint64_t ids;
 static _Thread_local CUstreamCaptureMode thread_mode __attribute__((tls_model("initial-exec")));
+
+/*
+ * Returns the calling thread's number, which no later thread has: another thread can get the address of the data of one
+ * that has ended.
+ */
+static uint64_t this_thread(void)
+{
+	static uint64_t threads; /* guarded by the graphs' lock */
+	static _Thread_local uint64_t number __attribute__((tls_model("initial-exec")));
+	if (!number)
+		number = ++threads;
+	return number;
+}
 
 static struct capture *find_capture(uint64_t id)
 {
@@ -100,13 +113,16 @@ static CUresult join(struct capture *c, struct stream *s, struct capturing **joi
 	return CUDA_SUCCESS;
 }
 
-/* Sets *m to the membership of a capturing stream; fails if its capture has ended. */
+/*
+ * Sets *m to the membership of a stream; fails if the stream was capturing and its capture has ended. Another thread may
+ * have begun or ended a capture since the reference was resolved.
+ */
 static CUresult member_of(const struct stream_ref *ref, struct capturing **m)
 {
-	struct stream *s = handle_find(&streams, ref->stream);
+	struct stream *s = ref->stream == WIRE_LEGACY ? NULL : handle_find(&streams, ref->stream);
 	*m = s ? atomic_load(&s->capturing) : NULL;
 	if (!*m)
-		return CUDA_ERROR_ILLEGAL_STATE; /* it has ended meanwhile */
+		return ref->capturing ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
 	return (*m)->capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
@@ -266,7 +282,7 @@ CUresult capture_wait(const struct stream_ref *ref, struct event *e, bool extern
 {
 	GRAPHS_LOCKED;
 	struct capturing *m = NULL;
-	CUresult r = ref->capturing ? member_of(ref, &m) : CUDA_SUCCESS;
+	CUresult r = member_of(ref, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (external)
@@ -364,7 +380,7 @@ CUresult capture_forbids(void)
 	GRAPHS_LOCKED;
 	CUresult r = CUDA_SUCCESS;
 	for (struct capture *c = running; c && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED; c = c->next) {
-		bool mine = c->thread == &thread && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+		bool mine = c->thread == this_thread() && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool all = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 		if (mine || all) { /* also while it is invalid, until it ends */
 			invalidate(c);
@@ -423,7 +439,7 @@ static CUresult begin(CUstream handle, struct graph *g, struct graph_node *const
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*c = (struct capture){
-		.id = ++ids, .status = CU_STREAM_CAPTURE_STATUS_ACTIVE, .mode = mode, .thread = &thread, .graph = g ? g : graph_new(),
+		.id = ++ids, .status = CU_STREAM_CAPTURE_STATUS_ACTIVE, .mode = mode, .thread = this_thread(), .graph = g ? g : graph_new(),
 		.given = g != NULL, .context = ref.contextHandle, .origin = s, .next = running,
 	};
 	if (!c->graph) {
@@ -520,7 +536,7 @@ CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
 	bool joined = true;
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread)
+	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != this_thread())
 		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	else
 		r = is_active(c) ? all_joined(c, m, &joined) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -149,6 +149,12 @@ static void say(const char *format, ...)
 	va_end(args);
 }
 
+void image_refuse(const char *why)
+{
+	*refusal = 0;
+	say("%s", why);
+}
+
 static void say_entry(const struct entry *e)
 {
 	const char *kind = e->kind == KIND_PTX ? "PTX" : e->kind == KIND_CUBIN ? "machine code" : e->kind == KIND_LTO ? "LTO-IR" : "something";

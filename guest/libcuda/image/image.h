@@ -59,6 +59,8 @@ CUresult image_choose_file(const struct image_file *file, int capability, bool c
  * missing member.
  */
 const char *image_refusal(void);
+/* Sets that description, for an image that is rejected without a look at its contents. */
+void image_refuse(const char *why);
 /* Replaces the program's bytes by a copy, unless *image owns its bytes already. */
 CUresult image_keep(struct image *image);
 void image_drop(struct image *image);

@@ -53,16 +53,24 @@ static void post_unload(const struct module *m)
 	ring_post(&p);
 }
 
+static const char *reason_of(CUresult why)
+{
+	switch (why) {
+	case CUDA_ERROR_NO_BINARY_FOR_GPU: return image_refusal();
+	case CUDA_ERROR_NOT_SUPPORTED: return "the image is compressed in a way that is not supported";
+	case CUDA_ERROR_OUT_OF_MEMORY: return "no memory for the image";
+	case CUDA_ERROR_INVALID_IMAGE: return "the image is damaged, or neither PTX text nor of a known format";
+	default: return NULL; /* of the context or the connection */
+	}
+}
+
 /* Logs the reason why an image is rejected before it is sent. */
 CUresult module_refuse(const struct jit *jit, CUresult why)
 {
-	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? image_refusal()
-		: why == CUDA_ERROR_NOT_SUPPORTED              ? "the image is compressed in a way that is not supported"
-		: why == CUDA_ERROR_OUT_OF_MEMORY              ? "no memory for the image"
-		                                               : "the image is damaged, or neither PTX text nor of a known format";
-	if (why == CUDA_ERROR_NO_BINARY_FOR_GPU)
+	const char *text = reason_of(why);
+	if (text)
 		log_at(LOG_ERROR, "module not loaded (%d): %s", (int)why, text);
-	jit_report(jit, text, strlen(text), why, 0);
+	jit_report(jit, text ? text : "", text ? strlen(text) : 0, why, 0);
 	return why;
 }
 

@@ -144,7 +144,7 @@ type complaint struct {
 func (c *complaint) about(err error) {
 	switch {
 	case err != nil && !c.said:
-		c.log.Warn(c.what, "why", err)
+		c.log.Warn(c.what, "err", err)
 	case err == nil && c.said:
 		c.log.Info(c.over)
 	}
