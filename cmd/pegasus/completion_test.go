@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,11 +15,14 @@ import (
 func TestCompleteMachines(t *testing.T) {
 	testkit.Built(t, "bin/pegasus-libvirt")
 	for uri, want := range map[string]string{"test:///default": "test\n:4\n", "qemu+unix:///system?socket=/nonexistent": ":4\n"} {
-		var out, errs bytes.Buffer
-		cmd := exec.Command(testkit.Built(t, "bin/pegasus"), "__complete", "attach", "--connect", uri, "")
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		if err := cmd.Run(); err != nil || out.String() != want || strings.Count(errs.String(), "\n") != 1 {
-			t.Errorf("%s: got %q, errors %q (%v); want %q and cobra's line", uri, out.String(), errs.String(), err, want)
-		}
+		testkit.Eventually(t, fmt.Sprintf("%s: the completions are %q", uri, want), func() bool { // completion itself is bounded by time
+			var out, errs bytes.Buffer
+			cmd := exec.Command(testkit.Built(t, "bin/pegasus"), "__complete", "attach", "--connect", uri, "")
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			if err := cmd.Run(); err != nil || strings.Count(errs.String(), "\n") != 1 {
+				t.Fatalf("%s: errors %q (%v), want cobra's line", uri, errs.String(), err)
+			}
+			return out.String() == want
+		})
 	}
 }

@@ -33,6 +33,9 @@ func TestKilledOwnDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { daemon.Close() })
+		if _, err := daemon.Hold(t.Context(), control.HoldParams{Domain: "held"}); err != nil { // without a program, it would end soon
+			t.Fatal(err)
+		}
 		s, err := daemon.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)

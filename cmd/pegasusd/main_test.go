@@ -327,13 +327,14 @@ func obey(c *frontend.Client, x **frontend.Context, order []string) (err error) 
 	}
 }
 
-// keepBusy fills memory for a while, with two requests queued at all times.
+// keepBusy fills memory for a while. It queues so many requests that the accelerator has some even if this process waits
+// for a CPU.
 func keepBusy(x *frontend.Context, duration string) error {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
 		return err
 	}
-	const size = 4 << 20
+	const size, ahead = 4 << 20, 64
 	addr, err := x.Alloc(size)
 	if err != nil {
 		return err
@@ -347,7 +348,7 @@ func keepBusy(x *frontend.Context, duration string) error {
 		return err
 	}
 	for n, start := uint64(1), time.Now(); time.Since(start) < d; n++ {
-		for range 2 {
+		for range ahead {
 			if err := x.Fill(s, addr, byte(n), size); err != nil {
 				return err
 			}
