@@ -40,6 +40,7 @@ XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium
 PACKAGE_NEEDS := binutils
 CLUSTER_NEEDS := runc busybox-static
+LIVE_NEEDS    := $(CLUSTER_NEEDS) containernetworking-plugins iproute2
 OPERATE_NEEDS := tmux chromium fonts-dejavu-core mmdebstrap systemd-container lintian rpm
 CLIENT_NEEDS := python3-numba python3-blessed python3-psutil python3-six python3-pkg-resources libncursesw6 libsystemd0
 # Unpacked: of Debian's contrib section, what these need, and cuRAND, which PyCUDA is linked with; and examples of NVIDIA's own for Go.
@@ -100,7 +101,7 @@ IMAGE  ?= pegasus.local/pegasus:1
 # The same flags for programs, vet and tests: with others, Go would compile Kubernetes' packages once more.
 CLUSTER = GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' $(GO) -C cluster
 
-.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit
+.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit cluster-test
 cluster: | deps-build ## build what runs on the nodes of a Kubernetes cluster, to build/cluster: docs/kubernetes.md
 	@mkdir -p $(BUILD)/cluster
 	$(call step,GO,$(BUILD)/cluster)
@@ -114,7 +115,7 @@ cluster-check: cluster-vet cluster-unit ## vet and test what is for Kubernetes, 
 
 cluster-vet:
 	$(call step,VET,cluster)
-	$(Q)$(CLUSTER) vet ./...
+	$(Q)$(CLUSTER) vet -tags soak ./...
 	$(call step,STATIC,cluster)
 	$(Q)$(CLUSTER) run $(STATICCHECK) ./...
 	$(call step,TIDY,cluster/go.mod)
@@ -124,6 +125,32 @@ cluster-unit: build cluster
 	@scripts/deps $(CLUSTER_NEEDS)
 	$(call step,TEST,cluster)
 	$(Q)$(CLUSTER) test -vet=off -timeout $(PATIENCE) ./...
+
+# Kubernetes itself, in a folder whose name has the hash of its sources' versions: it takes a quarter of an hour to build.
+KUBERNETES   = v1.37.2
+KUBERNETES_HASH := $(shell cat cluster/kubernetes/go.sum cluster/kubernetes/*.go cluster/kubernetes/*/go.sum | sha256sum | cut -c 1-16)
+KUBERNETES_AT := $(BUILD)/kubernetes-$(KUBERNETES_HASH)
+KUBERNETES_X = -s -w $(foreach p,k8s.io/component-base k8s.io/client-go/pkg,-X $p/version.gitVersion=$(KUBERNETES) -X $p/version.gitMajor=1 -X $p/version.gitMinor=37)
+VENDORED     = CGO_ENABLED=0 $(GO) -C cluster/kubernetes
+
+cluster-test: cluster-image $(BUILD)/kubernetes ## run the chart in a real Kubernetes of one node (installs runc and network plugins, builds Kubernetes once)
+	@scripts/deps $(LIVE_NEEDS)
+	$(call step,TEST,cluster/test/live)
+	$(Q)$(CLUSTER) test -tags soak -count 1 -vet=off -timeout $(PATIENCE) -v ./test/live
+
+$(BUILD)/kubernetes: $(KUBERNETES_AT)/done FORCE
+	@ln -sfn $(notdir $(KUBERNETES_AT)) $@
+
+$(KUBERNETES_AT)/done: | deps-build
+	@mkdir -p $(@D)
+	@echo 'Building etcd, Kubernetes, containerd and kwok, once: some 20 minutes of processor time.'
+	$(call step,GO,$(@D)/kubernetes)
+	$(Q)$(VENDORED) build -trimpath -buildvcs=false -gcflags 'k8s.io/...=-dwarf=false' -ldflags '$(KUBERNETES_X)' -o $(abspath $(@D))/ .
+	$(call step,GO,$(@D)/containerd)
+	$(Q)$(VENDORED)/containerd build -trimpath -buildvcs=false -tags no_btrfs,no_zfs,no_devmapper -ldflags '-s -w' -o $(abspath $(@D))/ tool
+	$(call step,GO,$(@D)/kwok)
+	$(Q)$(VENDORED)/kwok build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $(@D))/ tool
+	@touch $@
 
 docs: ## build the documentation as a site, in build/site, and check its links (installs hugo)
 	@scripts/deps $(SITE_NEEDS)

@@ -7,6 +7,8 @@
 // caller.
 package cuda
 
+import "fmt"
+
 // Result is a CUresult. Zero is success.
 type Result int32
 
@@ -16,10 +18,18 @@ func (r Result) Error() string { return r.Name() }
 // Device describes one device to a guest: the answers to all attribute queries.
 type Device struct {
 	Name       string
-	UUID       [16]byte
+	UUID       UUID
 	TotalMem   uint64
 	PCIBusID   string
 	Attributes [NumAttributes]int32 // index: CUdevice_attribute
+}
+
+// UUID identifies a device.
+type UUID [16]byte
+
+// String returns a UUID in the form of NVIDIA's tools, such as GPU-6f2b1c3d-….
+func (u UUID) String() string {
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
 // NumAttributes bounds the attribute numbers that a snapshot carries.

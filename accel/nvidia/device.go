@@ -232,18 +232,13 @@ func List(library string) ([]listing.Device, error) {
 		}
 		a := &d.Attributes
 		all[i] = listing.Device{
-			Index: i, Name: d.Name, UUID: uuid(d.UUID), Memory: d.TotalMem, Version: version,
+			Index: i, Name: d.Name, UUID: d.UUID.String(), Memory: d.TotalMem, Version: version,
 			Capability: fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor]),
 			Units:      int(a[cuda.AttributeMultiprocessorCount]), Clock: int(a[cuda.AttributeClockRate]),
 			Maps: a[cuda.AttributeVirtualMemoryManagementSupported] != 0,
 		}
 	}
 	return all, nil
-}
-
-// uuid returns a UUID in the format of NVIDIA's tools.
-func uuid(u [16]byte) string {
-	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
 // NewContext creates a context. It blocks while the driver creates it.

@@ -12,6 +12,7 @@ var descriptions = map[string]string{
 	"Accelerator.memory_allocated":    "held by all domains, part of it evicted if there is swap",
 	"Accelerator.swap":                "by how much that may exceed Memory",
 	"Accelerator.uncharged_ns":        "the difference, which is always 0: no time is lost or charged twice",
+	"Accelerator.uuid":                "as programs see it",
 	"Accelerator.weight":              "of placement, per mille",
 	"Caller":                          "Caller is the process at the other end of a request, as the kernel reports it, or the address of a TCP connection.",
 	"Change":                          "Change is one changed key, in words, and whether it is in force now or waits for a restart.",

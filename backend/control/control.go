@@ -181,6 +181,7 @@ type Accelerator struct {
 	Name       string   `json:"name"`
 	Type       string   `json:"type"`
 	Device     string   `json:"device"`
+	UUID       string   `json:"uuid"` // as programs see it
 	Policy     string   `json:"policy"`
 	Mode       string   `json:"mode"`
 	Tick       int64    `json:"tick_ns"`

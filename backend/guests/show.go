@@ -161,7 +161,7 @@ func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
 	reg.queue.SetOverloaded(a.Name, a.Overloaded())
 	held, uncharged := a.Balance()
 	out := control.Accelerator{
-		Name: a.Name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.Hardware.MemoryUsed(), Swap: p.Swap,
+		Name: a.Name, Device: p.Device, UUID: p.UUID, Memory: p.Memory, MemoryUsed: a.Hardware.MemoryUsed(), Swap: p.Swap,
 		MemoryAllocated: a.Hardware.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
 		Weight: reg.queue.Weight(a.Name),
 	}

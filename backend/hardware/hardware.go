@@ -100,6 +100,7 @@ func (t EngineTime) Sum() int64    { return t.Compute + t.Copies() }
 // Profile holds the constant properties of an accelerator.
 type Profile struct {
 	Device string // its name, as shown to programs
+	UUID   string // as programs see it; accelerators of the same name on other hosts may have the same if they are software
 	Memory uint64
 	Swap   uint64 // by how much workers' memory may exceed Memory
 	// Promisable bounds the memory guaranteed to all domains together.

@@ -4,15 +4,10 @@ package chart
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -22,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"pegasus/cluster/claims"
+	"pegasus/cluster/internal/render"
 	"pegasus/cluster/parameters"
 )
 
@@ -30,34 +26,21 @@ func image() map[string]any {
 	return map[string]any{"image": map[string]any{"repository": "registry.example.com/pegasus", "tag": "1"}}
 }
 
-// render renders the chart and returns its objects, decoded strictly, by kind and name.
-func render(t *testing.T, values map[string]any) (map[string]runtime.Object, error) {
+// decoded renders the chart and returns its objects, decoded strictly, by kind and name.
+func decoded(t *testing.T, values map[string]any) (map[string]runtime.Object, error) {
 	t.Helper()
-	c, err := loader.Load(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := util.ToRenderValuesWithSchemaValidation(c, values, common.ReleaseOptions{Name: "pegasus", Namespace: "pegasus-system", IsInstall: true}, common.DefaultCapabilities, false)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(c, all)
+	texts, err := render.Chart(".", values)
 	if err != nil {
 		return nil, err
 	}
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	objects := map[string]runtime.Object{}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		for text := range strings.SplitSeq(files[name], "\n---\n") {
-			if strings.TrimSpace(text) == "" || strings.HasSuffix(name, ".tpl") {
-				continue
-			}
-			o, kind, err := decoder.Decode([]byte(text), nil, nil)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, text)
-			}
-			objects[kind.Kind] = o
+	for _, text := range texts {
+		o, kind, err := decoder.Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
 		}
+		objects[kind.Kind] = o
 	}
 	return objects, nil
 }
@@ -72,7 +55,7 @@ func TestLint(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	objects, err := render(t, image())
+	objects, err := decoded(t, image())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +85,7 @@ func TestObjects(t *testing.T) {
 func TestDriverAlone(t *testing.T) {
 	values := image()
 	values["daemon"] = map[string]any{"enabled": false}
-	objects, err := render(t, values)
+	objects, err := decoded(t, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +99,7 @@ func TestDriverAlone(t *testing.T) {
 func TestClassConfiguration(t *testing.T) {
 	values := image()
 	values["deviceClass"] = map[string]any{"config": map[string]any{"processes": 8, "cpu": "200%"}}
-	objects, err := render(t, values)
+	objects, err := decoded(t, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +122,7 @@ func TestWrongValues(t *testing.T) {
 	} {
 		values := image()
 		change(values)
-		if _, err := render(t, values); err == nil {
+		if _, err := decoded(t, values); err == nil {
 			t.Errorf("%s: the chart was rendered", about)
 		}
 	}
@@ -148,7 +131,7 @@ func TestWrongValues(t *testing.T) {
 // policy returns the admission policy.
 func policy(t *testing.T) *admission.ValidatingAdmissionPolicy {
 	t.Helper()
-	objects, err := render(t, image())
+	objects, err := decoded(t, image())
 	if err != nil {
 		t.Fatal(err)
 	}

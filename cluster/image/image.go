@@ -29,8 +29,9 @@ type File struct {
 
 // Image is an image of one layer for Linux on x86-64.
 type Image struct {
-	Name  string // with a tag, such as example.com/pegasus:1
-	Files []File
+	Name    string   // with a tag, such as example.com/pegasus:1
+	Command []string // of containers that have no command of their own
+	Files   []File
 }
 
 // epoch is the time of all files, so that an image depends on its contents alone.
@@ -83,9 +84,13 @@ func (i Image) Write(w io.Writer) (manifest string, err error) {
 		return "", err
 	}
 	var all blobs
+	defaults := map[string]any{"Env": []string{"PATH=/usr/bin:/bin"}}
+	if len(i.Command) > 0 {
+		defaults["Cmd"] = i.Command
+	}
 	config, err := all.addJSON(configType, map[string]any{
 		"architecture": "amd64", "os": "linux", "created": epoch,
-		"config": map[string]any{"Env": []string{"PATH=/usr/bin"}},
+		"config": defaults,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
 	})
 	if err != nil {

@@ -70,6 +70,9 @@ func device(a *control.Accelerator, node Node) resourceapi.Device {
 				Default: ptr.To(one), ValidValues: []resource.Quantity{one}}},
 		},
 	}
+	if a.UUID != "" { // a daemon of an earlier release reports none
+		d.Attributes["uuid"] = text(a.UUID)
+	}
 	if node.Away != "" {
 		d.Taints = []resourceapi.DeviceTaint{{Key: AwayTaint, Effect: resourceapi.DeviceTaintEffectNoSchedule, TimeAdded: &node.AwaySince}}
 	}

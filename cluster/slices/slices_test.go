@@ -16,7 +16,7 @@ var node = Node{Release: "c7959d1e", CUDA: "12.4", Credits: 1024}
 func TestDevices(t *testing.T) {
 	all := []control.Accelerator{
 		{Name: "soft0", Type: "soft", Device: "Pegasus software accelerator", Policy: "accc", Mode: "production", Memory: 2 << 30, MaxDomains: 64},
-		{Name: "gpu0", Type: "nvidia", Device: "NVIDIA H200", Policy: "drr", Mode: "production", Memory: 143771 << 20, MaxDomains: 16},
+		{Name: "gpu0", Type: "nvidia", Device: "NVIDIA H200", UUID: "GPU-6f2b1c3d-0a1b-2c3d-4e5f-60718293a4b5", Policy: "drr", Mode: "production", Memory: 143771 << 20, MaxDomains: 16},
 	}
 	devices, left := Devices(all, node)
 	if len(left) > 0 {

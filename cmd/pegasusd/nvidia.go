@@ -86,7 +86,8 @@ func nvidiaWorker() []string {
 
 func (h *nvidiaHardware) Profile() hardware.Profile {
 	p := h.softHardware.Profile()
-	p.Device, p.Change, p.Context = h.device.Name, h.contexts.Cost, h.contexts.Context
+	p.Device, p.UUID = h.device.Name, h.device.UUID
+	p.Change, p.Context = h.contexts.Cost, h.contexts.Context
 	p.Bandwidth = h.device.Link
 	p.Compute = uint64(max(h.device.Units, 1)) * uint64(max(h.device.Clock/1_000_000, 1))
 	return p

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/accel/soft"
 	"pegasus/accel/soft/engine"
 	"pegasus/backend/control"
 	"pegasus/backend/hardware"
@@ -107,6 +108,7 @@ func adoptPage(f *os.File) (*engine.Memory, error) {
 func (h *softHardware) Profile() hardware.Profile {
 	return hardware.Profile{
 		Device:     "software, " + control.Count(h.cores, "core"),
+		UUID:       soft.Describe(h.config.Name, h.cores, h.page.Size(), false).UUID.String(),
 		Memory:     h.page.Size(),
 		Swap:       h.page.Swap(),
 		Promisable: h.page.Capacity(),

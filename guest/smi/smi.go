@@ -81,7 +81,7 @@ func Show(out, errs io.Writer, socket string, o Options) error {
 	switch {
 	case o.List:
 		for _, s := range all {
-			fmt.Fprintf(out, "GPU %d: %s (UUID: %s)\n", s.index, s.device.Name, s.uuid())
+			fmt.Fprintf(out, "GPU %d: %s (UUID: %s)\n", s.index, s.device.Name, s.device.UUID)
 		}
 	case fields != nil:
 		csv(out, all, fields, o.Format)
@@ -89,11 +89,6 @@ func Show(out, errs io.Writer, socket string, o Options) error {
 		table(out, all)
 	}
 	return nil
-}
-
-func (s *state) uuid() string {
-	u := s.device.UUID
-	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
 func (s *state) bus() string {
@@ -116,8 +111,8 @@ var known = []field{
 	{"count", "", func(s *state) string { return fmt.Sprint(s.count) }},
 	{"name", "", func(s *state) string { return s.device.Name }},
 	{"gpu_name", "", func(s *state) string { return s.device.Name }},
-	{"uuid", "", (*state).uuid},
-	{"gpu_uuid", "", (*state).uuid},
+	{"uuid", "", func(s *state) string { return s.device.UUID.String() }},
+	{"gpu_uuid", "", func(s *state) string { return s.device.UUID.String() }},
 	{"pci.bus_id", "", (*state).bus},
 	{"gpu_bus_id", "", (*state).bus},
 	{"driver_version", "", func(s *state) string { return s.driver }},
