@@ -53,7 +53,7 @@ SITE_NEEDS  := hugo
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries man guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak operate-test clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet vet-cgo staticcheck tidy compile_commands.json \
+.PHONY: build binaries man guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak operate-test clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet staticcheck tidy compile_commands.json \
 	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-test deps-build deps-run deps-bench docs clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
@@ -323,23 +323,16 @@ format:
 	@bad=$$(find . -path ./$(BUILD) -prune -o -name '*.go' -exec gofmt -l {} +); \
 	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
 
-vet: vet-cgo
-	$(call step,VET,./...)
-	$(Q)$(GO) vet -tags soak,clients,browser ./...
+# All files at once: no file is for programs without C or without a tag.
+EVERYTHING = -tags libvirt_dlopen,soak,clients,browser ./...
 
-vet-cgo:
-	$(call step,VET,pegasus-libvirt)
-	$(Q)$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
-	$(call step,VET,NVIDIA)
-	$(Q)$(WITH_NVIDIA) $(GO) vet $(NVIDIA)
+vet:
+	$(call step,VET,./...)
+	$(Q)CGO_ENABLED=1 $(GO) vet $(EVERYTHING)
 
 staticcheck:
 	$(call step,STATIC,./...)
-	$(Q)$(GO) run $(STATICCHECK) ./...
-	$(call step,STATIC,pegasus-libvirt)
-	$(Q)$(WITH_LIBVIRT) $(GO) run $(STATICCHECK) $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
-	$(call step,STATIC,NVIDIA)
-	$(Q)$(WITH_NVIDIA) $(GO) run $(STATICCHECK) $(NVIDIA)
+	$(Q)CGO_ENABLED=1 $(GO) run $(STATICCHECK) $(EVERYTHING)
 
 tidy:
 	$(call step,TIDY,go.mod)

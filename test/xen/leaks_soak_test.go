@@ -59,5 +59,5 @@ func (s *stage) checkUsual(after string) {
 			s.t.Fatalf("%s: %s", name, r.Wrong)
 		}
 	}
-	s.t.Log(fmt.Sprintf("%s: all is as usual after %.1f s", after, time.Since(began).Seconds()))
+	s.t.Logf("%s: all is as usual after %.1f s", after, time.Since(began).Seconds())
 }
