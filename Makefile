@@ -150,6 +150,8 @@ $(KUBERNETES_AT)/done: | deps-build
 	$(Q)$(VENDORED)/containerd build -trimpath -buildvcs=false -tags no_btrfs,no_zfs,no_devmapper -ldflags '-s -w' -o $(abspath $(@D))/ tool
 	$(call step,GO,$(@D)/kwok)
 	$(Q)$(VENDORED)/kwok build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $(@D))/ tool
+	$(Q)for s in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease pod/fast/pod-ready pod/fast/pod-delete; do \
+	echo ---; cat "$$($(VENDORED)/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage/$$s.yaml"; done >$(@D)/kwok-stages.yaml
 	@touch $@
 
 docs: ## build the documentation as a site, in build/site, and check its links (installs hugo)

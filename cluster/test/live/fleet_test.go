@@ -61,7 +61,7 @@ func TestFleet(t *testing.T) {
 	nodes, pods := number(t, "FLEET_NODES", 1000), number(t, "FLEET_PODS", 20000)
 	c.must(t, "", "cordon", nodeName)
 	defer c.must(t, "", "uncordon", nodeName)
-	if err := c.start("kwok", "--kubeconfig", kubeconfig("admin"), "--manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds", "200"); err != nil {
+	if err := c.start("kwok", "--kubeconfig", kubeconfig("admin"), "--config", built("kubernetes/kwok-stages.yaml"), "--manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds", "200"); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig("admin"))

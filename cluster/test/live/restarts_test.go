@@ -14,8 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"pegasus/internal/testkit"
 )
 
 // startDaemon starts the daemon of the node's package, as systemd does.
@@ -35,7 +33,7 @@ func startDaemon(t testing.TB) *exec.Cmd {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(testkit.Built(t, "bin/pegasusd"), "--runtime-dir", runtimeDir, "--config", config, "--ready-fd", "3")
+	cmd := exec.Command(built("bin/pegasusd"), "--runtime-dir", runtimeDir, "--config", config, "--ready-fd", "3")
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{w}, log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -104,7 +102,7 @@ func watch(t *testing.T, names ...string) (p *progress, stop func()) {
 // workers end with it.
 func TestKills(t *testing.T) {
 	c := live(t)
-	c.kubectl("", "-n", "pegasus-system", "delete", "daemonset", "pegasus", "--timeout=3m")
+	c.kubectl("", "-n", "pegasus-system", "delete", "daemonset", "pegasus", "--cascade=foreground", "--timeout=3m") // with the daemon in it
 	os.RemoveAll(runtimeDir)
 	daemon := startDaemon(t)
 	defer func() {
