@@ -18,6 +18,8 @@ type Surroundings struct {
 const (
 	stealWorth = 0.05
 	idleWorth  = 0.25
+	// allShare is the part of the used time from which a domain had all of it.
+	allShare = 0.98
 )
 
 // Causes returns the causes of a violated objective that the domain's description shows, and what the scheduler does
@@ -27,7 +29,12 @@ func Causes(o control.ObjectiveState, d *control.Domain, s Surroundings) (lines 
 		lines = shareCauses(o, d, s)
 	}
 	if t := d.Spent; t.Window > 0 && t.Turn > idleWorth && o.Name != names[share] {
-		lines = append(lines, fmt.Sprintf("it waits for its turn for %.0f %% of the time: more credits, or fewer domains on %s, help", 100*t.Turn, d.Accelerator))
+		if d.Share >= allShare {
+			lines = append(lines, fmt.Sprintf("it had all used time of %s and waits for %.0f %% of the time: its requests wait for its own earlier ones; fewer at once, or a larger `in_flight` of the accelerator, help",
+				d.Accelerator, 100*t.Turn))
+		} else {
+			lines = append(lines, fmt.Sprintf("it waits for its turn for %.0f %% of the time: more credits, or fewer domains on %s, help", 100*t.Turn, d.Accelerator))
+		}
 	}
 	if d.Steal >= stealWorth {
 		lines = append(lines, fmt.Sprintf("its vCPUs waited for the host's CPUs for %.0f %% of the time: it submits work late", 100*d.Steal))

@@ -62,11 +62,13 @@ type Tracker struct {
 	slots   [numSlots]slot
 	at      int // slot that is being filled
 	each    [numObjectives]objective
+	age     time.Duration // sum of the readings' times: the clock of budgets, which no operator sets
 }
 
 // slot is the activity in a part of the window.
 type slot struct {
 	elapsed, backlogged time.Duration
+	stood               time.Duration // requests waited for admission, all of them together
 	used, shared        time.Duration // time of the domain, and of all domains of the accelerator while this one had work
 	calls               uint64
 	waits               meter.Waits
@@ -75,6 +77,7 @@ type slot struct {
 func (s *slot) add(o *slot) {
 	s.elapsed += o.elapsed
 	s.backlogged += o.backlogged
+	s.stood += o.stood
 	s.used += o.used
 	s.shared += o.shared
 	s.calls += o.calls
@@ -92,16 +95,16 @@ type objective struct {
 
 // budget has how long an objective was kept and violated, for each of the latest minutes.
 type budget struct {
-	minute       int64 // of the latest slot, since 1970
+	minute       int64 // of the latest slot, by the tracker's age
 	kept, judged [budgetSlots]time.Duration
 }
 
-func (b *budget) add(now time.Time, d time.Duration, kept bool) {
-	minute := now.UnixNano() / int64(budgetSlot)
+func (b *budget) add(age, d time.Duration, kept bool) {
+	minute := int64(age / budgetSlot)
 	for m := max(b.minute+1, minute-budgetSlots+1); m <= minute; m++ {
 		b.kept[m%budgetSlots], b.judged[m%budgetSlots] = 0, 0
 	}
-	b.minute = max(b.minute, minute)
+	b.minute = minute
 	i := b.minute % budgetSlots
 	b.judged[i] += d
 	if kept {
@@ -132,6 +135,7 @@ func (t *Tracker) Step(now time.Time, targets Targets, r *history.Reading) (chan
 		t.restart(now, targets)
 	}
 	t.observe(r)
+	t.age += r.Elapsed
 	sum := t.sum()
 	for i := range t.each {
 		o := &t.each[i]
@@ -141,9 +145,9 @@ func (t *Tracker) Step(now time.Time, targets Targets, r *history.Reading) (chan
 		before := o.state
 		o.judge(now, t.verdict(i, &sum, o.state == control.ObjectiveViolated, &o.measured))
 		if o.state == control.ObjectiveKept || o.state == control.ObjectiveViolated {
-			o.budget.add(now, r.Elapsed, o.state == control.ObjectiveKept)
+			o.budget.add(t.age, r.Elapsed, o.state == control.ObjectiveKept)
 		} else {
-			o.budget.add(now, 0, false)
+			o.budget.add(t.age, 0, false)
 		}
 		if o.state != before {
 			changed = append(changed, Change{before, o.state, t.show(i)})
@@ -175,7 +179,7 @@ func (t *Tracker) observe(r *history.Reading) {
 	}
 	part := r.Backlogged()
 	s.add(&slot{
-		elapsed: r.Elapsed, backlogged: time.Duration(part * float64(r.Elapsed)), used: r.Used,
+		elapsed: r.Elapsed, backlogged: time.Duration(part * float64(r.Elapsed)), stood: r.Stood, used: r.Used,
 		shared: time.Duration(part * float64(r.All)), calls: r.Calls, waits: r.Waits,
 	})
 }
@@ -205,10 +209,13 @@ func (t *Tracker) verdict(i int, s *slot, violated bool, measured *float64) stri
 		}
 		*measured = min(float64(s.used)/float64(s.shared), 1)
 	case waitP99:
-		if s.waits.Total() < leastWaits {
+		if s.waits.Total() >= leastWaits {
+			*measured = float64(s.waits.Quantile(0.99))
+		} else if mean := float64(s.stood) / float64(s.waits.Total()+1); s.stood >= s.elapsed/2 && mean > target {
+			*measured = max(mean, float64(s.waits.Quantile(0.99))) // few requests, since they wait too long
+		} else {
 			return control.ObjectiveIdle
 		}
-		*measured = float64(s.waits.Quantile(0.99))
 		if !violated {
 			limit *= 1 + tolerance
 		}

@@ -24,6 +24,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 //	targets share=0.5 wait=10ms rate=100 window=1m
 //	for 40s used=0.5 waits=0.5 others=0.5 calls=100 each=2ms
 //	expect share violated 0.25
+//	clock -24h
 //
 // used, waits and others are parts of the time; calls are per second, and each of them waits for that long. expect has
 // the objective, its state and, optionally, the measured value.
@@ -87,12 +88,16 @@ func (s *scenario) line(words []string) error {
 				s.changes = append(s.changes, c.Name+" "+c.To)
 			}
 		}
+	case "clock": // the host's clock is set
+		by, err := time.ParseDuration(words[1])
+		s.now = s.now.Add(by)
+		return err
 	case "expect":
 		for _, o := range s.Show().Objectives {
 			if o.Name != words[1] {
 				continue
 			}
-			got := fmt.Sprintf("%s %.2f kept for %.2f", o.State, o.Measured, o.Kept)
+			got := fmt.Sprintf("%s %.2f kept for %.2f of %v", o.State, o.Measured, o.Kept, time.Duration(o.Judged))
 			if !strings.HasPrefix(got, strings.Join(words[2:], " ")) {
 				return fmt.Errorf("got %s", got)
 			}
@@ -211,9 +216,17 @@ func TestCauses(t *testing.T) {
 			Surroundings{Policy: "accc"}, []string{"30 %", "5 bytes", "keeps to"}},
 		{"its own idleness", control.Domain{DomainShare: control.DomainShare{Entitled: 0.5}, Spent: control.Spent{Window: 2e9, Idle: 0.4}}, Surroundings{Policy: "accc"},
 			[]string{"requested nothing for 40 %", "keeps to"}},
+		{"waits for others", control.Domain{DomainShare: control.DomainShare{Entitled: 0.5, Share: 0.5}, Spent: control.Spent{Window: 2e9, Turn: 0.6}}, Surroundings{Policy: "lag"},
+			[]string{"more credits", "keeps to"}},
+		{"waits behind its own work", control.Domain{DomainShare: control.DomainShare{Entitled: 1, Share: 1}, Spent: control.Spent{Window: 2e9, Turn: 0.6}}, Surroundings{Policy: "lag"},
+			[]string{"its own earlier ones", "keeps to"}},
 		{"nothing", control.Domain{DomainShare: control.DomainShare{Entitled: 0.5}}, Surroundings{Policy: "accc"}, []string{"no cause outside", "keeps to"}},
 	} {
-		got := Causes(violated, &c.d, c.s)
+		o := violated
+		if c.d.Spent.Turn > 0 {
+			o.Name = "wait_p99"
+		}
+		got := Causes(o, &c.d, c.s)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 			continue
