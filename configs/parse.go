@@ -391,4 +391,7 @@ func (p *parser) checkAPI(a *API, t table) {
 	if a.ViewToken == "" && a.OperateToken == "" {
 		p.fail(t, "listen", a.Listen, errors.New("needs view_token or operate_token, files with a token"))
 	}
+	if a.ViewToken != "" && a.ViewToken == a.OperateToken {
+		p.fail(t, "view_token", a.ViewToken, errors.New("is operate_token, too: callers that may view could change settings; give each a file of its own"))
+	}
 }

@@ -86,13 +86,13 @@ func (s *Server) roleOf(c caller, header string) (string, error) {
 }
 
 // roleOfToken returns the role of the token in an Authorization header. It reads the files of the tokens each time, so
-// that a new token holds at once.
+// that a new token holds at once. A token that is in both files gives the lesser role.
 func (s *Server) roleOfToken(header string) (string, error) {
-	token, ok := strings.CutPrefix(header, "Bearer ")
-	if !ok || token == "" {
+	scheme, token, _ := strings.Cut(header, " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", control.Errorf(control.CodeUnauthenticated, "no token: send the header `Authorization: Bearer TOKEN` with the content of [api] view_token or operate_token")
 	}
-	for _, f := range []struct{ path, role string }{{s.opt.Config.API.OperateToken, operator}, {s.opt.Config.API.ViewToken, viewer}} {
+	for _, f := range []struct{ path, role string }{{s.opt.Config.API.ViewToken, viewer}, {s.opt.Config.API.OperateToken, operator}} {
 		if f.path == "" {
 			continue
 		}
@@ -141,13 +141,19 @@ func (s *Server) checkTCP() error {
 			return fmt.Errorf("[api] certificate and key: %w", err)
 		}
 	}
-	for key, path := range map[string]string{"view_token": s.opt.Config.API.ViewToken, "operate_token": s.opt.Config.API.OperateToken} {
-		if path == "" {
+	seen := map[string]string{} // keys by token
+	for _, f := range []struct{ key, path string }{{"view_token", s.opt.Config.API.ViewToken}, {"operate_token", s.opt.Config.API.OperateToken}} {
+		if f.path == "" {
 			continue
 		}
-		if _, err := readToken(path); err != nil {
-			return fmt.Errorf("[api] %s: %w", key, err)
+		token, err := readToken(f.path)
+		if err != nil {
+			return fmt.Errorf("[api] %s: %w", f.key, err)
 		}
+		if other := seen[token]; other != "" {
+			return fmt.Errorf("[api] %s: %s has the token of %s: the tokens of two roles must differ", f.key, f.path, other)
+		}
+		seen[token] = f.key
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ func TestRoles(t *testing.T) {
 		{"a wrong token", remote, "Bearer vvvvvvvvvvvvvvvw", control.CodeUnauthenticated, control.CodeUnauthenticated},
 		{"a part of a token", remote, "Bearer vvvvvvvvvvvvvvv", control.CodeUnauthenticated, control.CodeUnauthenticated},
 		{"another scheme", remote, "Basic oooooooooooooooo", control.CodeUnauthenticated, control.CodeUnauthenticated},
+		{"the scheme in lower case", remote, "bearer vvvvvvvvvvvvvvvv", "", control.CodeDenied},
+		{"spaces before the token", remote, "Bearer  oooooooooooooooo", "", ""},
+		{"a scheme that begins alike", remote, "Bearers oooooooooooooooo", control.CodeUnauthenticated, control.CodeUnauthenticated},
 		{"the token to view", remote, "Bearer vvvvvvvvvvvvvvvv", "", control.CodeDenied},
 		{"the token to operate", remote, "Bearer oooooooooooooooo", "", ""},
 	} {
@@ -105,6 +108,20 @@ func TestTokenFiles(t *testing.T) {
 		if err := s.checkTCP(); role != c.role || (err == nil) != (role != "") {
 			t.Errorf("%q with mode %#o: %q, %v", c.text, c.mode, role, err)
 		}
+	}
+}
+
+// A token of both roles is refused at the start, and gives the lesser one if the files become alike later.
+func TestTokenOfTwoRoles(t *testing.T) {
+	s := newServer(t)
+	if err := os.WriteFile(s.opt.Config.API.OperateToken, []byte("vvvvvvvvvvvvvvvv"), 0o600); err != nil { // without the newline
+		t.Fatal(err)
+	}
+	if err := s.checkTCP(); err == nil || !strings.Contains(err.Error(), "must differ") {
+		t.Errorf("got %v, want an error", err)
+	}
+	if role, err := s.roleOfToken("Bearer vvvvvvvvvvvvvvvv"); role != viewer || err != nil {
+		t.Errorf("got the role %q, %v; want %q", role, err, viewer)
 	}
 }
 
