@@ -3,10 +3,16 @@ package api
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"pegasus/backend/control"
 	"pegasus/backend/events"
@@ -70,4 +76,52 @@ func registry(t testing.TB, config *configs.Config, path, dir string, journal *e
 	return guests.New(guests.Options{Config: config, ConfigPath: path, RuntimeDir: dir, Journal: journal, Log: log,
 		Adapter: local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		Accept:  configs.Options{Policies: policies.Names(), Types: []string{"soft"}}, Workers: workers.New(workers.Options{RuntimeDir: dir, Log: log})})
+}
+
+// A HEAD request of a stream ends: it has no lines, and the next request of its connection is answered.
+func TestHeadOfStreamEnds(t *testing.T) {
+	s := newServer(t)
+	for _, path := range []string{"/v1/events", "/v1/live", "/v1/timeline", "/v1/trace"} {
+		r := httptest.NewRequest(http.MethodHead, path, nil)
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithTimeout(contextOf(r, caller{Peer: control.Peer{UID: 0}}), 10*time.Second)
+		s.handler.ServeHTTP(w, r.WithContext(ctx))
+		if ctx.Err() != nil {
+			t.Errorf("%s: the answer did not end", path)
+		}
+		cancel()
+		if kind := w.Header().Get("Content-Type"); w.Code != http.StatusOK || kind != control.LinesType || w.Body.Len() > 0 {
+			t.Errorf("%s: got %d, %s and %d bytes", path, w.Code, kind, w.Body.Len())
+		}
+	}
+}
+
+// A refusal of a body gives the remedy, and its status is in the description of each operation.
+func TestRefusedBodies(t *testing.T) {
+	s := newServer(t)
+	for _, c := range []struct {
+		kind, body string
+		status     int
+		want       string
+	}{
+		{"application/x-www-form-urlencoded", `{"settings":{}}`, http.StatusUnsupportedMediaType, "Content-Type: application/json"}, // as curl -d sends
+		{"application/json", `{"Settings":{}}`, http.StatusUnprocessableEntity, "/v1/openapi.json"},
+	} {
+		r := httptest.NewRequest(http.MethodPatch, "/v1/domains/web", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", c.kind)
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r.WithContext(contextOf(r, caller{Peer: control.Peer{UID: 0}})))
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: got %d %s; want %d and %q", c.kind, c.body, w.Code, w.Body, c.status, c.want)
+		}
+	}
+	for path, item := range s.spec.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			for _, status := range control.Statuses() {
+				if op != nil && op.Responses[strconv.Itoa(status)] == nil {
+					t.Errorf("%s %s: the description has no answer %d", op.Method, path, status)
+				}
+			}
+		}
+	}
 }

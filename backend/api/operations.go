@@ -38,7 +38,7 @@ func operation(role, method, path, id, summary, description string) huma.Operati
 		Security:     []map[string][]string{{"token": {role}}},
 		Metadata:     map[string]any{"role": role},
 		MaxBodyBytes: control.MaxRequest,
-		Errors:       []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusRequestEntityTooLarge},
+		Errors:       control.Statuses(),
 	}
 }
 

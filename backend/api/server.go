@@ -16,6 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"pegasus/backend/control"
 	"pegasus/backend/metrics"
@@ -112,15 +113,17 @@ func asProblem(err error) *control.Error {
 	return e
 }
 
-// Huma's own refusals, of requests that do not fit the description, become errors of the API.
+// Huma's own refusals, of requests that do not fit the description, become errors of the API. Names of fields are
+// spelled as described.
 func init() {
+	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		var parts []string
 		for _, err := range errs {
 			var d huma.ErrorDetailer
 			if errors.As(err, &d) {
 				detail := d.ErrorDetail()
-				parts = append(parts, strings.TrimPrefix(detail.Location+": ", ": ")+detail.Message)
+				parts = append(parts, strings.TrimPrefix(detail.Location+": ", ": ")+detail.Message+remedyOf(detail.Message))
 			} else if err != nil {
 				parts = append(parts, err.Error())
 			}
@@ -130,6 +133,17 @@ func init() {
 		}
 		return control.OfStatus(status, message)
 	}
+}
+
+// remedyOf returns the remedy for one of Huma's refusals; empty: the message has it.
+func remedyOf(message string) string {
+	switch {
+	case strings.HasPrefix(message, huma.ErrUnknownContentType.Error()):
+		return "; send the header `Content-Type: application/json`"
+	case message == validation.MsgUnexpectedProperty:
+		return "; /v1/openapi.json has the fields of the body"
+	}
+	return ""
 }
 
 // tracked keeps Serve from returning while a request is handled, and logs a handler's panic.

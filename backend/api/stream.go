@@ -78,6 +78,10 @@ func registerStream[I any](api huma.API, op huma.Operation, line any, do func(ct
 	huma.Register(api, op, func(_ context.Context, in *I) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			s := &stream{ctx: ctx, lines: json.NewEncoder(ctx.BodyWriter())}
+			if ctx.Method() == http.MethodHead { // it has no lines, and would occupy its connection without end
+				s.begin()
+				return
+			}
 			s.end(do(ctx.Context(), in, s))
 		}}, nil
 	})

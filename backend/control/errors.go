@@ -2,7 +2,9 @@ package control
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 )
 
 // Codes of an Error, for programs; its message is for people.
@@ -33,6 +35,14 @@ var statuses = map[string]int{
 	CodeTooSlow:         http.StatusRequestTimeout,
 	CodeEnding:          http.StatusServiceUnavailable,
 	CodeInternal:        http.StatusInternalServerError,
+}
+
+// Statuses returns the HTTP status codes of all errors, in ascending order. With them goes that of a body which is no
+// JSON by its media type.
+func Statuses() []int {
+	all := append(slices.Collect(maps.Values(statuses)), http.StatusUnsupportedMediaType)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Error is the cause of a request's failure: a problem of RFC 9457 with a code.

@@ -60,7 +60,7 @@ var conversations = []struct {
 	{"show-domain", conversation{path: "/v1/domains/pod", wrong: []wrongRequest{{path: "/v1/domains/none", status: 404}}}},
 	{"set", conversation{path: "/v1/domains/pod", body: `{"settings":{"credits":"400"}}`, wrong: []wrongRequest{
 		{path: "/v1/domains/none", body: `{"settings":{"credits":"1"}}`, status: 404}, {body: `{"settings":{"credits":400}}`, status: 422},
-		{body: `{"settings":{"credits":"many"}}`, status: 422}, {body: `{"settings":{"colour":"red"}}`, status: 422}, {body: `[]`, status: 422}, {body: `{`, status: 400},
+		{body: `{"Settings":{"credits":"7"}}`, status: 422}, {body: `{"settings":{"credits":"many"}}`, status: 422}, {body: `{"settings":{"colour":"red"}}`, status: 422}, {body: `[]`, status: 422}, {body: `{`, status: 400},
 	}}},
 	{"explain-domain", conversation{path: "/v1/domains/pod/explanation", wrong: []wrongRequest{{path: "/v1/domains/none/explanation", status: 404}}}},
 	{"explain-domains", conversation{path: "/v1/explanations"}},
@@ -79,7 +79,7 @@ var conversations = []struct {
 	}}},
 	{"list-accelerators", conversation{path: "/v1/accelerators"}},
 	{"switch-policy", conversation{path: "/v1/accelerators?accelerator=soft0", body: `{"name":"rr"}`, wrong: []wrongRequest{
-		{body: `{"name":"fastest"}`, status: 422}, {body: `{"mode":"slow"}`, status: 422}, {path: "/v1/accelerators?accelerator=gpu9", body: `{"name":"rr"}`, status: 404}, {body: `"rr"`, status: 422},
+		{body: `{"Name":"none"}`, status: 422}, {body: `{"name":"none","Mode":"paper"}`, status: 422}, {body: `{"name":"fastest"}`, status: 422}, {body: `{"mode":"slow"}`, status: 422}, {path: "/v1/accelerators?accelerator=gpu9", body: `{"name":"rr"}`, status: 404}, {body: `"rr"`, status: 422},
 	}}},
 	{"reload", conversation{path: "/v1/reload"}},
 	{"follow-events", conversation{path: "/v1/events"}},
@@ -127,6 +127,7 @@ func TestContract(t *testing.T) {
 			at := *api
 			at.t = t
 			before := at.state()
+			answers := described.Paths[path][strings.ToLower(method)].Responses
 			for _, w := range c.wrong {
 				if w.path == "" {
 					w.path = c.path
@@ -136,6 +137,8 @@ func TestContract(t *testing.T) {
 					t.Errorf("%s %s %s: %d, %s %s; want %d", method, w.path, w.body, status, kind, body, w.status)
 				} else if err := schemas.check("Error", body); err != nil {
 					t.Errorf("%s %s: the error is %s: %v", method, w.path, body, err)
+				} else if _, ok := answers[fmt.Sprint(status)].Content[kind]; !ok {
+					t.Errorf("%s %s: the description has no answer %d of %s", method, w.path, status, kind)
 				}
 			}
 			if c.body != "" {
@@ -148,7 +151,6 @@ func TestContract(t *testing.T) {
 				t.Errorf("refused requests have changed the daemon from\n%s\nto\n%s", before, after)
 			}
 			status, kind, body := at.send(method, c.path, c.body)
-			answers := described.Paths[path][strings.ToLower(method)].Responses
 			answer, ok := answers[fmt.Sprint(status)]
 			if !ok || status >= 300 {
 				t.Fatalf("%d %s", status, body)
