@@ -139,13 +139,15 @@ func (q *request) url() string {
 	return path
 }
 
-// call sends a request and decodes the answer into result, unless that is nil. It gives up after the client's patience.
+// call sends a request and decodes the answer into result, unless that is nil. It gives up after the client's patience,
+// or at ctx's deadline.
 func (c *Client) call(ctx context.Context, q request, result any) error {
+	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	err := c.answer(bounded, q, result)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("the daemon, process %d, hasn't answered in %v; is it stopped? (%w)", c.Server().PID, c.patience, os.ErrDeadlineExceeded)
+	if err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the daemon, process %d, hasn't answered in %v; is it stopped? (%w)", c.Server().PID, time.Since(start).Round(time.Second/10), os.ErrDeadlineExceeded)
 	}
 	return err
 }

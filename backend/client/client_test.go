@@ -182,6 +182,12 @@ func TestNoAnswer(t *testing.T) {
 	if _, err := c.Status(t.Context()); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("%v", err)
 	}
+	c.patience = time.Minute
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Domains(soon); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "is it stopped?") {
+		t.Errorf("at the caller's deadline: %v", err)
+	}
 }
 
 // A daemon that ends in the middle is reported as such, and the next request reaches the next daemon.

@@ -16,8 +16,13 @@ const wouldBe = "(new)"
 // Fits answers whether a domain would fit, for each accelerator that it may be on. It changes nothing. At most one
 // caller simulates at a time.
 func (r Requests) Fits(q control.FitParams) ([]control.Fit, error) {
-	if q.Kernel < 0 || q.Kernel > int64(10*time.Second) || !(q.Demand >= 0 && q.Demand <= 1) || q.Seconds < 0 || q.Seconds > 60 {
-		return nil, control.Errorf(control.CodeInvalid, "fits: kernel_ns must be 0 to 10 s, demand 0 to 1, simulate_s 0 to 60")
+	switch {
+	case q.Kernel < 0 || q.Kernel > int64(10*time.Second):
+		return nil, control.Errorf(control.CodeInvalid, "would a domain fit: kernel_ns = %d: must be 0 to 10000000000", q.Kernel)
+	case !(q.Demand >= 0 && q.Demand <= 1):
+		return nil, control.Errorf(control.CodeInvalid, "would a domain fit: demand = %v: must be 0 to 1", q.Demand)
+	case q.Seconds < 0 || q.Seconds > 60:
+		return nil, control.Errorf(control.CodeInvalid, "would a domain fit: simulate_s = %d: must be 0 to 60", q.Seconds)
 	}
 	all, d, err := r.candidates(q)
 	if err != nil {
@@ -25,7 +30,7 @@ func (r Requests) Fits(q control.FitParams) ([]control.Fit, error) {
 	}
 	if q.Predict {
 		if !r.reg.predicting.TryLock() {
-			return nil, control.Errorf(control.CodeConflict, "fits: another prediction is running; try again")
+			return nil, control.Errorf(control.CodeConflict, "would a domain fit: another prediction is running; try again")
 		}
 		defer r.reg.predicting.Unlock()
 	}

@@ -16,6 +16,15 @@ import (
 // errNoDaemon is returned if no daemon runs.
 var errNoDaemon = errors.New("no daemon runs: start one with `pegasusd` as root, or run a program with `pegasus run -- PROGRAM`, which starts a private one")
 
+// noDaemonIn is errNoDaemon for a directory that the user gave.
+type noDaemonIn struct{ dir string }
+
+func (n *noDaemonIn) Error() string {
+	return fmt.Sprintf("no daemon runs in %s: start one with `pegasusd --runtime-dir %s` as root, or run a program with `pegasus run --runtime-dir %s -- PROGRAM`, which starts a private one", n.dir, n.dir, n.dir)
+}
+
+func (n *noDaemonIn) Unwrap() error { return errNoDaemon }
+
 // dial connects to a daemon: the one of dir, or the host's, or this user's own. It returns the runtime
 // directory in which it was found.
 func dial(dir string) (*client.Client, string, error) {
@@ -53,6 +62,9 @@ func dial(dir string) (*client.Client, string, error) {
 	}
 	c, err := dialPrivate(private)
 	if err != nil {
+		if os.Getenv(control.RuntimeVariable) == "" && isAbsent(err) {
+			return nil, "", errNoDaemon
+		}
 		return nil, "", noDaemon(private, err)
 	}
 	return c, private, nil
@@ -74,11 +86,16 @@ func dialPrivate(dir string) (*client.Client, error) {
 	return client.Dial(filepath.Join(dir, control.SocketName))
 }
 
-// noDaemon distinguishes a missing socket and a socket without listener from other errors.
+// isAbsent reports whether there is no socket, or one without a listener.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// noDaemon returns the error for the daemon of a directory.
 func noDaemon(dir string, err error) error {
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return errNoDaemon
+	case isAbsent(err):
+		return &noDaemonIn{dir}
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("reach the daemon in %s: %w; set %s to a directory of this user, or unset it", dir, err, control.RuntimeVariable)
 	default:

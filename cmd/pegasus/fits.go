@@ -11,6 +11,9 @@ import (
 	"pegasus/backend/control"
 )
 
+// longestKernel is the greatest length of requests that the daemon simulates.
+const longestKernel = 10 * time.Second
+
 func fitsCommand(c *call) action {
 	accelerator := c.flags.String("accelerator", "", "check only the accelerator `name`")
 	plain := c.flags.Bool("no-predict", false, "compute only: simulate nothing")
@@ -18,6 +21,12 @@ func fitsCommand(c *call) action {
 	demand := c.flags.Float64("demand", 0, "`part` of the time, 0 to 1, that the new domain computes while it is alone; 1")
 	c.jsonFlag()
 	return c.takes(0, -1, func(operands []string) error {
+		switch {
+		case *kernel < 0 || *kernel > longestKernel:
+			return usagef("--kernel %v: want 0s to %v", *kernel, longestKernel)
+		case !(*demand >= 0 && *demand <= 1):
+			return usagef("--demand %v: want 0 to 1", *demand)
+		}
 		settings, err := parseSettings(operands)
 		if err != nil {
 			return err

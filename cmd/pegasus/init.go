@@ -58,6 +58,13 @@ func initialize(c *call) action {
 	output := c.flags.String("output", configs.Path, "`file` to write; - prints it")
 	force := c.flags.Bool("force", false, "replace a file that has settings")
 	return c.takes(0, 0, func([]string) error {
+		target := *output
+		if target != "-" {
+			var err error
+			if target, err = configTarget(target); err != nil {
+				return fmt.Errorf("write %s: %w", *output, err)
+			}
+		}
 		host := findHost(*output)
 		text := configFor(host)
 		if _, err := configs.Parse("generated", text, configs.Options{Policies: policies.Names()}); err != nil {
@@ -72,7 +79,7 @@ func initialize(c *call) action {
 		case host.Config == settingsConfig && !*force:
 			return fmt.Errorf("write %s: the file has settings; --force replaces it, --output - prints the configuration for this host", *output)
 		}
-		if err := writeConfig(*output, text); err != nil {
+		if err := writeConfig(target, text); err != nil {
 			return err
 		}
 		fmt.Fprintf(c.out, "Wrote %s: %s.\n", *output, host.summary())
@@ -154,6 +161,21 @@ func stateOfConfig(path string) string {
 		return settingsConfig // it can't be read, and may have some
 	}
 	return emptyConfig
+}
+
+// configTarget returns the file to write for a path: that of a symbolic link, which stays, or the path itself.
+func configTarget(path string) (string, error) {
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(target); err == nil && !info.Mode().IsRegular() {
+		return "", errors.New("is no regular file; give --output a file")
+	}
+	return target, nil
 }
 
 // writeConfig replaces a file at once, so that the daemon never reads a part of it.

@@ -75,7 +75,7 @@ var conversations = []struct {
 	}}},
 	{"show-history", conversation{path: "/v1/history?domain=pod", wrong: []wrongRequest{{path: "/v1/history?domain=none", status: 404}}}},
 	{"check-fit", conversation{path: "/v1/fits", body: `{"settings":{"credits":"300","slo":"400"},"predict":true}`, wrong: []wrongRequest{
-		{body: `{"settings":{"credits":"0"}}`, status: 422}, {body: `{"settings":{"accelerator":"gpu9"}}`, status: 422}, {body: `{"demand":2}`, status: 422}, {body: `{"simulate_s":3600}`, status: 422},
+		{body: `{"settings":{"credits":"0"}}`, status: 422}, {body: `{"settings":{"accelerator":"gpu9"}}`, status: 422}, {body: `{"demand":2}`, status: 422}, {body: `{"kernel_ns":-1}`, status: 422}, {body: `{"simulate_s":3600}`, status: 422},
 	}}},
 	{"list-accelerators", conversation{path: "/v1/accelerators"}},
 	{"switch-policy", conversation{path: "/v1/accelerators?accelerator=soft0", body: `{"name":"rr"}`, wrong: []wrongRequest{
