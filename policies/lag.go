@@ -564,9 +564,18 @@ func (p *lag) Explain() string {
 	case rival == nil:
 		return fmt.Sprintf("lag: domain %d has the accelerator, no other domain has work", h.id)
 	case !h.work:
-		return fmt.Sprintf("lag: domain %d is expected back; domain %d, which waits, is %v ahead of it", h.id, rival.id, -h.lead(rival))
+		return fmt.Sprintf("lag: domain %d is expected back; domain %d, which waits, is %s it", h.id, rival.id, place(-h.lead(rival)))
 	default:
-		return fmt.Sprintf("lag: domain %d is %v ahead of domain %d, up to %v; credits %d, %d in line",
-			h.id, h.lead(rival), rival.id, p.most(), h.credits, p.queued.len())
+		return fmt.Sprintf("lag: domain %d is %s domain %d, up to %v; credits %d, %d in line",
+			h.id, place(h.lead(rival)), rival.id, p.most(), h.credits, p.queued.len())
 	}
+}
+
+// place describes a lead, for people.
+func place(lead time.Duration) string {
+	where := "ahead of"
+	if lead < 0 {
+		lead, where = -lead, "behind"
+	}
+	return fmt.Sprintf("%v %s", lead.Round(time.Microsecond), where)
 }

@@ -223,3 +223,12 @@ func with(pairs ...any) Options {
 	}
 	return o.filled()
 }
+
+// A lead is described without a sign, to the microsecond.
+func TestPlace(t *testing.T) {
+	for lead, want := range map[time.Duration]string{0: "0s ahead of", 1234567: "1.235ms ahead of", -6962532012: "6.962532s behind"} {
+		if got := place(lead); got != want {
+			t.Errorf("%d: got %q, want %q", lead, got, want)
+		}
+	}
+}

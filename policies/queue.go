@@ -653,7 +653,7 @@ func (q *queue) Explain() string {
 	if q.lease.amount > 1 {
 		what = fmt.Sprintf("up to %d requests, the first", q.lease.amount)
 	}
-	s := fmt.Sprintf("%s: domain %d has %s of about %v; ", q.name, q.why.id, what, q.why.window)
+	s := fmt.Sprintf("%s: domain %d has %s of about %v; ", q.name, q.why.id, what, q.why.window.Round(time.Microsecond))
 	if standing := q.share.explain(q.lease.holder.unit); standing != "" {
 		s += standing + "; "
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"pegasus/backend/control"
@@ -126,7 +127,10 @@ func (a *Accelerator) Explain(m *Attachment) []string {
 			control.Count(int(st.Leases), "time"), time.Duration(st.WaitMean).Round(time.Microsecond)))
 	}
 	if text := a.explanation(); text != "" {
-		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))
+		if !strings.HasPrefix(text, a.settings.Policy) { // most policies' texts begin with the name
+			text = a.settings.Policy + ": " + text
+		}
+		lines = append(lines, "policy "+text)
 	}
 	return lines
 }

@@ -3,9 +3,11 @@ package sched
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"pegasus/configs"
+	"pegasus/policies"
 	"pegasus/vcpu"
 )
 
@@ -38,5 +40,21 @@ func BenchmarkPresent(b *testing.B) {
 	}
 	for b.Loop() {
 		a.present()
+	}
+}
+
+// An explanation for a domain names the policy once.
+func TestExplanationNamesPolicyOnce(t *testing.T) {
+	for _, policy := range policies.Names() {
+		for _, mode := range []string{"production", "paper"} {
+			c := configs.Default().Accelerators[0]
+			c.Policy, c.Mode = policy, mode
+			a := quietAccelerator(t, c)
+			attachPage(t, a, "a")
+			lines := a.Explain(a.members[0])
+			if text := lines[len(lines)-1]; !strings.HasPrefix(text, "policy "+policy) || strings.Contains(text, policy+": "+policy) {
+				t.Errorf("%s, %s: got %q", policy, mode, text)
+			}
+		}
 	}
 }
