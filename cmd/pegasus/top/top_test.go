@@ -336,6 +336,11 @@ func TestChangeCredits(t *testing.T) {
 	ask()
 	d.send(d.press("y")())
 	d.wantText("not changed: set web: the role view may not change settings")
+	d.send(tea.WindowSizeMsg{Width: 30, Height: 10})
+	for _, line := range []string{"not changed: set web: the role", "view may not change settings"} {
+		d.wantText(line) // as a whole, on two lines
+	}
+	d.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	d.press("c")
 	d.write("512")
 	d.press("enter")

@@ -38,7 +38,7 @@ func (m Model) Screen() string {
 		return ""
 	}
 	lines := append(m.top(), m.body()...)
-	foot := []string{m.status(), m.footer()}
+	foot := append(m.status(), m.footer())
 	for len(lines) < m.height-len(foot) {
 		lines = append(lines, "")
 	}
@@ -248,20 +248,39 @@ func (m *Model) choiceLines() []string {
 	return lines
 }
 
-// status returns the line above the keys.
-func (m *Model) status() string {
+// mostStatus is the greatest number of lines of a question or a message.
+const mostStatus = 5
+
+// status returns the lines above the keys: a question or a message as a whole, where the screen has room for it.
+func (m *Model) status() []string {
+	style, text := bold, ""
 	switch {
 	case m.confirm != nil:
-		return bold.Styled(clean(m.confirm.text) + " y: yes, any other key: no")
+		text = clean(m.confirm.text) + " y: yes, any other key: no"
 	case m.prompt != nil:
-		return bold.Styled(clean(m.prompt.label)+": ") + clean(m.prompt.text) + marked.Styled(" ")
+		return []string{bold.Styled(clean(m.prompt.label)+": ") + clean(m.prompt.text) + marked.Styled(" ")}
 	case m.gone != "":
-		return bad.Styled(clean(m.gone))
+		style, text = bad, clean(m.gone)
 	case m.message != "":
-		return bold.Styled(clean(m.message))
+		text = clean(m.message)
 	case m.page != listPage || m.choice != nil || m.seen == nil:
-		return ""
+		return []string{""}
+	default:
+		return []string{m.more()}
 	}
+	lines := strings.Split(ansi.Wrap(text, m.width, ""), "\n")
+	if most := max(min(mostStatus, m.height-2), 1); len(lines) > most {
+		lines[most-1] = ansi.Truncate(strings.Join(lines[most-1:], " "), m.width-1, "") + "…"
+		lines = lines[:most]
+	}
+	for i := range lines {
+		lines[i] = style.Styled(lines[i])
+	}
+	return lines
+}
+
+// more returns the line about rows and columns that the screen does not show.
+func (m *Model) more() string {
 	rows := m.rows()
 	var parts []string
 	if room := m.bodyHeight(); len(rows) > room {
