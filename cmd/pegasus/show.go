@@ -43,7 +43,7 @@ func listDomains(c *call) action {
 			return printJSON(c.out, domains)
 		}
 		if len(domains) == 0 {
-			printProse(c.out, 0, "no domains: `pegasus run -- PROGRAM` makes one, or declare [[domain]] in the configuration")
+			printProse(c.out, 0, noDomains)
 			return nil
 		}
 		c.printDomains(domains)
@@ -412,6 +412,9 @@ func until(seconds float64) (ended context.Context, begin, stop func()) {
 	return ended, sync.OnceFunc(func() { timer.Reset(length) }), func() { timer.Stop(); cancel(); letGo() }
 }
 
+// noDomains is the text of commands that describe all domains where there is none.
+const noDomains = "no domains: `pegasus run -- PROGRAM` makes one, or declare [[domain]] in the configuration"
+
 func why(c *call) action {
 	c.jsonFlag()
 	return c.takes(0, 1, func(names []string) error {
@@ -427,6 +430,9 @@ func why(c *call) action {
 		}
 		if c.json {
 			return printJSON(c.out, all)
+		}
+		if len(all) == 0 {
+			printProse(c.out, 0, noDomains)
 		}
 		for _, e := range all {
 			fmt.Fprintln(c.out, e.Domain)

@@ -73,3 +73,26 @@ func TestWatchOfEndingDaemon(t *testing.T) {
 		t.Errorf("it reports %q, want the wait once", said.String())
 	}
 }
+
+// The commands about all domains report it if there is none.
+func TestNoDomains(t *testing.T) {
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, control.SocketName), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "[]") })}
+	go empty.Serve(l)
+	t.Cleanup(func() { empty.Close() })
+	for _, command := range []string{"domains", "why"} {
+		var printed, said strings.Builder
+		status := run([]string{command, "--runtime-dir", dir}, &streams{strings.NewReader(""), &printed, &said})
+		if got := printed.String(); status != 0 || !strings.HasPrefix(got, "no domains: ") {
+			t.Errorf("%s: status %d, %q %q", command, status, got, said.String())
+		}
+	}
+}
