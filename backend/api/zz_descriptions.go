@@ -198,7 +198,7 @@ var descriptions = map[string]string{
 	"Spent":                           "Spent divides a domain's time in a window into parts from 0 to 1 that add up to 1. A window of 0 means that no data is available.",
 	"Spent.accelerator":               "its work held an engine",
 	"Spent.idle":                      "it requested nothing",
-	"Spent.turn":                      "else: one of its requests waited for admission",
+	"Spent.turn":                      "else: a request waited for admission, or behind other domains' admitted work",
 	"Spent.vcpu":                      "else: at most this part, its vCPUs waited for a CPU of the host; see operations.md",
 	"Status":                          "Status describes the daemon.",
 	"Status.adopted":                  "workers taken over from the previous daemon",

@@ -158,7 +158,7 @@ type Lease struct {
 type Spent struct {
 	Window      int64   `json:"window_ns"`
 	Accelerator float64 `json:"accelerator"` // its work held an engine
-	Turn        float64 `json:"turn"`        // else: one of its requests waited for admission
+	Turn        float64 `json:"turn"`        // else: a request waited for admission, or behind other domains' admitted work
 	VCPU        float64 `json:"vcpu"`        // else: at most this part, its vCPUs waited for a CPU of the host; see operations.md
 	Idle        float64 `json:"idle"`        // it requested nothing
 }

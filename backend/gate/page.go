@@ -517,6 +517,7 @@ type Statistics struct {
 	Swap             Swap
 	Waits            [WaitBuckets]uint64
 	Stood            int64 // ns that requests waited for admission, including the one that waits now
+	Idle             int64 // ns without work waiting or in flight
 }
 
 // Statistics returns a slot's totals, and whether a worker has joined there. Any goroutine may call it.
@@ -541,6 +542,10 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	st.Stood = within(s.stood.Load(), maxStood)
 	if since := s.standing.Load(); since != 0 {
 		st.Stood += grown(Now(), since)
+	}
+	st.Idle = within(s.idle.Load(), Now())
+	if since := s.idleSince.Load(); since != 0 {
+		st.Idle += grown(Now(), since)
 	}
 	return st, true
 }

@@ -137,3 +137,27 @@ func TestBudgetEndsTurn(t *testing.T) {
 	}
 	m.Finish(ticket, usage(accel.Compute, 1_000_000))
 }
+
+// A worker is idle while no request waits or is in flight.
+func TestIdle(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever})
+	idle := func() int64 { st, _ := p.Statistics(m.index); return st.Idle }
+	grows := func() bool {
+		first := idle()
+		for start := Now(); Now() < start+1000; {
+		}
+		return idle() > first
+	}
+	if !grows() {
+		t.Error("not idle before its first request")
+	}
+	ticket := try(t, m, Compute, 600, Admitted)
+	if grows() {
+		t.Error("idle with a request in flight")
+	}
+	m.Finish(ticket, usage(accel.Compute, 500))
+	if !grows() {
+		t.Error("not idle after its last request")
+	}
+}

@@ -88,12 +88,21 @@ func TestSpent(t *testing.T) {
 	dom.share.Sample(began+100, 20)
 	dom.stood.Sample(began, 0)
 	dom.stood.Sample(began+100, 30)
-	if s := dom.spent(steal); s.Accelerator != 0.2 || s.Turn != 0.3 || s.VCPU != 0.1 || s.VCPU+s.Idle < 0.499 || s.VCPU+s.Idle > 0.501 {
+	if s := dom.spent(steal, 80); s.Accelerator != 0.2 || s.Turn != 0.3 || s.VCPU != 0.1 || s.VCPU+s.Idle < 0.499 || s.VCPU+s.Idle > 0.501 {
 		t.Errorf("its time went to %+v", s)
+	}
+	// It had work for 70 of the 100 ns: the other 20 were spent behind other domains' work, but for what these didn't use.
+	dom.engaged.Sample(began, 0)
+	dom.engaged.Sample(began+100, 70)
+	if s := dom.spent(steal, 80); s.Turn != 0.5 {
+		t.Errorf("of work in flight behind other domains': %+v", s)
+	}
+	if s := dom.spent(steal, 30); s.Turn != 0.4 {
+		t.Errorf("of work in flight beside 10 ns of other domains': %+v", s)
 	}
 	dom.stood.Sample(began+200, 230)
 	dom.share.Sample(began+200, 20)
-	if s := dom.spent(steal); s.VCPU != 0 || s.Idle != 0 {
+	if s := dom.spent(steal, 80); s.VCPU != 0 || s.Idle != 0 {
 		t.Errorf("of a domain that always waited for its turn: %+v", s)
 	}
 }

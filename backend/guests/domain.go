@@ -64,7 +64,8 @@ type usage struct {
 	past    totals           // of ended workers, and the booked engine time
 	share   meter.Meter      // of the accelerator time that it used
 	stood   meter.Meter      // of the time that its requests waited for admission
-	workers meter.Meter      // of its workers' CPU time
+	engaged engagement
+	workers meter.Meter // of its workers' CPU time
 	latest  reading
 	tracker *objectives.Tracker // nil: the domain has no objective
 }

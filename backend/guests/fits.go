@@ -62,6 +62,7 @@ func (r Requests) candidates(q control.FitParams) (all []fits.Accelerator, d fit
 	}
 	d.Settings.Name = wouldBe
 	d.Kernel, d.Demand = time.Duration(q.Kernel), q.Demand
+	figures := reg.survey()
 	for _, a := range reg.accelerators {
 		if only := d.Settings.Accelerator; only != "" && only != a.Name {
 			continue
@@ -70,7 +71,7 @@ func (r Requests) candidates(q control.FitParams) (all []fits.Accelerator, d fit
 		c := fits.Accelerator{Settings: settings, Choice: sched.Choice(settings), Memory: p.Memory, Swap: p.Swap, Allocated: a.Hardware.MemoryReserved()}
 		for _, dom := range reg.domains {
 			if dom.on == a {
-				c.Domains = append(c.Domains, dom.demand(c.Choice))
+				c.Domains = append(c.Domains, dom.demand(c.Choice, figures[a].used))
 			}
 		}
 		fits.Sort(c.Domains)
@@ -80,14 +81,14 @@ func (r Requests) candidates(q control.FitParams) (all []fits.Accelerator, d fit
 }
 
 // demand returns the domain's measured demand: the mean time of its requests, and the part of the recent time in which
-// it would have computed without other domains. Registry.mu is held.
-func (dom *domain) demand(choice policies.Choice) fits.Domain {
+// it would have computed without other domains, which used all of it together with this one. Registry.mu is held.
+func (dom *domain) demand(choice policies.Choice, all int64) fits.Domain {
 	t := &dom.latest.totals
 	d := fits.Domain{Settings: dom.settings, Share: choice.Share(vcpu.Domain{Credits: vcpu.Credits(dom.settings.Credits), CPU: dom.cpu.Credits})}
 	if n := t.Waits.Total(); n > 0 {
 		d.Kernel = time.Duration(t.Used.Sum() / int64(min(n, 1<<62)))
 	}
-	if s := dom.spent(0); s.Accelerator > 0 {
+	if s := dom.spent(0, all); s.Accelerator > 0 {
 		d.Demand = s.Accelerator / (s.Accelerator + s.Idle)
 	}
 	return d

@@ -46,6 +46,7 @@ type guest struct {
 	doomed  bool             // its worker must end as soon as it exists
 	ended   bool             // its worker has ended, and cpu is final
 	cpu     int64            // ns of its worker on the host's CPUs, as last read
+	idle    int64            // ns without work, as last sampled; 0: never
 }
 
 // workerPID returns the PID of its worker, or 0 while it has none.

@@ -14,7 +14,8 @@ import (
 
 // reading has a domain's totals at its latest reading.
 type reading struct {
-	at int64 // 0: there was none
+	at      int64 // 0: there was none
+	engaged int64
 	totals
 }
 
@@ -106,9 +107,10 @@ func (dom *domain) read(now int64) history.Reading {
 		r.Elapsed = time.Duration(now - last.at)
 		r.Used = time.Duration(max(t.Used.Sum()-last.Used.Sum(), 0))
 		r.Stood = time.Duration(max(t.Stood-last.Stood, 0))
+		r.Engaged = time.Duration(dom.engaged.total - last.engaged)
 		r.Calls = t.Calls - min(t.Calls, last.Calls)
 		r.Waits = t.Waits.Since(&last.Waits)
 	}
-	dom.latest = reading{now, t}
+	dom.latest = reading{now, dom.engaged.total, t}
 	return r
 }

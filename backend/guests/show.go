@@ -7,6 +7,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
+	"pegasus/backend/history"
 	"pegasus/backend/meter"
 )
 
@@ -30,6 +31,7 @@ func (reg *Registry) sample(ctx context.Context) {
 			t, _ := dom.totals()
 			dom.share.Sample(now, t.Used.Sum())
 			dom.stood.Sample(now, t.Stood)
+			dom.engage(now)
 			dom.workers.Sample(now, t.CPU)
 		}
 		for _, a := range reg.accelerators {
@@ -44,6 +46,29 @@ func (reg *Registry) sample(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// engagement is the time in which a domain had work that waited or was in flight. Of concurrent workers, each sample
+// counts the one that had work for longest: the sum is a lower bound.
+type engagement struct {
+	meter.Meter
+	total, at int64 // ns; at is the time of the last sample
+}
+
+// engage samples the domain's engagement. Registry.mu is held.
+func (dom *domain) engage(now int64) {
+	e := &dom.engaged
+	elapsed, longest := now-e.at, int64(0)
+	for g := range dom.guests {
+		if st, ok := dom.attachment.Page.Statistics(g.slot); ok {
+			if g.idle != 0 && e.at != 0 {
+				longest = max(longest, elapsed-max(st.Idle-g.idle, 0))
+			}
+			g.idle = max(st.Idle, 1)
+		}
+	}
+	e.total, e.at = e.total+longest, now
+	e.Sample(now, e.total)
 }
 
 // survey has the figures of accelerators to which all their domains contribute: computed once, however many domains are
@@ -125,18 +150,20 @@ func (dom *domain) showIn(s survey) control.Domain {
 	if used, _ := dom.share.Growth(); on.used > 0 {
 		out.Share = float64(used) / float64(on.used)
 	}
-	out.Spent = dom.spent(steal)
+	out.Spent = dom.spent(steal, on.used)
 	out.State, out.Entitled = on.states[dom.name], on.entitled[dom.name]
 	out.Objective = dom.showObjective(&out, on.promised)
 	return out
 }
 
-// spent returns where a domain's recent time went. Concurrent activities count once: time on the accelerator first,
-// then waiting for it, then the vCPUs' waiting for a CPU, a part steal of the time, of which only the sum is available:
-// it may overlap the others.
-func (u *usage) spent(steal float64) control.Spent {
+// spent returns where a domain's recent time went; all domains of its accelerator used all of it. Concurrent activities
+// count once: time on the accelerator first, then waiting for it, then the vCPUs' waiting for a CPU, a part steal of the
+// time, of which only the sum is available: it may overlap the others.
+func (u *usage) spent(steal float64, all int64) control.Spent {
 	used, ns := u.share.Growth()
 	stood, _ := u.stood.Growth()
+	engaged, _ := u.engaged.Growth()
+	stood += history.Behind(engaged, used, stood, all)
 	if ns <= 0 {
 		return control.Spent{}
 	}

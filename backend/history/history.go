@@ -35,6 +35,7 @@ type Reading struct {
 	Used        time.Duration // its work held engines
 	All         time.Duration // the work of all domains of its accelerator did
 	Stood       time.Duration // its requests waited for admission, all of them together
+	Engaged     time.Duration // it had work, waiting or in flight; at most the elapsed time
 	Share       float64       // part of the time that all domains of the accelerator used, 0 to 1
 	Entitled    float64       // part of the accelerator, 0 to 1; 0: nothing is owed
 	Calls       uint64
@@ -47,7 +48,15 @@ func (r *Reading) Backlogged() float64 {
 	if r.Elapsed <= 0 {
 		return 0
 	}
-	return min(max(float64(r.Used+r.Stood)/float64(r.Elapsed), 0), 1)
+	behind := Behind(int64(r.Engaged), int64(r.Used), int64(r.Stood), int64(r.All))
+	return min(max(float64(int64(r.Used+r.Stood)+behind)/float64(r.Elapsed), 0), 1)
+}
+
+// Behind returns for how long a domain's admitted work waited behind that of other domains. It had work for the time
+// engaged, used engines and stood before the gate for parts of it, and all domains together used engines for the time
+// all. The rest of the time engaged was the cost of its requests beside the engines.
+func Behind(engaged, used, stood, all int64) int64 {
+	return max(min(engaged-used-stood, all-used), 0)
 }
 
 // PerSecond returns a count as a rate over the elapsed time.

@@ -18,6 +18,25 @@ func busy(domain string) Reading {
 		Calls: 200, Waits: meter.Waits{11: 100}, Memory: 4096}
 }
 
+// Work in flight behind other domains' counts as waiting, and the cost of requests beside the engines does not.
+func TestBacklogged(t *testing.T) {
+	for _, c := range []struct {
+		engaged, all time.Duration
+		want         float64
+	}{
+		{0, 2 * time.Second, 0.75}, // workers of earlier releases
+		{1800 * time.Millisecond, 2 * time.Second, 0.9},
+		{1800 * time.Millisecond, 600 * time.Millisecond, 0.8},
+		{2 * Interval, 2 * time.Second, 1},
+	} {
+		r := busy("a")
+		r.Engaged, r.All = c.engaged, c.all
+		if got := r.Backlogged(); got != c.want {
+			t.Errorf("engaged for %v beside %v of all: %v, want %v", c.engaged, c.all, got, c.want)
+		}
+	}
+}
+
 func TestSample(t *testing.T) {
 	var r Recorder
 	if h := r.Get(""); h.Domains == nil || len(h.Domains) != 0 || h.Interval != int64(Interval) {

@@ -319,7 +319,13 @@ func obey(c *frontend.Client, x **frontend.Context, order []string) (err error) 
 		_, err = (*x).Alloc(n)
 		return err
 	case "busy":
-		return keepBusy(*x, order[1])
+		ahead := 64 // the accelerator has work even while this process waits for a CPU
+		if len(order) > 2 {
+			if ahead, err = strconv.Atoi(order[2]); err != nil {
+				return err
+			}
+		}
+		return keepBusy(*x, order[1], ahead)
 	case "complain":
 		return complain(*x, order[1])
 	default:
@@ -327,14 +333,13 @@ func obey(c *frontend.Client, x **frontend.Context, order []string) (err error) 
 	}
 }
 
-// keepBusy fills memory for a while. It queues so many requests that the accelerator has some even if this process waits
-// for a CPU.
-func keepBusy(x *frontend.Context, duration string) error {
+// keepBusy fills memory for a while, with so many requests queued.
+func keepBusy(x *frontend.Context, duration string, ahead int) error {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
 		return err
 	}
-	const size, ahead = 4 << 20, 64
+	const size = 4 << 20
 	addr, err := x.Alloc(size)
 	if err != nil {
 		return err

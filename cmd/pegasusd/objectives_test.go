@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/backend/control"
 )
@@ -104,4 +105,18 @@ func TestFitsRefusesSettings(t *testing.T) {
 	if text := fmt.Sprint(err); !strings.Contains(text, `memory = "999TiB": must be`) || strings.Contains(text, "create") {
 		t.Errorf("got %s", text)
 	}
+}
+
+// Work that waits inside the accelerator behind another domain's is work: the domain is not said to request nothing.
+func TestSpentBehindOthers(t *testing.T) {
+	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\ncores = 1\npolicy = \"none\"\n[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\n")
+	for name, order := range map[string]string{"a": "busy 1h", "b": "busy 1h 1"} {
+		g := h.guest(name)
+		g.must("context")
+		go g.sendOrder(order)
+	}
+	h.eventually("b's time went to waiting for the accelerator", func() bool {
+		s := h.domain("b").Spent
+		return time.Duration(s.Window) > time.Second && s.Accelerator > 0.01 && s.Turn > 0.25
+	})
 }
