@@ -52,6 +52,9 @@ var users = []struct{ token, user, group string }{
 //go:embed testdata/kubelet.yaml
 var kubeletConfig string
 
+//go:embed testdata/scheduler.yaml
+var schedulerConfig string
+
 //go:embed testdata/containerd.toml
 var containerdConfig string
 
@@ -135,7 +138,7 @@ func startCluster() (*cluster, error) {
 			_, err := c.kubectl("", "create", "clusterrolebinding", "controllers", "--clusterrole", "cluster-admin", "--user", "system:kube-controller-manager")
 			return err
 		}},
-		{"kube-scheduler", []string{"--kubeconfig", kubeconfig("scheduler"), "--authentication-kubeconfig", kubeconfig("scheduler"), "--authorization-kubeconfig", kubeconfig("scheduler"), "--leader-elect=false", "--kube-api-qps", "1000", "--kube-api-burst", "2000"}, "", nil},
+		{"kube-scheduler", []string{"--config", home + "/scheduler.yaml", "--authentication-kubeconfig", kubeconfig("scheduler"), "--authorization-kubeconfig", kubeconfig("scheduler")}, "", nil},
 		{"containerd", []string{"--config", home + "/containerd.toml"}, "ctr", func() error { return exec.Command(built("kubernetes/ctr"), "-n", "k8s.io", "version").Run() }},
 	} {
 		if err := c.start(step.part, step.args...); err != nil {
@@ -186,6 +189,7 @@ func (c *cluster) configure() error {
 	files := map[string]string{
 		"service.key":       string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
 		"kubelet.yaml":      kubeletConfig,
+		"scheduler.yaml":    schedulerConfig,
 		"containerd.toml":   containerdConfig,
 		"cni/pods.conflist": networkConfig,
 	}
