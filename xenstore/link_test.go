@@ -136,7 +136,7 @@ func TestLocalAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.SetUnlinkOnClose(false)
-		l.SetDeadline(time.Now().Add(10 * time.Second))
+		l.SetDeadline(time.Now().Add(time.Minute))
 		return l
 	}
 	comes := func(l *net.UnixListener) { // and loses its server at once

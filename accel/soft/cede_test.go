@@ -52,7 +52,7 @@ func TestCededForNothing(t *testing.T) {
 		cedes <- struct{}{}
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("a kernel does not get its core back")
 			c.Destroy(func() {})
 			close(cedes)
@@ -82,7 +82,7 @@ func TestCededAndLeft(t *testing.T) {
 	submit(t, c, stream(t, c, 1), launchOf(goModule(c, 0, func(*run) *fault {
 		select {
 		case <-end:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			late = true
 		}
 		return nil

@@ -176,7 +176,7 @@ func TestDaemonKilledWithLock(t *testing.T) {
 		case <-done:
 			next.Free()
 			p.Free()
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the next daemon waits for the lock")
 		}
 	}

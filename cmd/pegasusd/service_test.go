@@ -45,7 +45,7 @@ func TestServiceSequence(t *testing.T) {
 	}
 	read := func() string {
 		t.Helper()
-		socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		socket.SetReadDeadline(time.Now().Add(time.Minute))
 		buf := make([]byte, 1024)
 		n, err := socket.Read(buf)
 		if err != nil {

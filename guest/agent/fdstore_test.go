@@ -31,7 +31,7 @@ func TestFDStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.SetReadDeadline(time.Now().Add(10 * time.Second))
+	l.SetReadDeadline(time.Now().Add(time.Minute))
 	s := &FDStore{}
 	if s.Holds() {
 		t.Error("nobody is there to keep it")

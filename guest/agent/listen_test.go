@@ -29,7 +29,7 @@ func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		ends[i] = c.(*net.UnixConn)
 	}
 	return ends[0], ends[1]

@@ -47,7 +47,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("%d processes, %d messages", len(s.processes), len(s.outbox))
 	}
 	buf := make([]byte, callbuf.WelcomeBytes)
-	last.SetDeadline(time.Now().Add(10 * time.Second))
+	last.SetDeadline(time.Now().Add(time.Minute))
 	n, err := last.Read(buf)
 	if err != nil {
 		t.Fatal(err)

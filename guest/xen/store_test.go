@@ -97,7 +97,7 @@ func TestMoved(t *testing.T) {
 		if err := publish(domU, &r); err != nil {
 			t.Fatal(err)
 		}
-		ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, done := context.WithTimeout(t.Context(), time.Minute)
 		w, err := domU.Watch(ctx, region.StoreDir)
 		if err != nil {
 			t.Fatal(err)

@@ -164,7 +164,7 @@ func TestMachineOfThisHost(t *testing.T) {
 			defer c.Close()
 			of := []hypervisor.Guests{m.guests()}
 			ran := map[int]time.Duration{}
-			for deadline := time.Now().Add(10 * time.Second); ran[0] < 10*ms || ran[1] < 10*ms; time.Sleep(10 * ms) {
+			for deadline := time.Now().Add(time.Minute); ran[0] < 10*ms || ran[1] < 10*ms; time.Sleep(10 * ms) {
 				all, _ := look(c, of)
 				for _, u := range c.processes[m.pid].threads {
 					ran[u.vcpu.ID] += u.done.ran

@@ -289,7 +289,7 @@ func seeThisHost(t *testing.T, c *CPUs) {
 	}()
 	start := time.Now()
 	now := func() vcpu.Time { return vcpu.Time(time.Since(start)) + 1 }
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * ms) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * ms) {
 		all, quality := c.Look(now(), 30*ms, of)
 		if quality == vcpu.Shadow && (&vcpu.Sample{Domains: all}).Scheduled(0) {
 			for _, u := range c.processes[os.Getpid()].threads {

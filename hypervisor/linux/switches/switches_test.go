@@ -110,7 +110,7 @@ func monotonic() int64 {
 // until reads an entry until it satisfies `wanted`.
 func until(t *testing.T, table *Table, p Slot, what string, wanted func(Entry) bool) Entry {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(ms) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(ms) {
 		e, ok := table.Read(p)
 		if ok && wanted(e) {
 			return e
