@@ -39,12 +39,15 @@ func config(c *call) action {
 		}
 		switch {
 		case c.json && *changes:
-			return printJSON(c.out, g.Reload)
+			if err := printJSON(c.out, g.Reload); err != nil {
+				return err
+			}
+			return refusedReload(g)
 		case c.json:
 			return printJSON(c.out, g)
 		case *changes:
 			fmt.Fprint(c.out, pendingText(g))
-			return nil
+			return refusedReload(g)
 		}
 		c.out.Write(configText(g))
 		for line := range strings.Lines(pendingText(g)) {
@@ -132,6 +135,14 @@ func pendingText(g control.Config) string {
 		fmt.Fprintf(&b, "%s: a reload would change nothing\n", g.Config)
 	}
 	return b.String()
+}
+
+// refusedReload returns an error if a reload would be refused.
+func refusedReload(g control.Config) error {
+	if n := len(g.Reload.Mistakes); n > 0 {
+		return fmt.Errorf("reload %s: %s", g.Config, control.Count(n, "mistake"))
+	}
+	return nil
 }
 
 // accepted are the names that configurations may use, in every build.

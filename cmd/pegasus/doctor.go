@@ -34,7 +34,7 @@ func doctor(c *call) action {
 	return c.takes(0, 0, func([]string) error {
 		var all []control.Check
 		for _, check := range []func() []control.Check{
-			checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, c.checkRuntimeDir, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
+			checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, c.checkRuntimeDir, checkBinaries, c.checkConfiguration, c.checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
 		} {
 			all = append(all, check()...)
 		}
@@ -212,18 +212,27 @@ func judgeLibrary(path string, err error, dom0 bool) []control.Check {
 	return one("library", fine, filepath.Clean(path), "")
 }
 
-func checkConfig() []control.Check {
-	if !configs.Exists(configs.Path) {
-		return one("configuration", fine, configs.Path+" doesn't exist: the defaults hold", "")
+// configPath returns the configuration file of the running daemon, or that of the next one.
+func (c *call) configPath() string {
+	if s, err := ask(c, (*client.Client).Status); err == nil && s.Config != "" {
+		return s.Config
 	}
-	if _, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()}); err != nil {
+	return configs.Path
+}
+
+func (c *call) checkConfiguration() []control.Check {
+	path := c.configPath()
+	if !configs.Exists(path) {
+		return one("configuration", fine, path+" doesn't exist: the defaults hold", "")
+	}
+	if _, err := configs.Load(path, configs.Options{Policies: policies.Names()}); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		return one("configuration", fail, first, "mend it; `pegasusd --check` shows everything that is wrong")
+		return one("configuration", fail, first, fmt.Sprintf("mend it; `pegasus config --check %s` shows everything that is wrong", path))
 	}
-	if files, _ := configs.DropIns(configs.Path); len(files) > 0 {
-		return one("configuration", fine, fmt.Sprintf("%s, with %s of %s.d", configs.Path, control.Count(len(files), "file"), configs.Path), "")
+	if files, _ := configs.DropIns(path); len(files) > 0 {
+		return one("configuration", fine, fmt.Sprintf("%s, with %s of %s.d", path, control.Count(len(files), "file"), path), "")
 	}
-	return one("configuration", fine, configs.Path, "")
+	return one("configuration", fine, path, "")
 }
 
 // checkDaemon queries the running daemon, if any.

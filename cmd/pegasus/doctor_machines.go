@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/backend/client"
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
@@ -52,11 +51,7 @@ func (c *call) checkMachines() []control.Check {
 
 // configInForce returns the configuration of the running daemon, or that of the next one.
 func (c *call) configInForce() *configs.Config {
-	path := configs.Path
-	if s, err := ask(c, (*client.Client).Status); err == nil && s.Config != "" {
-		path = s.Config
-	}
-	config, err := configs.Load(path, configs.Options{Policies: policies.Names()})
+	config, err := configs.Load(c.configPath(), configs.Options{Policies: policies.Names()})
 	if err != nil {
 		return configs.Default()
 	}

@@ -13,11 +13,11 @@ import (
 
 // checkNVIDIA checks NVIDIA's devices: with the drivers that the configuration names for them, otherwise with
 // the system's, which may be missing.
-func checkNVIDIA() []control.Check {
+func (c *call) checkNVIDIA() []control.Check {
 	if os.Getenv("PEGASUS_SOCKET") != "" {
 		return nil // in a guest the visible driver is Pegasus' own
 	}
-	wanted := nvidiaTables()
+	wanted := c.nvidiaTables()
 	if len(wanted) == 0 {
 		return judgeNVIDIA(configs.Accelerator{}, false)
 	}
@@ -28,16 +28,17 @@ func checkNVIDIA() []control.Check {
 	return all
 }
 
-// nvidiaTables returns the accelerators of that type in the host's configuration.
-func nvidiaTables() (all []configs.Accelerator) {
-	if !configs.Exists(configs.Path) {
+// nvidiaTables returns the accelerators of that type in the configuration.
+func (c *call) nvidiaTables() (all []configs.Accelerator) {
+	path := c.configPath()
+	if !configs.Exists(path) {
 		return nil
 	}
-	c, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()})
+	config, err := configs.Load(path, configs.Options{Policies: policies.Names()})
 	if err != nil {
-		return nil // reported by checkConfig
+		return nil // reported by checkConfiguration
 	}
-	for _, a := range c.Accelerators {
+	for _, a := range config.Accelerators {
 		if a.Type == "nvidia" {
 			all = append(all, a)
 		}
