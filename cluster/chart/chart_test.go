@@ -4,6 +4,7 @@ package chart
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
@@ -92,6 +93,24 @@ func TestDriverAlone(t *testing.T) {
 	pod := objects["DaemonSet"].(*apps.DaemonSet).Spec.Template.Spec
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != "driver" || len(pod.InitContainers) > 0 || len(pod.Volumes) != 4 || objects["ConfigMap"] != nil {
 		t.Errorf("pod: %v", pod)
+	}
+}
+
+// Metrics are off by default. With a PodMonitor, Prometheus keeps the namespace and the pod of the claim.
+func TestMetrics(t *testing.T) {
+	values := image()
+	values["metrics"] = map[string]any{"enabled": true, "podMonitor": true}
+	for want, v := range map[bool]map[string]any{false: image(), true: values} {
+		texts, err := render.Chart(".", v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(texts, "\n")
+		for _, part := range []string{"--metrics=:9419", "containerPort: 9419", "kind: PodMonitor", "honorLabels: true"} {
+			if strings.Contains(all, part) != want {
+				t.Errorf("%q: want it: %v\n%s", part, want, all)
+			}
+		}
 	}
 }
 

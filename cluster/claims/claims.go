@@ -43,7 +43,8 @@ type Domain struct {
 	Pool      string            `json:"pool"`
 	Device    string            `json:"device"` // the accelerator
 	Share     *types.UID        `json:"share,omitempty"`
-	Settings  map[string]string `json:"settings"` // spelled as in the daemon's configuration
+	Settings  map[string]string `json:"settings"`       // spelled as in the daemon's configuration
+	Pods      []string          `json:"pods,omitempty"` // that the claim is reserved for
 }
 
 // Name returns the name of a claim's domain.
@@ -61,6 +62,14 @@ func (d *Domain) SameAllocation(o *Domain) bool {
 		(d.Share == nil) == (o.Share == nil) && (d.Share == nil || *d.Share == *o.Share)
 }
 
+// Pod returns the only pod that the claim is reserved for, "" if there are several.
+func (d *Domain) Pod() string {
+	if len(d.Pods) != 1 {
+		return ""
+	}
+	return d.Pods[0]
+}
+
 // Plan returns the domain of an allocated claim. Sockets gives the settings of each domain's socket.
 func Plan(claim *resourceapi.ResourceClaim, sockets map[string]string) (*Domain, error) {
 	if claim.Status.Allocation == nil {
@@ -75,6 +84,11 @@ func Plan(claim *resourceapi.ResourceClaim, sockets map[string]string) (*Domain,
 		Namespace: claim.Namespace, Claim: claim.Name, UID: claim.UID,
 		Request: result.Request, Pool: result.Pool, Device: result.Device, Share: result.ShareID,
 		Settings: map[string]string{"accelerator": result.Device},
+	}
+	for _, consumer := range claim.Status.ReservedFor {
+		if consumer.Resource == "pods" {
+			d.Pods = append(d.Pods, consumer.Name)
+		}
 	}
 	maps.Copy(d.Settings, sockets)
 	if err := d.consume(result.ConsumedCapacity); err != nil {

@@ -95,8 +95,14 @@ func (d *Driver) record(ctx context.Context, claim *resourceapi.ResourceClaim) (
 	}
 	plan, err := claims.Plan(claim, d.sockets)
 	switch {
-	case of != nil && (err != nil || of.SameAllocation(plan)):
+	case of != nil && err != nil:
 		return of, nil
+	case of != nil && of.SameAllocation(plan):
+		if slices.Equal(of.Pods, plan.Pods) {
+			return of, nil
+		}
+		of.Pods = plan.Pods
+		return of, d.records.Write(of)
 	case err != nil:
 		return nil, err
 	case of != nil:

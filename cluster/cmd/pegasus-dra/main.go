@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,6 +31,7 @@ type options struct {
 	install                   string
 	credits                   int64
 	group                     uint
+	metrics                   string
 	every                     time.Duration
 	driver.Config
 }
@@ -44,6 +47,7 @@ func main() {
 	flag.Int64Var(&o.credits, "credits", 1024, "`credits` that each accelerator sells, 1 to 65535")
 	flag.UintVar(&o.group, "socket-group", 0, "numeric `id` of the group that may connect to domains, which containers with a claim get; 0: each user of a container may connect")
 	flag.DurationVar(&o.every, "interval", 5*time.Second, "`time` between two looks at the daemon, 100ms or more")
+	flag.StringVar(&o.metrics, "metrics", "", "`address` at which to serve the daemon's metrics with the labels of claims, such as :9419; \"\": none")
 	flag.StringVar(&o.install, "install-libraries", "", "copy the CUDA libraries into a `directory` and exit")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -93,6 +97,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	o.Records, o.Group = filepath.Join(data, "claims"), uint32(o.group)
 	plugin := driver.NewPlugin(driver.New(o.Config), o.node)
+	if o.metrics != "" {
+		if err := o.serveMetrics(ctx, plugin); err != nil {
+			return err
+		}
+	}
 	helper, err := kubeletplugin.Start(ctx, plugin,
 		kubeletplugin.DriverName(claims.DriverName),
 		kubeletplugin.NodeName(o.node),
@@ -109,6 +118,20 @@ func (o *options) run(ctx context.Context) error {
 	}
 	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Every: o.every}
 	return w.Run(ctx)
+}
+
+// serveMetrics serves metrics until ctx ends.
+func (o *options) serveMetrics(ctx context.Context, plugin *driver.Plugin) error {
+	l, err := net.Listen("tcp", o.metrics)
+	if err != nil {
+		return fmt.Errorf("--metrics: %w", err)
+	}
+	pages := http.NewServeMux()
+	pages.HandleFunc("/metrics", plugin.Metrics)
+	server := http.Server{Handler: http.TimeoutHandler(pages, 10*time.Second, "the daemon does not answer"), ReadTimeout: 5 * time.Second, WriteTimeout: 15 * time.Second, MaxHeaderBytes: 16 << 10}
+	context.AfterFunc(ctx, func() { server.Close() })
+	go server.Serve(l)
+	return nil
 }
 
 func (o *options) client() (kubernetes.Interface, error) {
