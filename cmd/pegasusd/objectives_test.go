@@ -107,7 +107,7 @@ func TestFitsRefusesSettings(t *testing.T) {
 	}
 }
 
-// Work that waits inside the accelerator behind another domain's is work: the domain is not said to request nothing.
+// Work that waits inside the accelerator behind another domain's is work: it is not reported as idle.
 func TestSpentBehindOthers(t *testing.T) {
 	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\ncores = 1\npolicy = \"none\"\n[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\n")
 	for name, order := range map[string]string{"a": "busy 1h", "b": "busy 1h 1"} {

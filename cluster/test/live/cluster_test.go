@@ -123,23 +123,22 @@ func startCluster() (*cluster, error) {
 	for _, step := range []struct {
 		part  string
 		args  []string
-		ready string // what it is ready for
 		check func() error
 	}{
 		{"etcd", []string{"--data-dir", home + "/etcd", "--unsafe-no-fsync", "--listen-client-urls", "http://127.0.0.1:2379",
-			"--advertise-client-urls", "http://127.0.0.1:2379", "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "error"}, "", nil},
+			"--advertise-client-urls", "http://127.0.0.1:2379", "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "error"}, nil},
 		{"kube-apiserver", []string{"--etcd-servers", "http://127.0.0.1:2379", "--bind-address", "0.0.0.0", "--secure-port", "443", "--advertise-address", nodeAddress,
 			"--cert-dir", home + "/pki", "--service-account-key-file", home + "/service.key", "--service-account-signing-key-file", home + "/service.key",
 			"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/24", "--token-auth-file", home + "/tokens.csv",
 			"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--endpoint-reconciler-type", "none",
-			"--kubelet-preferred-address-types", "InternalIP", "--allow-privileged"}, "/readyz", func() error { _, err := c.kubectl("", "get", "--raw", "/readyz"); return err }},
+			"--kubelet-preferred-address-types", "InternalIP", "--allow-privileged"}, func() error { _, err := c.kubectl("", "get", "--raw", "/readyz"); return err }},
 		{"kube-controller-manager", []string{"--kubeconfig", kubeconfig("controllers"), "--authentication-kubeconfig", kubeconfig("controllers"), "--authorization-kubeconfig", kubeconfig("controllers"),
-			"--root-ca-file", home + "/pki/apiserver.crt", "--service-account-private-key-file", home + "/service.key", "--leader-elect=false", "--kube-api-qps", "1000", "--kube-api-burst", "2000"}, "", func() error {
+			"--root-ca-file", home + "/pki/apiserver.crt", "--service-account-private-key-file", home + "/service.key", "--leader-elect=false", "--kube-api-qps", "1000", "--kube-api-burst", "2000"}, func() error {
 			_, err := c.kubectl("", "create", "clusterrolebinding", "controllers", "--clusterrole", "cluster-admin", "--user", "system:kube-controller-manager")
 			return err
 		}},
-		{"kube-scheduler", []string{"--config", home + "/scheduler.yaml", "--authentication-kubeconfig", kubeconfig("scheduler"), "--authorization-kubeconfig", kubeconfig("scheduler")}, "", nil},
-		{"containerd", []string{"--config", home + "/containerd.toml"}, "ctr", func() error { return exec.Command(built("kubernetes/ctr"), "-n", "k8s.io", "version").Run() }},
+		{"kube-scheduler", []string{"--config", home + "/scheduler.yaml", "--authentication-kubeconfig", kubeconfig("scheduler"), "--authorization-kubeconfig", kubeconfig("scheduler")}, nil},
+		{"containerd", []string{"--config", home + "/containerd.toml"}, func() error { return exec.Command(built("kubernetes/ctr"), "-n", "k8s.io", "version").Run() }},
 	} {
 		if err := c.start(step.part, step.args...); err != nil {
 			return nil, err
@@ -155,13 +154,13 @@ func startCluster() (*cluster, error) {
 	}
 	err := c.start("kubelet", "--config", home+"/kubelet.yaml", "--kubeconfig", kubeconfig("kubelet"), "--hostname-override", nodeName, "--node-ip", nodeAddress, "--cert-dir", home+"/kubelet-pki")
 	if err == nil {
-		err = await("a ready node", func() error {
+		err = await("node", func() error {
 			_, err := c.kubectl("", "wait", "--for=condition=Ready", "--timeout=1s", "node/"+nodeName)
 			return err
 		})
 	}
 	if err == nil {
-		err = await("the default service account", func() error { _, err := c.kubectl("", "get", "serviceaccount", "default"); return err })
+		err = await("default service account", func() error { _, err := c.kubectl("", "get", "serviceaccount", "default"); return err })
 	}
 	if err == nil {
 		fmt.Printf("The cluster is ready after %.1f s.\n", time.Since(begin).Seconds())
@@ -177,7 +176,7 @@ func await(what string, check func() error) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no %s after two minutes: %w", what, err)
+	return fmt.Errorf("%s not ready after two minutes: %w", what, err)
 }
 
 // configure writes the files of the cluster's programs.

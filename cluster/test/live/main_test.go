@@ -2,7 +2,7 @@
 
 // Package live runs the chart in a real Kubernetes of one node: etcd, API server, controllers, scheduler, kubelet and
 // containerd, in namespaces of their own, with pods that compute on a software accelerator. The tests need
-// `make kubernetes cluster-image`, root, runc and the container network plugins.
+// `make cluster-image build/kubernetes`, root, runc and the container network plugins.
 //
 // Nothing of the cluster can be reached from outside, nothing of the host is changed but its cgroups below one name, and
 // all of it ends with the test process.
@@ -22,8 +22,8 @@ import (
 	"testing"
 )
 
-// roleVariable tells a process of the test binary what it is: the first one makes the namespaces, the second is their init
-// process, and the third has the tests.
+// roleVariable is the role of a process of the test binary: the first process makes the namespaces, the second is their
+// init process, and the third runs the tests.
 const roleVariable = "PEGASUS_LIVE_ROLE"
 
 // cgroupName is the cgroup of all pods, below the root of each hierarchy.
