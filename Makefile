@@ -355,22 +355,26 @@ stale:
 	$(Q)$(GO) generate ./...
 	@$(files) | diff $(BUILD)/files.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
 
-PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
-
 # The longest first, so that no core is idle at the end. Many tests wait for most of their time: more packages and
 # tests at once than there are cores keep these busy. make vet has vetted them.
-FIRST   := guest/tests cmd/pegasus cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/xenstoretest
+FIRST := guest/tests cmd/pegasus cmd/pegasusd accel/soft accel/soft/lane xenstore/xenstoretest
+
+# The others are those with tests that the race detector does not run, or runs shortened. It runs all other packages'
+# tests as they are: they run once, with it.
+PARTLY_RACED := $(filter-out accel/nvidia test test/vm test/xen,$(patsubst ./%/,%,$(sort $(dir $(shell \
+	grep -rlE --include='*_test.go' --exclude-dir=$(BUILD) --exclude-dir=cluster 'testing\.Short\(\)|^//go:build !race' .)))))
+UNRACED := guest/tests policies accel/ptx accel/soft/lane/arith
 AT_ONCE := -vet=off -p $(shell echo $$(($$(nproc) + 6))) -parallel $(shell echo $$(($$(nproc) + 2)))
 TESTS_AT_ONCE := -vet=off -parallel $(shell echo $$(($$(nproc) + 2)))
 
-unit: build guest-asan ## the tests without the race detector; those of the whole system come last
+unit: build guest-asan ## the tests that the race detector does not run, or not in full; those of the whole system come last
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
 	$(call step,TEST,./test)
 	$(Q)$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
 
 unit-go:
 	$(call step,TEST,packages)
-	$(Q)$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)
+	$(Q)$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(patsubst %,./%,$(filter-out $(FIRST),$(sort $(PARTLY_RACED) $(UNRACED))))
 
 unit-nvidia:
 	$(call step,TEST,NVIDIA)
@@ -395,7 +399,7 @@ xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen an
 FIRST_RACED := accel/soft/lane accel/soft cmd/pegasusd cmd/pegasus hypervisor/hub xenstore/xenstoretest hypervisor/xen/domus
 
 # The guest's library is C, which has its own sanitizers. Policies and PTX, and their tests, start no goroutine.
-RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|policies\|accel/ptx\|accel/soft/lane/arith\|test\|test/vm\|test/xen\)$$')
+RACED = $$($(GO) list ./... | grep -vxF $(patsubst %,-e pegasus/%,$(UNRACED) test test/vm test/xen))
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector
