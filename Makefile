@@ -101,7 +101,7 @@ IMAGE  ?= pegasus.local/pegasus:1
 # The same flags for programs, vet and tests: with others, Go would compile Kubernetes' packages once more.
 CLUSTER = GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' $(GO) -C cluster
 
-.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit cluster-test
+.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit cluster-fuzz cluster-test
 cluster: | deps-build ## build what runs on the nodes of a Kubernetes cluster, to build/cluster: docs/kubernetes.md
 	@mkdir -p $(BUILD)/cluster
 	$(call step,GO,$(BUILD)/cluster)
@@ -111,7 +111,7 @@ cluster-image: build cluster ## write the container image for a cluster's nodes,
 	$(call step,IMAGE,$(BUILD)/cluster/pegasus-image.tar)
 	$(Q)$(BUILD)/cluster/pegasus-image -build $(BUILD) -name $(IMAGE) -o $(BUILD)/cluster/pegasus-image.tar
 
-cluster-check: cluster-vet cluster-unit ## vet and test what is for Kubernetes, without a cluster (installs runc)
+cluster-check: cluster-vet cluster-unit cluster-fuzz ## vet and test what is for Kubernetes, without a cluster (installs runc)
 
 cluster-vet:
 	$(call step,VET,cluster)
@@ -125,6 +125,9 @@ cluster-unit: build cluster
 	@scripts/deps $(CLUSTER_NEEDS)
 	$(call step,TEST,cluster)
 	$(Q)$(CLUSTER) test -vet=off -timeout $(PATIENCE) ./...
+
+cluster-fuzz: | deps-build
+	cd cluster && GO=$(GO) GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' ../scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
 
 # Kubernetes itself, in a folder whose name has the hash of its sources' versions: it takes a quarter of an hour to build.
 KUBERNETES   = v1.37.2
