@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		}
 		return a.StatusCode, string(text)
 	}
-	want := `pegasus_domain_calls_total{domain="k8s-` + string(claim.UID) + `",accelerator="soft0",namespace="` + claim.Namespace + `",claim="` + claim.Name + `",pod="web-0"}`
+	want := `pegasus_domain_calls_total{accelerator="soft0",domain="k8s-` + string(claim.UID) + `",namespace="` + claim.Namespace + `",claim="` + claim.Name + `",pod="web-0"}`
 	if code, text := get(); code != http.StatusOK || !strings.Contains(text, want) {
 		t.Errorf("%d: want a line %s, got\n%s", code, want, text)
 	}
