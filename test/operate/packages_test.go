@@ -28,7 +28,7 @@ const repository = "../.."
 // removes them. It needs root, and the packages of `make operate-test`.
 func TestOperatePackages(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, for systemd-nspawn")
+		t.Fatal("systemd-nspawn needs root: run the tests as root")
 	}
 	first, second := makePackages(t, "0.1", "first"), makePackages(t, "0.2", "second")
 	again := makePackages(t, "0.2", "second")

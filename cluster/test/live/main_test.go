@@ -63,13 +63,17 @@ func outside() int {
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	err := cmd.Run()
 	removeCgroups()
-	if err != nil && cmd.ProcessState == nil {
+	switch {
+	case err == nil:
+		return 0
+	case cmd.ProcessState == nil:
 		fmt.Fprintln(os.Stderr, "cannot make namespaces:", err)
-	}
-	if cmd.ProcessState == nil {
 		return 1
+	case cmd.ProcessState.ExitCode() > 0:
+		return cmd.ProcessState.ExitCode()
 	}
-	return max(cmd.ProcessState.ExitCode(), 0)
+	fmt.Fprintln(os.Stderr, "the tests' namespaces ended:", err) // by a signal
+	return 1
 }
 
 // removeCgroups removes the cgroups of the pods, which are empty once their processes' namespace has ended.
