@@ -5,8 +5,8 @@
  *	absurd STATE [-s SEED] [-r RANDOM] [-o SYMBOL] [-p PATTERN] [-e]
  *
  * STATE is the state of the process before the calls: see states below. A child makes
- * all calls of one symbol, or of a few that are not implemented; with -e it makes one
- * call of an implemented one. Every call gets a fresh context and fresh handles if the
+ * all calls of a few symbols; with -e it makes one call of an implemented one. After a
+ * child that died, the next one goes on. Every call gets a fresh context and fresh handles if the
  * call before it succeeded. -r is the number of random patterns, beyond the fixed ones.
  *
  * The arguments respect a program's own obligations: pointers are null or lead to
@@ -28,7 +28,8 @@ enum {
 	PARAMETERS = 16,
 	BUFFER = 1 << 18, /* bytes behind each pointer */
 	DEVICE_BYTES = 1 << 16, /* less than that: a copy that the device permits stays within the buffers */
-	STUBS_PER_CHILD = 64,
+	SYMBOLS_PER_CHILD = 8,
+	STUBS_PER_CHILD = 64, /* not implemented */
 	PATIENCE = 300, /* seconds that a child may take, on a slow and busy machine */
 	DIED_OF_TIMEOUT = 3, /* exit status: a killed kernel has made the process unusable, which is documented */
 };
@@ -507,11 +508,11 @@ static void child(int last)
 	_exit(0);
 }
 
-/* Returns the last symbol that shares a child with the first one. */
+/* Returns the last symbol of the first one's child. A child without cuInit has one: nothing takes a cuInit back. */
 static int share(int first)
 {
-	int last = first;
-	while (!calls[first].implemented && last + 1 < CALLS && last - first < STUBS_PER_CHILD && !calls[last + 1].implemented)
+	int last = first, most = !calls[first].implemented ? STUBS_PER_CHILD : state->init ? SYMBOLS_PER_CHILD : 1;
+	while (last + 1 < CALLS && last + 1 - first < most && calls[last + 1].implemented == calls[first].implemented)
 		last++;
 	return last;
 }
