@@ -120,6 +120,7 @@ func TestEndlessQueue(t *testing.T) {
 // Work queued behind a host function that never returns is bounded too: the ring fills and blocks the guest until it
 // ends; or calls fail, since this guest would report in the ring only, where the report would be stuck behind them.
 func TestQueueBehindHungCallback(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, hostileDomains)
 	other := h.decent("good")
 	floods := map[string]func(g greedy, i int) error{

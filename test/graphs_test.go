@@ -22,6 +22,7 @@ func TestGraphs(t *testing.T) {
 
 // As above with the library that checks each of its own accesses.
 func TestGraphsSanitized(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	graphs := sanitized(t, "graphs")
 	for _, part := range graphParts {

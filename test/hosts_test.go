@@ -9,6 +9,7 @@ import (
 
 // Work queued behind a host function waits for it, however long it takes and however much work that is.
 func TestSlowHostFunctions(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	hosts := program(t, "hosts")
 	var all sync.WaitGroup
@@ -26,6 +27,7 @@ func TestSlowHostFunctions(t *testing.T) {
 // A host function that never returns blocks its own process only, which leaves nothing behind when it is killed. Limits
 // change while it hangs.
 func TestHungHostFunction(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoDomains)
 	hung := h.guest("one", program(t, "hosts"), "hung")
 	out, err := hung.StdoutPipe()

@@ -53,6 +53,7 @@ func TestQuota(t *testing.T) {
 
 // Programs that run in sequence can each use all of their domain's quota and processes, or of the accelerator.
 func TestOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"small\"\nmemory = \"64MiB\"\nprocesses = 1\n")
 	leaver := program(t, "leaver")
 	for i := range 16 {

@@ -161,6 +161,7 @@ func TestEverySymbolOfNVML(t *testing.T) {
 
 // The driver version matches the CUDA version reported to programs, whichever of the two is set.
 func TestToldDriver(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	tool := program(t, "nvml")
 	for _, c := range []struct{ cuda, driver, want string }{

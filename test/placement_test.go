@@ -45,6 +45,7 @@ func TestPlacement(t *testing.T) {
 
 // A full accelerator is skipped; when all are full, the guest gets an error.
 func TestFullAcceleratorIsSkipped(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, fmt.Sprintf(twoAccelerators, 1, 2)+declare(4))
 	for i, want := range []string{"a0", "a1", "a1"} {
 		name := fmt.Sprintf("d%d", i+1)

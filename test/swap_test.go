@@ -234,6 +234,7 @@ func guaranteeKeeps(t *testing.T, h *host) {
 
 // A process that dies while its memory is requested, or while it requests others', does not affect the others.
 func TestDeathsWhileSwapping(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, swapping+eight)
 	binary := program(t, "swap")
 	var all []*exec.Cmd

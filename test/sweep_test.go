@@ -8,6 +8,7 @@ import (
 // Every API function in valid calls: alone, while a stream captures, in a context that has failed, and with one invalid
 // argument. The program has the table of calls, with the results that CUDA's manual documents.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	sweep := program(t, "sweep")
 	for _, part := range []string{"plain", "capture", "fault", "late", "nulls"} {
@@ -22,6 +23,7 @@ func TestSweep(t *testing.T) {
 
 // As above with the library that checks each of its own accesses.
 func TestSweepSanitized(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, oneDomain)
 	sweep := sanitized(t, "sweep")
 	for _, part := range []string{"capture", "fault", "nulls"} {
