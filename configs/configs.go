@@ -99,33 +99,43 @@ type Accelerator struct {
 
 // Domain is one [[domain]] table, or the [default_domain] template.
 type Domain struct {
-	Name          string
-	Credits       int
-	SLO           int           // the least part of the accelerator that it expects, in ‰; 0: none
-	SLOWait       time.Duration // longest 99th percentile of the waits at its gate; 0: no objective
-	SLORate       int           // least calls per second while it has work; 0: no objective
-	SLOWindow     time.Duration // over which the objectives are measured
-	Bandwidth     int           // its part of the accelerator in ‰, for policies that support it; 0: by credits
-	Group         string        // shares one turn with the others of this name; empty: has its own
-	Priority      int           // within its group; the larger the more urgent
-	Throughput    bool          // its requests follow each other without a new decision (prt)
-	Interactive   bool          // it precedes its equals, because a person waits for its results
-	Period        time.Duration // interval of its jobs; 0: unknown
-	Deadline      time.Duration // longest time for a job; 0: its period
+	Name    string
+	Credits int
+
+	// Objectives.
+	SLO       int           // the least part of the accelerator that it expects, in ‰; 0: none
+	SLOWait   time.Duration // longest 99th percentile of the waits at its gate; 0: no objective
+	SLORate   int           // least calls per second while it has work; 0: no objective
+	SLOWindow time.Duration // over which the objectives are measured
+
+	// For policies that support them.
+	Bandwidth   int           // its part of the accelerator in ‰; 0: by credits
+	Group       string        // shares one turn with the others of this name; empty: has its own
+	Priority    int           // within its group; the larger the more urgent
+	Throughput  bool          // its requests follow each other without a new decision (prt)
+	Interactive bool          // it precedes its equals, because a person waits for its results
+	Period      time.Duration // interval of its jobs; 0: unknown
+	Deadline    time.Duration // longest time for a job; 0: its period
+
+	// Reservation of accelerator time.
 	Reserve       string        // none, pe, ae, background
 	ReserveCost   time.Duration // accelerator time (pe, ae)
 	ReservePeriod time.Duration // in each of these
 	ReserveName   string        // shared with the others of this name; empty: its own
-	Accelerator   string        // name of the only permitted one; empty: any
-	Memory        Size          // device memory of all its processes; 0: up to the accelerator's
-	Guarantee     Size          // device memory that others can't evict; 0: none
-	HostMemory    Size          // pinned memory and arenas of all its processes
-	Arena         Size          // address space for bulk data, of each process; filled as used
-	Processes     int           // guest processes at once
-	CPU           int           // of the host's CPUs, for all its workers, in % of one; 0: unlimited
-	SocketOwner   string        // user of the domain's socket; empty: the daemon's
-	SocketGroup   string        // group of the domain's socket; empty: the daemon's
-	SocketMode    fs.FileMode   // permission bits of the domain's socket
+
+	// Place and limits.
+	Accelerator string // name of the only permitted one; empty: any
+	Memory      Size   // device memory of all its processes; 0: up to the accelerator's
+	Guarantee   Size   // device memory that others can't evict; 0: none
+	HostMemory  Size   // pinned memory and arenas of all its processes
+	Arena       Size   // address space for bulk data, of each process; filled as used
+	Processes   int    // guest processes at once
+	CPU         int    // of the host's CPUs, for all its workers, in % of one; 0: unlimited
+
+	// Its socket.
+	SocketOwner string      // user; empty: the daemon's
+	SocketGroup string      // group; empty: the daemon's
+	SocketMode  fs.FileMode // permission bits
 }
 
 // MaxDomains is the limit of [[domain]] tables.
