@@ -1,5 +1,6 @@
 // Package cdi writes the files of the Container Device Interface by which a container runtime gives a container its
-// domain: mounts of the domain's directory and of the CUDA libraries, and the environment.
+// domain: mounts of the domain's directory and of the CUDA libraries, and the environment. The container of a virtual
+// machine gets mounts of the machine's region instead: it has no CUDA programs of its own.
 //
 // Callers: package driver.
 //
@@ -22,6 +23,7 @@ import (
 	"pegasus/backend/statefile"
 	"pegasus/cluster/claims"
 	"pegasus/guest/setup"
+	"pegasus/hypervisor/kvm"
 )
 
 const (
@@ -52,23 +54,13 @@ func DeviceID(claim types.UID) string { return kind + "=" + string(claim) }
 
 // Spec returns the specification of a domain.
 func (h Host) Spec(d *claims.Domain) *specs.Spec {
-	edits := specs.ContainerEdits{
-		Env: []string{
-			"PEGASUS_SOCKET=" + SocketFile,
-			"PEGASUS_DOMAIN=" + d.Name(),
-			"PEGASUS_CREDITS=" + d.Settings["credits"],
-			"PEGASUS_MEMORY=" + d.Settings["memory"],
-		},
-		// The directory, not the socket: each daemon creates another socket in it.
-		Mounts: []*specs.Mount{mount(filepath.Join(h.Domains, d.Name()), DomainDir, "noexec")},
-	}
-	for _, dir := range libraryDirs {
-		for _, name := range []string{setup.LibraryName, setup.MonitorName} {
-			edits.Mounts = append(edits.Mounts, mount(filepath.Join(h.Libraries, name), dir+"/"+name))
+	edits := specs.ContainerEdits{Env: []string{"PEGASUS_DOMAIN=" + d.Name(), "PEGASUS_CREDITS=" + d.Settings["credits"], "PEGASUS_MEMORY=" + d.Settings["memory"]}}
+	if d.Region != nil {
+		for _, m := range kvm.ContainerMounts(d.Region.Path) {
+			edits.Mounts = append(edits.Mounts, mount(m.From, m.To, m.ReadOnly, "noexec"))
 		}
-	}
-	if h.Group != 0 {
-		edits.AdditionalGIDs = []uint32{h.Group}
+	} else {
+		h.admit(&edits, d)
 	}
 	return &specs.Spec{Version: version, Kind: kind,
 		Annotations: map[string]string{claims.DriverName + "/claim": d.String()},
@@ -76,8 +68,27 @@ func (h Host) Spec(d *claims.Domain) *specs.Spec {
 	}
 }
 
-func mount(from, to string, more ...string) *specs.Mount {
-	return &specs.Mount{HostPath: from, ContainerPath: to, Type: "bind", Options: append([]string{"ro", "rbind", "nosuid", "nodev"}, more...)}
+// admit makes processes of a container guests of the domain.
+func (h Host) admit(edits *specs.ContainerEdits, d *claims.Domain) {
+	edits.Env = append(edits.Env, "PEGASUS_SOCKET="+SocketFile)
+	// The directory, not the socket: each daemon creates another socket in it.
+	edits.Mounts = append(edits.Mounts, mount(filepath.Join(h.Domains, d.Name()), DomainDir, true, "noexec"))
+	for _, dir := range libraryDirs {
+		for _, name := range []string{setup.LibraryName, setup.MonitorName} {
+			edits.Mounts = append(edits.Mounts, mount(filepath.Join(h.Libraries, name), dir+"/"+name, true))
+		}
+	}
+	if h.Group != 0 {
+		edits.AdditionalGIDs = []uint32{h.Group}
+	}
+}
+
+func mount(from, to string, readOnly bool, more ...string) *specs.Mount {
+	way := "rw"
+	if readOnly {
+		way = "ro"
+	}
+	return &specs.Mount{HostPath: from, ContainerPath: to, Type: "bind", Options: append([]string{way, "rbind", "nosuid", "nodev"}, more...)}
 }
 
 // Dir is a directory of specifications, of which each file is read by runtimes at any time.

@@ -23,6 +23,9 @@ func TestSpec(t *testing.T) {
 	golden.YAML(t, "open.yaml", h.Spec(domain("0a0a0a0a-0000-4000-8000-000000000001")))
 	h.Group = 4000
 	golden.YAML(t, "group.yaml", h.Spec(domain("0a0a0a0a-0000-4000-8000-000000000001")))
+	d := domain("0a0a0a0a-0000-4000-8000-000000000001")
+	d.Region = &claims.Region{Bytes: 512 << 20, Path: "/dev/shm/pegasus/" + d.Name()}
+	golden.YAML(t, "machine.yaml", h.Spec(d))
 }
 
 // A runtime finds the edits of each claim by the claim's device ID, and no others; files that are written again or

@@ -19,6 +19,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"pegasus/cluster/parameters"
+	"pegasus/hypervisor/kvm"
 )
 
 // DriverName is the name of the driver, and the group of its API.
@@ -32,6 +33,7 @@ const (
 	Credits = "credits" // a share of the accelerator
 	Memory  = "memory"  // device memory
 	Domains = "domains" // seats on the accelerator
+	Shared  = "region"  // memory of the host that a virtual machine shares; 0: the claim is for containers
 )
 
 // Domain is the domain of a claim. The driver stores it as JSON until the claim is unprepared.
@@ -43,8 +45,15 @@ type Domain struct {
 	Pool      string            `json:"pool"`
 	Device    string            `json:"device"` // the accelerator
 	Share     *types.UID        `json:"share,omitempty"`
-	Settings  map[string]string `json:"settings"`       // spelled as in the daemon's configuration
-	Pods      []string          `json:"pods,omitempty"` // that the claim is reserved for
+	Settings  map[string]string `json:"settings"`         // spelled as in the daemon's configuration
+	Region    *Region           `json:"region,omitempty"` // nil: the claim is for containers
+	Pods      []string          `json:"pods,omitempty"`   // that the claim is reserved for
+}
+
+// Region is the memory that the virtual machine of a claim shares with the host.
+type Region struct {
+	Bytes uint64 `json:"bytes"`
+	Path  string `json:"path"` // the driver's, from before the region exists
 }
 
 // Name returns the name of a claim's domain.
@@ -85,19 +94,38 @@ func Plan(claim *resourceapi.ResourceClaim, sockets map[string]string) (*Domain,
 		Request: result.Request, Pool: result.Pool, Device: result.Device, Share: result.ShareID,
 		Settings: map[string]string{"accelerator": result.Device},
 	}
-	for _, consumer := range claim.Status.ReservedFor {
-		if consumer.Resource == "pods" {
-			d.Pods = append(d.Pods, consumer.Name)
-		}
-	}
+	d.Pods = pods(claim)
 	maps.Copy(d.Settings, sockets)
 	if err := d.consume(result.ConsumedCapacity); err != nil {
+		return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	if err := d.share(result.ConsumedCapacity); err != nil {
 		return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	if err := d.configure(devices.Config); err != nil {
 		return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return d, nil
+}
+
+// pods returns the pods that a claim is reserved for.
+func pods(claim *resourceapi.ResourceClaim) (names []string) {
+	for _, consumer := range claim.Status.ReservedFor {
+		if consumer.Resource == "pods" {
+			names = append(names, consumer.Name)
+		}
+	}
+	return names
+}
+
+// OneMachine returns an error for a claim with a region that is reserved for several pods: two machines can't share a
+// region.
+func OneMachine(claim *resourceapi.ResourceClaim, region bool) error {
+	if all := pods(claim); region && len(all) > 1 {
+		return fmt.Errorf("claim %s/%s: capacity %s: it is reserved for %d pods (%s), and a region is one machine's; name a template (resourceClaimTemplateName), which gives each machine a claim",
+			claim.Namespace, claim.Name, Shared, len(all), strings.Join(all, ", "))
+	}
+	return nil
 }
 
 // only returns the only device that is the driver's. A process has one accelerator, so a domain has.
@@ -141,6 +169,23 @@ func (d *Domain) consume(consumed map[resourceapi.QualifiedName]resource.Quantit
 			d.Settings["memory_guarantee"] = strconv.FormatInt(n, 10)
 		}
 	}
+	return nil
+}
+
+// share sets the region of a claim for a virtual machine.
+func (d *Domain) share(consumed map[resourceapi.QualifiedName]resource.Quantity) error {
+	q := consumed[Shared]
+	if q.IsZero() {
+		return nil
+	}
+	n, exact := q.AsInt64()
+	if !exact || n < 0 {
+		return fmt.Errorf("capacity %s = %s: must be a whole number of bytes", Shared, q.String())
+	}
+	if err := kvm.CheckSize(uint64(n)); err != nil {
+		return fmt.Errorf("capacity %s = %s: %w", Shared, q.String(), err)
+	}
+	d.Region = &Region{Bytes: uint64(n)}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"pegasus/backend/client"
 	"pegasus/backend/control"
@@ -42,6 +43,22 @@ func (d daemon) describe(ctx context.Context) (all []control.Accelerator, releas
 		return err
 	})
 	return all, release, err
+}
+
+// regions returns the daemon's directory of regions of virtual machines; "": it has none.
+func (d daemon) regions(ctx context.Context) (dir string, err error) {
+	err = d.do(func(c *client.Client) error {
+		config, err := c.Config(ctx)
+		for _, t := range config.Tables {
+			for _, s := range t.Settings {
+				if t.Table == "daemon" && s.Key == "regions" && err == nil {
+					dir, err = strconv.Unquote(s.Value)
+				}
+			}
+		}
+		return err
+	})
+	return dir, err
 }
 
 // create makes the domain, unless the daemon has it.

@@ -1,5 +1,5 @@
 // Package driver prepares claims on a node: a domain of the node's daemon and a CDI file for each claim, from its first
-// pod to its last.
+// pod to its last, and the region of a claim for a virtual machine.
 //
 // A claim's record is written first and removed last. So an interrupted step is completed by the next call, or by
 // Reconcile, which makes domains and files what the records require.
@@ -36,6 +36,7 @@ type Config struct {
 	CDI        string // the directory of CDI files
 	Records    string // the directory of records
 	Group      uint32 // of the sockets of domains; 0: every user of a container may connect
+	QEMU       uint32 // group of QEMU in the containers of virtual machines
 	Log        *slog.Logger
 }
 
@@ -46,9 +47,10 @@ type Driver struct {
 	files   cdi.Dir
 	records records.Dir
 	sockets map[string]string // settings of each domain's socket
+	regions regions
 	log     *slog.Logger
 
-	mu sync.Mutex // records, domains and files belong together
+	mu sync.Mutex // records, domains, regions and files belong together
 }
 
 // New returns a driver. It touches nothing.
@@ -59,6 +61,7 @@ func New(c Config) *Driver {
 		files:   cdi.Dir(c.CDI),
 		records: records.Dir(c.Records),
 		sockets: map[string]string{"socket_mode": "0666"},
+		regions: regions{group: int(c.QEMU)},
 		log:     c.Log,
 	}
 	if c.Group != 0 {
@@ -94,6 +97,9 @@ func (d *Driver) record(ctx context.Context, claim *resourceapi.ResourceClaim) (
 		return nil, err
 	}
 	plan, err := claims.Plan(claim, d.sockets)
+	if one := claims.OneMachine(claim, of != nil && of.Region != nil || plan != nil && plan.Region != nil); one != nil {
+		return nil, one
+	}
 	switch {
 	case of != nil && err != nil:
 		return of, nil
@@ -111,12 +117,18 @@ func (d *Driver) record(ctx context.Context, claim *resourceapi.ResourceClaim) (
 			return nil, err
 		}
 	}
+	if err := d.placeRegion(ctx, plan); err != nil {
+		return nil, fmt.Errorf("claim %s: %w", plan, err)
+	}
 	return plan, d.records.Write(plan)
 }
 
-// make makes the domain and the file of a record, as far as they are missing.
+// make makes the domain, the region and the file of a record, as far as they are missing.
 func (d *Driver) make(ctx context.Context, of *claims.Domain) error {
 	if err := d.daemon.create(ctx, of); err != nil {
+		return err
+	}
+	if err := d.regions.make(of); err != nil { // after the domain, which the region's hub would create with other settings
 		return err
 	}
 	_, err := d.files.Write(of.UID, d.host.Spec(of))
@@ -138,8 +150,14 @@ func (d *Driver) unmake(ctx context.Context, claim types.UID) error {
 	if err := d.files.Remove(claim); err != nil { // first, so that no new container enters the domain
 		return err
 	}
-	if of, err := d.records.Read(claim); of == nil && err == nil { // so there is no domain, and the daemon may be away
+	of, err := d.records.Read(claim)
+	if of == nil && err == nil { // so there is no domain, and the daemon may be away
 		return nil
+	}
+	if of != nil { // of a record that can't be read, Reconcile removes it
+		if err := d.regions.remove(of); err != nil { // before the domain, which the region's hub holds
+			return err
+		}
 	}
 	if err := d.daemon.remove(ctx, claims.Name(claim)); err != nil {
 		return err
@@ -172,6 +190,7 @@ func (d *Driver) Reconcile(ctx context.Context) error {
 			errs = append(errs, d.daemon.remove(ctx, name))
 		}
 	}
+	errs = append(errs, d.sweepRegions(ctx, recorded))
 	files, err := d.files.Claims()
 	errs = append(errs, err)
 	for _, claim := range files {
@@ -183,13 +202,16 @@ func (d *Driver) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// restore makes the missing domain and file of a prepared claim.
+// restore makes the missing domain, region and file of a prepared claim.
 func (d *Driver) restore(ctx context.Context, of *claims.Domain, held bool) error {
 	if !held {
 		if err := d.daemon.create(ctx, of); err != nil {
 			return fmt.Errorf("claim %s: %w", of, err)
 		}
 		d.log.Warn("made missing domain", "claim", of.String(), "domain", of.Name())
+	}
+	if err := d.regions.make(of); err != nil {
+		return fmt.Errorf("claim %s: %w", of, err)
 	}
 	wrote, err := d.files.Write(of.UID, d.host.Spec(of))
 	if wrote {

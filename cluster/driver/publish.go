@@ -27,6 +27,7 @@ type Watcher struct {
 	Plugin  *Plugin
 	To      Publisher
 	Credits int64         // that each accelerator sells
+	Shared  int64         // bytes of virtual machines' regions that each accelerator sells
 	Every   time.Duration // between two looks at the daemon
 
 	all     []control.Accelerator // the last that the daemon reported
@@ -95,7 +96,7 @@ func (w *Watcher) missed(ctx context.Context, now time.Time, cause error) error 
 // publish writes the slices if they have changed.
 func (w *Watcher) publish(ctx context.Context, away string) error {
 	devices, left := slices.Devices(w.all, slices.Node{
-		Release: w.release, CUDA: cudaVersion, Credits: w.Credits, Away: away, AwaySince: metav1.NewTime(w.away.Truncate(time.Second)),
+		Release: w.release, CUDA: cudaVersion, Credits: w.Credits, Shared: w.Shared, Away: away, AwaySince: metav1.NewTime(w.away.Truncate(time.Second)),
 	})
 	w.Plugin.report(devices, away)
 	if !reflect.DeepEqual(left, w.left) {

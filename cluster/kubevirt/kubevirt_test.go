@@ -28,16 +28,39 @@ func definition(t *testing.T) []byte {
 	return text
 }
 
+// template is the claim of a machine.
+var template = []map[string]string{{"name": "gpu", "resourceClaimTemplateName": "quarter"}}
+
 // instance returns a VirtualMachineInstance with annotations.
 func instance(t *testing.T, eviction any, annotations map[string]string) []byte {
 	t.Helper()
+	return claiming(t, template, eviction, annotations)
+}
+
+// claiming is instance with any claims.
+func claiming(t *testing.T, all []map[string]string, eviction any, annotations map[string]string) []byte {
+	t.Helper()
 	text, err := json.Marshal(map[string]any{"kind": "VirtualMachineInstance",
 		"metadata": map[string]any{"namespace": "default", "name": "web", "annotations": annotations},
-		"spec":     map[string]any{"evictionStrategy": eviction, "domain": map[string]any{"cpu": map[string]int{"cores": 2}}}})
+		"spec":     map[string]any{"evictionStrategy": eviction, "resourceClaims": all, "domain": map[string]any{"cpu": map[string]int{"cores": 2}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// hook returns a hook whose container has a region of a size.
+func hook(t *testing.T, bytes int64) Hook {
+	t.Helper()
+	h := Hook{Region: filepath.Join(t.TempDir(), "machine")}
+	err := os.WriteFile(h.Region, nil, 0o600)
+	if err == nil {
+		err = os.Truncate(h.Region, bytes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 func TestDefine(t *testing.T) {
@@ -46,10 +69,11 @@ func TestDefine(t *testing.T) {
 		annotations map[string]string
 		want        kvm.Attachment
 	}{
-		{"nvdimm.xml", map[string]string{MemoryAnnotation: "512Mi"}, kvm.Attachment{Region: Region, Bytes: 512 << 20, Device: kvm.NVDIMM}},
-		{"ivshmem.xml", map[string]string{MemoryAnnotation: "256Mi", DeviceAnnotation: "ivshmem"}, kvm.Attachment{Region: Region, Bytes: 256 << 20, Device: kvm.IVSHMEM}},
+		{"nvdimm.xml", map[string]string{MemoryAnnotation: "512Mi"}, kvm.Attachment{Region: kvm.ContainerRegion, Bytes: 512 << 20, Device: kvm.NVDIMM, Served: true}},
+		{"ivshmem.xml", map[string]string{MemoryAnnotation: "256Mi", DeviceAnnotation: "ivshmem"}, kvm.Attachment{Region: kvm.ContainerRegion, Bytes: 256 << 20, Device: kvm.IVSHMEM, Served: true}},
 	} {
-		got, err := Define(instance(t, "None", c.annotations), definition(t))
+		h := hook(t, int64(c.want.Bytes))
+		got, err := h.Define(instance(t, "None", c.annotations), definition(t))
 		if err != nil {
 			t.Errorf("%s: %v", c.file, err)
 			continue
@@ -67,50 +91,78 @@ func TestDefine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, ok := d.Attached(filepath.Dir(Region)); !ok || a != c.want {
+		if a, ok := d.Attached(filepath.Dir(kvm.ContainerRegion)); !ok || a != c.want {
 			t.Errorf("%s: attached %v, %v; want %v", c.file, a, ok, c.want)
 		}
-		again, err := Define(instance(t, "None", c.annotations), got)
+		again, err := h.Define(instance(t, "None", c.annotations), got)
 		if err != nil || !bytes.Equal(again, got) {
 			t.Errorf("%s: a second call changes the definition: %v\n%s", c.file, err, again)
 		}
-		before, err := d.WithoutRegion(filepath.Dir(Region))
+		before, err := d.WithoutRegion(filepath.Dir(kvm.ContainerRegion))
 		if err != nil || !bytes.Equal(before, definition(t)) {
 			t.Errorf("%s: without the region: %v\n%s", c.file, err, before)
 		}
 	}
-	same, err := Define(instance(t, nil, nil), definition(t))
+	same, err := Hook{}.Define(instance(t, nil, nil), definition(t))
 	if err != nil || !bytes.Equal(same, definition(t)) {
 		t.Errorf("a machine without annotations: %v\n%s", err, same)
 	}
 }
 
 func TestRefused(t *testing.T) {
+	h := hook(t, 64<<20)
 	size := func(s string) map[string]string { return map[string]string{MemoryAnnotation: s} }
+	named := map[string]string{MemoryAnnotation: "64Mi", ClaimAnnotation: "gpu"}
+	type claim = map[string]string
 	for _, c := range []struct {
-		eviction    any
-		annotations map[string]string
-		want        string
+		about string
+		vmi   []byte
+		want  string
 	}{
-		{"None", size("lots"), `machine default/web: annotation pegasus.dev/region: "lots": must be a size`},
-		{"None", size("-1Mi"), `"-1Mi": must be a size`},
-		{"None", size("1Mi"), "want a multiple of 2 MiB, from 16 MiB on"},
-		{"None", map[string]string{MemoryAnnotation: "64Mi", DeviceAnnotation: "virtiofs"}, `device "virtiofs": want nvdimm or ivshmem`},
-		{"None", map[string]string{MemoryAnnotation: "96Mi", DeviceAnnotation: "ivshmem"}, "power of two"},
-		{"LiveMigrate", size("64Mi"), "spec.evictionStrategy: must be None"},
-		{nil, size("64Mi"), "spec.evictionStrategy: must be None"},
+		{"no size", instance(t, "None", size("lots")), `machine default/web: annotation pegasus.dev/region: "lots": must be a size`},
+		{"a negative size", instance(t, "None", size("-1Mi")), `"-1Mi": must be a size`},
+		{"another size", instance(t, "None", size("32Mi")), "annotation pegasus.dev/region: 33554432 bytes: must be the capacity region of the claim, 67108864 bytes"},
+		{"an unknown device", instance(t, "None", map[string]string{MemoryAnnotation: "64Mi", DeviceAnnotation: "virtiofs"}), `device "virtiofs": want nvdimm or ivshmem`},
+		{"migration", instance(t, "LiveMigrate", size("64Mi")), "spec.evictionStrategy: must be None"},
+		{"migration if possible", instance(t, "LiveMigrateIfPossible", size("64Mi")), "spec.evictionStrategy: must be None"},
+		{"the cluster's strategy", instance(t, nil, size("64Mi")), "spec.evictionStrategy: must be None"},
+		{"no claim", claiming(t, nil, "None", size("64Mi")), "spec.resourceClaims: has 0 claims, and annotation pegasus.dev/claim names none"},
+		{"two claims", claiming(t, []claim{template[0], {"name": "nic", "resourceClaimTemplateName": "nic"}}, "None", size("64Mi")), "has 2 claims, and annotation pegasus.dev/claim names none"},
+		{"another claim", claiming(t, []claim{{"name": "nic", "resourceClaimTemplateName": "nic"}}, "None", named), `annotation pegasus.dev/claim: "gpu": spec.resourceClaims has no claim of that name`},
+		{"a shared claim", claiming(t, []claim{{"name": "gpu", "resourceClaimName": "shared"}}, "None", size("64Mi")), `claim "gpu": must have a resourceClaimTemplateName`},
 	} {
-		if text, err := Define(instance(t, c.eviction, c.annotations), definition(t)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: got %s, %v; want an error with %q", c.annotations, text, err, c.want)
+		if text, err := h.Define(c.vmi, definition(t)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %s, %v; want an error with %q", c.about, text, err, c.want)
 		}
 	}
+	if _, err := hook(t, 96<<20).Define(instance(t, "None", map[string]string{MemoryAnnotation: "96Mi", DeviceAnnotation: "ivshmem"}), definition(t)); err == nil || !strings.Contains(err.Error(), "power of two") {
+		t.Errorf("96 MiB of ivshmem: got %v", err)
+	}
 	for _, text := range []string{"", "<domain>", "<network/>"} {
-		if got, err := Define(instance(t, "None", size("64Mi")), []byte(text)); err == nil {
+		if got, err := h.Define(instance(t, "None", size("64Mi")), []byte(text)); err == nil {
 			t.Errorf("definition %q: got %s", text, got)
 		}
 	}
-	if _, err := Define([]byte("no JSON"), definition(t)); err == nil {
+	if _, err := h.Define([]byte("no JSON"), definition(t)); err == nil {
 		t.Error("an instance that is no JSON was accepted")
+	}
+	if _, err := h.Define(claiming(t, []claim{{"name": "nic", "resourceClaimName": "nic"}, template[0]}, "None", named), definition(t)); err != nil {
+		t.Errorf("one of two claims, by its name: %v", err)
+	}
+}
+
+// Without the claim's mount there is no region, whatever lies in its place.
+func TestMissingMount(t *testing.T) {
+	vmi := instance(t, "None", map[string]string{MemoryAnnotation: "64Mi"})
+	h := Hook{Region: filepath.Join(t.TempDir(), "machine")}
+	if _, err := h.Define(vmi, definition(t)); err == nil || !strings.Contains(err.Error(), "not mounted into the hook's container: its claim must have the capacity region") {
+		t.Errorf("no region: got %v", err)
+	}
+	if err := os.Symlink(hook(t, 64<<20).Region, h.Region); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Define(vmi, definition(t)); err == nil || !strings.Contains(err.Error(), "not a file, but L") {
+		t.Errorf("a link: got %v", err)
 	}
 }
 
@@ -126,7 +178,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() { done <- Serve(t.Context(), socket, slog.New(slog.DiscardHandler)) }()
+	h := hook(t, 64<<20)
+	go func() { done <- h.Serve(t.Context(), socket, slog.New(slog.DiscardHandler)) }()
 	testkit.Eventually(t, "the hook serves", func() bool {
 		info, err := os.Stat(socket)
 		return err == nil && info.Mode().Type() == os.ModeSocket
@@ -143,7 +196,7 @@ func TestServe(t *testing.T) {
 	callbacks := hooks.NewCallbacksClient(c)
 	vmi := instance(t, "None", map[string]string{MemoryAnnotation: "64Mi"})
 	got, err := callbacks.OnDefineDomain(t.Context(), &hooks.OnDefineDomainParams{DomainXML: definition(t), Vmi: vmi})
-	want, _ := Define(vmi, definition(t))
+	want, _ := h.Define(vmi, definition(t))
 	if err != nil || !bytes.Equal(got.DomainXML, want) {
 		t.Errorf("got %s, %v; want %s", got.GetDomainXML(), err, want)
 	}

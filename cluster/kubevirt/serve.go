@@ -18,12 +18,13 @@ import (
 type server struct {
 	hooks.UnimplementedInfoServer
 	hooks.UnimplementedCallbacksServer
+	hook Hook
 	log  *slog.Logger
 	stop func()
 }
 
 // Serve serves the hook at a socket until virt-launcher shuts it down or ctx ends, and removes the socket.
-func Serve(ctx context.Context, path string, log *slog.Logger) error {
+func (h Hook) Serve(ctx context.Context, path string, log *slog.Logger) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a sidecar that was killed
 		return fmt.Errorf("socket of the hook: %w", err)
 	}
@@ -33,7 +34,7 @@ func Serve(ctx context.Context, path string, log *slog.Logger) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{log: log, stop: stop}
+	s := &server{hook: h, log: log, stop: stop}
 	g := grpc.NewServer()
 	hooks.RegisterInfoServer(g, s)
 	hooks.RegisterCallbacksServer(g, s)
@@ -49,7 +50,7 @@ func (s *server) Info(context.Context, *hooks.InfoParams) (*hooks.InfoResult, er
 
 // OnDefineDomain changes a definition.
 func (s *server) OnDefineDomain(_ context.Context, q *hooks.OnDefineDomainParams) (*hooks.OnDefineDomainResult, error) {
-	text, err := Define(q.GetVmi(), q.GetDomainXML())
+	text, err := s.hook.Define(q.GetVmi(), q.GetDomainXML())
 	if err != nil {
 		s.log.Error("change definition", "err", err)
 		return nil, err

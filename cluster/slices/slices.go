@@ -23,6 +23,7 @@ type Node struct {
 	Release string // of the daemon
 	CUDA    string // version that its library reports
 	Credits int64  // that each accelerator sells
+	Shared  int64  // bytes of regions of virtual machines that each accelerator sells; 0: none
 	// Away is the reason for which the daemon does not answer; empty: it does. The devices are tainted then.
 	Away      string
 	AwaySince metav1.Time
@@ -37,6 +38,7 @@ var (
 	defaultMemory  = resource.MustParse("256Mi")
 	memoryStep     = resource.MustParse("2Mi")
 	one            = resource.MustParse("1")
+	none           = *size(0)
 )
 
 // Devices returns a device for each accelerator whose name can be a device's. The others are in left, each with the
@@ -69,6 +71,9 @@ func device(a *control.Accelerator, node Node) resourceapi.Device {
 			claims.Domains: {Value: *number(int64(a.MaxDomains)), RequestPolicy: &resourceapi.CapacityRequestPolicy{
 				Default: ptr.To(one), ValidValues: []resource.Quantity{one}}},
 		},
+	}
+	if node.Shared > 0 {
+		d.Capacity[claims.Shared] = resourceapi.DeviceCapacity{Value: floor(uint64(node.Shared)), RequestPolicy: span(none, none, floor(uint64(node.Shared)), memoryStep)}
 	}
 	if a.UUID != "" { // a daemon of an earlier release reports none
 		d.Attributes["uuid"] = text(a.UUID)

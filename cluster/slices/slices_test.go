@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pegasus/backend/control"
+	"pegasus/cluster/claims"
 	"pegasus/cluster/internal/golden"
 )
 
@@ -27,6 +28,14 @@ func TestDevices(t *testing.T) {
 	node.Away, node.AwaySince = "connection refused", metav1.NewTime(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
 	devices, _ = Devices(all[:1], node)
 	golden.YAML(t, "away.yaml", devices)
+}
+
+// A node for virtual machines sells memory for their regions, and none by default.
+func TestRegions(t *testing.T) {
+	node := node
+	node.Shared = 4<<30 + 1
+	devices, _ := Devices([]control.Accelerator{{Name: "soft0", Memory: 1 << 30, MaxDomains: 2}}, node)
+	golden.YAML(t, "regions.yaml", devices[0].Capacity[claims.Shared])
 }
 
 // A small accelerator's defaults are no more than it has.

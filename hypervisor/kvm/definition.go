@@ -58,7 +58,8 @@ type device struct {
 	alias       string
 	on          []string // the controllers it is plugged into
 	port        string   // of a channel: its name in the machine
-	path        string   // of a memory device: its file
+	path        string   // of a memory device: its file; of a channel: its socket
+	mode        string   // of a channel: bind, or connect
 	name        string   // of shared memory: the name of its file
 	bytes       uint64   // and its size
 }

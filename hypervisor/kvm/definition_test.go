@@ -94,7 +94,7 @@ var written = map[string]string{
 func TestAttachAndDetach(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		text := written[name]
-		for _, a := range []Attachment{web, {web.Region, 128 << 20, 512, NVDIMM}, shared} {
+		for _, a := range []Attachment{web, {web.Region, 128 << 20, 512, NVDIMM, false}, shared, {web.Region, 64 << 20, 0, NVDIMM, true}, {shared.Region, 64 << 20, 0, IVSHMEM, true}} {
 			on := attach(t, text, a)
 			if is, ok := parse(t, on).Attached(dir); !ok || is != a {
 				t.Errorf("%s: %+v, %v:\n%s", name, is, ok, on)
@@ -105,7 +105,7 @@ func TestAttachAndDetach(t *testing.T) {
 			if off := detach(t, on); off != text {
 				t.Errorf("%s: detached:\n%s\nwas:\n%s", name, off, text)
 			}
-			for _, other := range []Attachment{{web.Region, 32 << 20, 7, NVDIMM}, {web.Region, 32 << 20, 7, IVSHMEM}} {
+			for _, other := range []Attachment{{web.Region, 32 << 20, 7, NVDIMM, false}, {web.Region, 32 << 20, 7, IVSHMEM, true}} {
 				if off := detach(t, attach(t, on, other)); off != text {
 					t.Errorf("%s: detached after another size:\n%s\nwas:\n%s", name, off, text)
 				}
@@ -282,16 +282,16 @@ func TestNotAttached(t *testing.T) {
 		"is no size":     strings.Replace(bare, "KiB", "furlong", 1),
 		"closes nothing": strings.Replace(bare, "</devices>", "</device>", 1),
 		"is no number":   strings.Replace(bare, ">2<", ">two<", 1),
-		"credits":        strings.Replace(attach(t, bare, Attachment{web.Region, mib64, 9, NVDIMM}), "credits='9'", "credits='-9'", 1),
+		"credits":        strings.Replace(attach(t, bare, Attachment{web.Region, mib64, 9, NVDIMM, false}), "credits='9'", "credits='-9'", 1),
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	for _, a := range []Attachment{
-		{web.Region, 3 << 20, 0, NVDIMM}, {web.Region, 1 << 20, 0, NVDIMM}, {web.Region, mib64, 0, "pci"}, {web.Region, 96 << 20, 0, IVSHMEM},
-		{"/run/pegasus/web", mib64, 0, IVSHMEM}, {"/dev/shm/a/b/web", mib64, 0, IVSHMEM},
-		{"/dev/shm/" + strings.Repeat("d", 50) + "/" + strings.Repeat("n", 63), mib64, 0, NVDIMM},
+		{web.Region, 3 << 20, 0, NVDIMM, false}, {web.Region, 1 << 20, 0, NVDIMM, false}, {web.Region, mib64, 0, "pci", false}, {web.Region, 96 << 20, 0, IVSHMEM, false},
+		{"/run/pegasus/web", mib64, 0, IVSHMEM, false}, {"/dev/shm/a/b/web", mib64, 0, IVSHMEM, false},
+		{"/dev/shm/" + strings.Repeat("d", 50) + "/" + strings.Repeat("n", 63), mib64, 0, NVDIMM, false},
 	} {
 		if _, err := parse(t, bare).WithRegion(a); err == nil {
 			t.Errorf("%+v isn't refused", a)
@@ -334,7 +334,7 @@ func FuzzDefinition(f *testing.F) {
 			return
 		}
 		for _, device := range []Device{NVDIMM, IVSHMEM} {
-			tryRegion(t, d, Attachment{dir + "/x", mib64, 3, device})
+			tryRegion(t, d, Attachment{dir + "/x", mib64, 3, device, false})
 		}
 	})
 }
@@ -396,7 +396,7 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range all.Files {
-		for _, a := range []Attachment{{web.Region, mib64, 77, NVDIMM}, {web.Region, mib64, 77, IVSHMEM}} {
+		for _, a := range []Attachment{{web.Region, mib64, 77, NVDIMM, false}, {web.Region, mib64, 77, IVSHMEM, false}} {
 			on, err := func() ([]byte, error) {
 				d, err := Parse(f.Data)
 				if err != nil {

@@ -74,7 +74,7 @@ func (d *Definition) RegionDir() string {
 
 // newDevices returns the devices of an attached machine. Each has an alias of ours.
 func (d *Definition) newDevices(a Attachment) []string {
-	port := channel(a.Region, d.alias("port"))
+	port := channel(a, d.alias("port"))
 	if a.Device == IVSHMEM {
 		return []string{port, ivshmem(a, d.alias("region"))}
 	}

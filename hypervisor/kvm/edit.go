@@ -32,6 +32,8 @@ type Attachment struct {
 	Bytes   uint64
 	Credits vcpu.Credits // of the accelerator; 0: none requested
 	Device  Device       // the kind of device
+	// Served reports that the hub listens at the port, and QEMU connects: QEMU needs no directory to write to.
+	Served bool
 }
 
 // Attached returns the machine's attachment in a directory, if it has one.
@@ -40,12 +42,17 @@ func (d *Definition) Attached(dir string) (Attachment, bool) {
 		path, ok := d.all[i].region(dir)
 		switch {
 		case ok && d.all[i].tag == "shmem":
-			return Attachment{path, d.all[i].bytes, d.Credits(), IVSHMEM}, true
+			return Attachment{path, d.all[i].bytes, d.Credits(), IVSHMEM, d.served()}, true
 		case ok:
-			return Attachment{path, d.all[i].bytes, d.Credits(), NVDIMM}, true
+			return Attachment{path, d.all[i].bytes, d.Credits(), NVDIMM, d.served()}, true
 		}
 	}
 	return Attachment{Credits: d.Credits()}, false
+}
+
+// served reports whether QEMU connects to the machine's port.
+func (d *Definition) served() bool {
+	return slices.ContainsFunc(d.all, func(v device) bool { return d.ours(&v) && v.mode == "connect" })
 }
 
 // check returns an error for an attachment that is invalid for every machine.

@@ -21,6 +21,7 @@ type Memory struct {
 	mem  []byte
 	at   wire.Pointer // of the control area that was taken
 	lent table
+	port portServer
 }
 
 var _ hub.Memory = (*Memory)(nil)
@@ -56,7 +57,7 @@ func Open(path string) (m *Memory, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m = &Memory{file: f, mem: mem}
+	m = &Memory{file: f, mem: mem, port: portServer{region: f}}
 	if !wire.Marked(m.lastPage()) {
 		m.Close()
 		return nil, fmt.Errorf("region %s: it isn't marked as one", path)
@@ -66,6 +67,7 @@ func Open(path string) (m *Memory, err error) {
 
 // Close releases the region.
 func (m *Memory) Close() {
+	m.port.close()
 	callbuf.Unmap(m.mem)
 	m.file.Close()
 }
@@ -156,6 +158,9 @@ func (m *Memory) Rouses() bool { return true }
 // Port implements hub.Memory.
 func (m *Memory) Port() (open func() (bell.Conn, error), reopen bool) {
 	return func() (bell.Conn, error) {
+		if path, serves := servedPort(m.file.Name()); serves {
+			return m.port.accept(path)
+		}
 		c, err := dialPort(m.file.Name())
 		if err != nil {
 			return nil, err

@@ -181,7 +181,7 @@ func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 	case inside == "target":
 		dev.port = e.attribute("name")
 	case path == "channel/source":
-		dev.path = e.attribute("path")
+		dev.path, dev.mode = e.attribute("path"), e.attribute("mode")
 	case inside == "source/path":
 		dev.path = e.text()
 	case size:

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,7 +31,8 @@ type options struct {
 	kubeconfig, node, kubelet string
 	install                   string
 	credits                   int64
-	group                     uint
+	group, qemu               uint
+	shared                    string
 	metrics                   string
 	every                     time.Duration
 	driver.Config
@@ -46,6 +48,8 @@ func main() {
 	flag.StringVar(&o.CDI, "cdi", "/var/run/cdi", "`directory` of CDI files, on the host")
 	flag.Int64Var(&o.credits, "credits", 1024, "`credits` that each accelerator sells, 1 to 65535")
 	flag.UintVar(&o.group, "socket-group", 0, "numeric `id` of the group that may connect to domains, which containers with a claim get; 0: each user of a container may connect")
+	flag.StringVar(&o.shared, "region-memory", "0", "`size` of the regions of virtual machines that each accelerator sells, such as 4Gi; 0: none. The daemon needs a directory of regions")
+	flag.UintVar(&o.qemu, "qemu-group", 107, "numeric `id` of the group of QEMU in the containers of virtual machines; KubeVirt's is 107")
 	flag.DurationVar(&o.every, "interval", 5*time.Second, "`time` between two looks at the daemon, 100ms or more")
 	flag.StringVar(&o.metrics, "metrics", "", "`address` at which to serve the daemon's metrics with the labels of claims, such as :9419; \"\": none")
 	flag.StringVar(&o.install, "install-libraries", "", "copy the CUDA libraries into a `directory` and exit")
@@ -73,6 +77,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--interval %v: must be 100ms or more", o.every)
 	case o.group > 1<<32-2:
 		return fmt.Errorf("--socket-group %d: must be the number of a group", o.group)
+	case o.qemu > 1<<32-2:
+		return fmt.Errorf("--qemu-group %d: must be the number of a group", o.qemu)
 	}
 	return nil
 }
@@ -95,7 +101,11 @@ func (o *options) run(ctx context.Context) error {
 			return err
 		}
 	}
-	o.Records, o.Group = filepath.Join(data, "claims"), uint32(o.group)
+	shared, err := resource.ParseQuantity(o.shared)
+	if n, exact := shared.AsInt64(); err != nil || !exact || n < 0 {
+		return fmt.Errorf("--region-memory %s: must be a size, such as 4Gi", o.shared)
+	}
+	o.Records, o.Group, o.QEMU = filepath.Join(data, "claims"), uint32(o.group), uint32(o.qemu)
 	plugin := driver.NewPlugin(driver.New(o.Config), o.node)
 	if o.metrics != "" {
 		if err := o.serveMetrics(ctx, plugin); err != nil {
@@ -116,7 +126,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := plugin.Forget(ctx, driver.Deleted(ctx, client)); err != nil {
 		o.Log.Warn("look for deleted claims", "err", err)
 	}
-	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Every: o.every}
+	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Shared: shared.Value(), Every: o.every}
 	return w.Run(ctx)
 }
 

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"pegasus/cluster/kubevirt"
+	"pegasus/hypervisor/kvm"
 )
 
 func main() {
@@ -28,12 +29,20 @@ func main() {
 	}
 }
 
+// hook returns the hook, with a flag of its own that KubeVirt does not give.
+func hook() *kubevirt.Hook {
+	h := new(kubevirt.Hook)
+	flag.StringVar(&h.Region, "region", kvm.ContainerRegion, "the region's `file`, as this container has it")
+	return h
+}
+
 // define prints a definition with the machine's region.
 func define(*slog.Logger) error {
 	vmi := flag.String("vmi", "", "the VirtualMachineInstance, as `JSON`")
 	domain := flag.String("domain", "", "libvirt's definition, as `XML`")
+	h := hook()
 	flag.Parse()
-	text, err := kubevirt.Define([]byte(*vmi), []byte(*domain))
+	text, err := h.Define([]byte(*vmi), []byte(*domain))
 	if err != nil {
 		return err
 	}
@@ -44,11 +53,12 @@ func define(*slog.Logger) error {
 func serve(log *slog.Logger) error {
 	socket := flag.String("socket", "/var/run/kubevirt-hooks/pegasus.sock", "`path` of the hook's socket")
 	flag.String("version", "", "version of the protocol, which KubeVirt `requests`; the hook offers its own")
+	h := hook()
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("argument %q: there are flags only", flag.Arg(0))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return kubevirt.Serve(ctx, *socket, log)
+	return h.Serve(ctx, *socket, log)
 }
