@@ -59,6 +59,8 @@ type node struct {
 	daemon *exec.Cmd
 	driver *exec.Cmd
 	flags  []string // of the driver, in addition
+
+	regions string // directory of regions; empty: none
 }
 
 // newNode starts a node, and ends it with the test.
@@ -98,7 +100,7 @@ current-context: c
 		n.stopDriver(syscall.SIGTERM)
 		n.stopDaemon(syscall.SIGTERM)
 		if t.Failed() {
-			for _, log := range []string{"daemon.log", "driver.log"} {
+			for _, log := range []string{"daemon.log", "driver.log", "launcher.log"} {
 				text, _ := os.ReadFile(n.path(log))
 				t.Logf("%s:\n%s", log, text[max(0, len(text)-8000):])
 			}
@@ -279,6 +281,12 @@ func (n *node) leftovers() (left []string) {
 	for _, dir := range []string{"run/domains", "cdi", "kubelet/plugins/pegasus.dev/claims"} {
 		files, _ := filepath.Glob(n.path(dir, "*"))
 		left = append(left, files...)
+	}
+	if n.regions != "" {
+		for _, pattern := range []string{"*", ".*/*", ".*.new"} {
+			files, _ := filepath.Glob(filepath.Join(n.regions, pattern))
+			left = append(left, slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == ".ports" || filepath.Base(f) == ".daemon" })...)
+		}
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range bytes.Lines(mounts) {

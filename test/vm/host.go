@@ -172,7 +172,12 @@ type machine struct {
 // startAgent is the beginning of a job, and waitForAgent that of a job in a machine with a region:
 // programs wait for the agent, too, but not as long as a machine without hardware virtualization may
 // need. waitForShared is for machines with a PCI device as their region.
+//
+// WaitForAgent and WaitForShared are these for tests of other packages.
 const (
+	WaitForAgent  = waitForAgent
+	WaitForShared = waitForShared
+
 	startAgent = `
 pegasus-guest install >/dev/ttyS1 || exit 8
 pegasus-guest agent &

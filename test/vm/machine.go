@@ -43,8 +43,8 @@ type Running struct {
 // Start boots a machine. The job's output is in Output, that of kernel and agent
 // in Messages.
 func (m Machine) Start() (*Running, error) {
-	initrd := filepath.Join(m.Dir, "initrd")
-	if err := m.writeInitrd(initrd); err != nil {
+	initrd, err := m.Initrd()
+	if err != nil {
 		return nil, err
 	}
 	r := &Running{dir: m.Dir}
@@ -103,7 +103,12 @@ func serialPort(id, socket, name string) []string {
 	return []string{"-chardev", "socket,id=" + id + ",server=on,wait=off,path=" + socket, "-device", "virtserialport,chardev=" + id + ",name=" + name}
 }
 
-// writeInitrd writes the image, with the job and the files behind it.
+// Initrd writes the image, with the job and the files behind it, and returns its path.
+func (m Machine) Initrd() (path string, err error) {
+	path = filepath.Join(m.Dir, "initrd")
+	return path, m.writeInitrd(path)
+}
+
 func (m Machine) writeInitrd(path string) error {
 	base, err := os.Open(m.Image.base)
 	if err != nil {
@@ -151,8 +156,8 @@ func (r *Running) PID() int { return r.cmd.Process.Pid }
 // Definition returns the machine's libvirt definition, without its region, which
 // attaching adds.
 func (m Machine) Definition(name string) (string, error) {
-	initrd := filepath.Join(m.Dir, "initrd")
-	if err := m.writeInitrd(initrd); err != nil {
+	initrd, err := m.Initrd()
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf(`<domain type='qemu'>

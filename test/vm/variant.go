@@ -4,6 +4,8 @@ import "cmp"
 
 // Debian's kernels, by the packages that always name the present one.
 const (
+	CloudKernel = cloudKernel // for tests of other packages
+
 	cloudKernel = "linux-image-cloud-amd64" // for machines that are virtual
 	fullKernel  = "linux-image-amd64"
 )
