@@ -101,7 +101,7 @@ IMAGE  ?= pegasus.local/pegasus:1
 # The same flags for programs, vet and tests: with others, Go would compile Kubernetes' packages once more.
 CLUSTER = GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' $(GO) -C cluster
 
-.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit cluster-fuzz cluster-test
+.PHONY: cluster cluster-image cluster-check cluster-vet cluster-unit cluster-fuzz cluster-vm-test cluster-test
 cluster: | deps-build ## build what runs on the nodes of a Kubernetes cluster, to build/cluster: docs/kubernetes.md
 	@mkdir -p $(BUILD)/cluster
 	$(call step,GO,$(BUILD)/cluster)
@@ -136,7 +136,12 @@ KUBERNETES_AT := $(BUILD)/kubernetes-$(KUBERNETES_HASH)
 KUBERNETES_X = -s -w $(foreach p,k8s.io/component-base k8s.io/client-go/pkg,-X $p/version.gitVersion=$(KUBERNETES) -X $p/version.gitMajor=1 -X $p/version.gitMinor=37)
 VENDORED     = CGO_ENABLED=0 $(GO) -C cluster/kubernetes
 
-cluster-test: cluster-image $(BUILD)/kubernetes ## run the chart in a real Kubernetes of one node (installs runc and network plugins, builds Kubernetes once)
+cluster-vm-test: build cluster ## a machine by KubeVirt's definition under a real libvirt, beside a pod (installs QEMU, libvirt and runc)
+	@scripts/deps $(CLUSTER_NEEDS) $(VM_NEEDS)
+	$(call step,TEST,cluster/test)
+	$(Q)$(CLUSTER) test -tags soak -count 1 -vet=off -timeout $(PATIENCE) -run 'TestMachine$$' -v ./test
+
+cluster-test: cluster-vm-test cluster-image $(BUILD)/kubernetes ## run the chart in a real Kubernetes of one node (installs runc and network plugins, builds Kubernetes once)
 	@scripts/deps $(LIVE_NEEDS)
 	$(call step,TEST,cluster/test/live)
 	$(Q)$(CLUSTER) test -tags soak -count 1 -vet=off -timeout $(PATIENCE) -v ./test/live

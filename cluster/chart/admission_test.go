@@ -4,17 +4,26 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // evaluate evaluates an expression of the policy in the environment of an API server.
 func evaluate(t *testing.T, expression string, input map[string]any) any {
 	t.Helper()
+	return evaluated(t, expression, input).Value()
+}
+
+// evaluated is evaluate with a value of CEL.
+func evaluated(t *testing.T, expression string, input map[string]any) ref.Val {
+	t.Helper()
 	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 30),
 		EnvOptions: []cel.EnvOption{cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
-			cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType)},
+			cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType), common.ResolverEnvOption(new(mutation.DynamicTypeResolver))},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +44,7 @@ func evaluate(t *testing.T, expression string, input map[string]any) any {
 	if err != nil {
 		t.Fatalf("%s: %v", expression, err)
 	}
-	return v.Value()
+	return v
 }
 
 // The driver of a node writes the slices of its node and driver only; the policy is for this service account alone.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	oci "github.com/opencontainers/runtime-spec/specs-go"
@@ -120,7 +121,8 @@ func (n *node) service(root string, privileged bool, mounts []string, command ..
 	}
 	spec := &oci.Spec{
 		Version: "1.0.2", Root: &oci.Root{Path: root, Readonly: true},
-		Process: &oci.Process{Args: command, Cwd: "/", Env: []string{"NODE_NAME=" + nodeName}, NoNewPrivileges: !privileged, Capabilities: &oci.LinuxCapabilities{}},
+		Process: &oci.Process{Args: command, Cwd: "/", Env: []string{"NODE_NAME=" + nodeName}, NoNewPrivileges: !privileged, Capabilities: &oci.LinuxCapabilities{},
+			User: oci.User{AdditionalGids: []uint32{qemuUser}}},
 		Mounts: []oci.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
@@ -152,6 +154,7 @@ func TestImage(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	n := bareNode(t, oneAccelerator)
+	config := n.useRegions(oneAccelerator)
 	root := n.path("image")
 	unpack(t, image, root)
 	for _, dir := range []string{"lib", "run", "cdi", "kubelet/plugins", "kubelet/plugins_registry", "etc"} {
@@ -159,7 +162,7 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.write("etc/pegasus.toml", oneAccelerator)
+	n.write("etc/pegasus.toml", config)
 	if out, err := n.service(root, false, []string{n.path("lib") + ":/libraries"}, "/usr/bin/pegasus-dra", "--install-libraries", "/libraries", "--libraries", "/usr/lib/pegasus").CombinedOutput(); err != nil {
 		t.Fatalf("install the libraries: %v: %s", err, out)
 	}
@@ -168,12 +171,20 @@ func TestImage(t *testing.T) {
 			"/usr/bin/pegasusd", "--config", "/etc/pegasus/pegasus.toml", "--runtime-dir", n.path("run")))
 	}
 	driver := func() *exec.Cmd {
-		return n.begin("driver.log", n.service(root, false, []string{n.path("run"), n.path("cdi"), n.path("kubelet/plugins"), n.path("kubelet/plugins_registry"), n.path("kubeconfig")},
+		return n.begin("driver.log", n.service(root, false, []string{n.path("run"), n.path("cdi"), n.path("kubelet/plugins"), n.path("kubelet/plugins_registry"), n.path("kubeconfig"), "/dev/shm"},
 			"/usr/bin/pegasus-dra", "--kubeconfig", n.path("kubeconfig"), "--kubelet", n.path("kubelet"), "--runtime-dir", n.path("run"), "--libraries", n.path("lib"),
-			"--cdi", n.path("cdi"), "--interval", "100ms"))
+			"--cdi", n.path("cdi"), "--interval", "100ms", "--region-memory", "64Mi"))
 	}
 	first, second := daemon(), driver()
-	claim := newScheduler(n).placed(request{})
+	s := newScheduler(n)
+	virtual := s.placed(machine("64", "16Mi"))
+	n.mustPrepare(virtual)
+	if info, err := os.Lstat(n.region(virtual)); err != nil || info.Mode() != 0o660 || info.Sys().(*syscall.Stat_t).Gid != qemuUser {
+		t.Errorf("the region of a driver without capabilities: %v, %v", info, err)
+	}
+	testkit.Eventually(t, "the region has a hub", func() bool { return n.hub(virtual) != 0 })
+	n.unprepare(virtual)
+	claim := s.placed(request{})
 	n.mustCompute(n.mustPrepare(claim), hardened)
 	name := "k8s-" + string(claim.UID)
 	calls := n.domains()[name].Calls

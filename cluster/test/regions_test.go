@@ -26,14 +26,24 @@ const qemuUser = 107
 // machineNode starts a node for virtual machines.
 func machineNode(t testing.TB) *node {
 	t.Helper()
-	regions, err := os.MkdirTemp("/dev/shm", "pc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(regions) })
-	n := newNode(t, strings.Replace(oneCore, "[daemon]\n", fmt.Sprintf("[daemon]\nregions = %q\n", regions), 1), "--region-memory", "1Gi")
-	n.regions = regions
+	n := bareNode(t, oneCore)
+	n.write("pegasus.toml", n.useRegions(oneCore))
+	n.flags = []string{"--region-memory", "1Gi"}
+	n.startDaemon()
+	n.startDriver()
 	return n
+}
+
+// useRegions returns a configuration with a directory of regions, which the test removes at its end.
+func (n *node) useRegions(config string) string {
+	n.t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pc")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { os.RemoveAll(dir) })
+	n.regions = dir
+	return strings.Replace(config, "[daemon]\n", fmt.Sprintf("[daemon]\nregions = %q\n", dir), 1)
 }
 
 // machine returns a request for a machine with a region.
