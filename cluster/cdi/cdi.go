@@ -36,6 +36,7 @@ const (
 const (
 	DomainDir  = "/run/pegasus-domain" // the directory of the domain's socket
 	SocketFile = DomainDir + "/sock"
+	HookFile   = "/run/pegasus-hook/onDefineDomain" // the hook of KubeVirt, in the pod of a machine
 )
 
 // libraryDirs are the directories in which the loaders of Debian, of Fedora and of other distributions look by default.
@@ -46,6 +47,7 @@ var libraryDirs = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"
 type Host struct {
 	Domains   string // the daemon's directory of domains
 	Libraries string // the directory of libcuda.so.1 and libnvidia-ml.so.1
+	Hook      string // the hook of KubeVirt, a program; empty: none
 	Group     uint32 // of domains' sockets; 0: every user of a container may connect
 }
 
@@ -58,6 +60,9 @@ func (h Host) Spec(d *claims.Domain) *specs.Spec {
 	if d.Region != nil {
 		for _, m := range kvm.ContainerMounts(d.Region.Path) {
 			edits.Mounts = append(edits.Mounts, mount(m.From, m.To, m.ReadOnly, "noexec"))
+		}
+		if h.Hook != "" {
+			edits.Mounts = append(edits.Mounts, mount(h.Hook, HookFile, true))
 		}
 	} else {
 		h.admit(&edits, d)

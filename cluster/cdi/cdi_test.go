@@ -23,6 +23,7 @@ func TestSpec(t *testing.T) {
 	golden.YAML(t, "open.yaml", h.Spec(domain("0a0a0a0a-0000-4000-8000-000000000001")))
 	h.Group = 4000
 	golden.YAML(t, "group.yaml", h.Spec(domain("0a0a0a0a-0000-4000-8000-000000000001")))
+	h.Hook = "/var/lib/kubelet/plugins/pegasus.dev/pegasus-kubevirt"
 	d := domain("0a0a0a0a-0000-4000-8000-000000000001")
 	d.Region = &claims.Region{Bytes: 512 << 20, Path: "/dev/shm/pegasus/" + d.Name()}
 	golden.YAML(t, "machine.yaml", h.Spec(d))

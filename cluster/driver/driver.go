@@ -35,6 +35,7 @@ type Config struct {
 	Libraries  string // the directory of the CUDA libraries
 	CDI        string // the directory of CDI files
 	Records    string // the directory of records
+	Hook       string // the hook of KubeVirt, on the host; empty: none
 	Group      uint32 // of the sockets of domains; 0: every user of a container may connect
 	QEMU       uint32 // group of QEMU in the containers of virtual machines
 	Log        *slog.Logger
@@ -57,7 +58,7 @@ type Driver struct {
 func New(c Config) *Driver {
 	d := &Driver{
 		daemon:  daemon{c.RuntimeDir},
-		host:    cdi.Host{Domains: filepath.Join(c.RuntimeDir, "domains"), Libraries: c.Libraries, Group: c.Group},
+		host:    cdi.Host{Domains: filepath.Join(c.RuntimeDir, "domains"), Libraries: c.Libraries, Hook: c.Hook, Group: c.Group},
 		files:   cdi.Dir(c.CDI),
 		records: records.Dir(c.Records),
 		sockets: map[string]string{"socket_mode": "0666"},

@@ -62,16 +62,17 @@ func sidecar(t testing.TB, sockets string) func(*oci.Spec) {
 		s.Root.Readonly = true
 		s.Process.User = oci.User{UID: qemuUser, GID: qemuUser}
 		s.Process.Capabilities = &oci.LinuxCapabilities{}
-		program := testkit.Built(t, "cluster/pegasus-kubevirt")
-		if path, err := filepath.Abs(program); err == nil {
-			program = path
+		program, err := filepath.Abs(testkit.Built(t, "cluster/pegasus-kubevirt"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, m := range [][2]string{{sockets, "/var/run/kubevirt-hooks"}, {program, "/hook/pegasus-kubevirt"}, {program, "/hook/onDefineDomain"}} {
+		for _, m := range [][2]string{{sockets, "/var/run/kubevirt-hooks"}, {program, "/hook/pegasus-kubevirt"}} {
 			s.Mounts = append(s.Mounts, oci.Mount{Destination: m[1], Type: "bind", Source: m[0], Options: []string{"rbind"}})
 		}
 	}
 }
 
+// vmi is the VirtualMachineInstance of the machine.
 const vmi = `{"metadata":{"namespace":"default","name":"web","annotations":{"pegasus.dev/region":"128Mi"}},
 "spec":{"evictionStrategy":"None","resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"quarter"}]}}`
 
@@ -91,7 +92,7 @@ func (n *node) hooked(ids []string) string {
 		t.Fatal(err)
 	}
 	change := sidecar(t, sockets)
-	printed, err := n.container(ids, change, "/hook/onDefineDomain", "--vmi", vmi, "--domain", string(definition)).Output()
+	printed, err := n.container(ids, change, "/bin/sh", "-c", `exec /run/pegasus-hook/onDefineDomain "$@"`, "onDefineDomain", "--vmi", vmi, "--domain", string(definition)).Output()
 	if err != nil {
 		t.Fatalf("onDefineDomain: %v: %s", err, err.(*exec.ExitError).Stderr)
 	}
@@ -206,7 +207,7 @@ func TestRegion(t *testing.T) {
 	n.mustBeEmpty()
 }
 
-// What can't be a machine's region is refused, and a region without a record is removed.
+// Claims that can't have a region are refused, and a region without a record is removed.
 func TestRegionRefused(t *testing.T) {
 	n := machineNode(t)
 	s := newScheduler(n)

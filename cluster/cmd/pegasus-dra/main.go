@@ -106,6 +106,11 @@ func (o *options) run(ctx context.Context) error {
 		return fmt.Errorf("--region-memory %s: must be a size, such as 4Gi", o.shared)
 	}
 	o.Records, o.Group, o.QEMU = filepath.Join(data, "claims"), uint32(o.group), uint32(o.qemu)
+	if shared.Sign() > 0 {
+		if o.Hook, err = driver.InstallHook(data); err != nil {
+			return err
+		}
+	}
 	plugin := driver.NewPlugin(driver.New(o.Config), o.node)
 	if o.metrics != "" {
 		if err := o.serveMetrics(ctx, plugin); err != nil {
