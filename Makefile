@@ -139,7 +139,7 @@ VENDORED     = CGO_ENABLED=0 $(GO) -C cluster/kubernetes
 cluster-vm-test: build cluster ## a machine by KubeVirt's definition under a real libvirt, beside a pod (installs QEMU, libvirt and runc)
 	@scripts/deps $(CLUSTER_NEEDS) $(VM_NEEDS)
 	$(call step,TEST,cluster/test)
-	$(Q)$(CLUSTER) test -tags soak -count 1 -vet=off -timeout $(PATIENCE) -run 'TestMachine$$' -v ./test
+	$(Q)$(CLUSTER) test -tags soak -count 1 -vet=off -timeout $(PATIENCE) -run TestMachine -v ./test
 
 cluster-test: cluster-vm-test cluster-image $(BUILD)/kubernetes ## run the chart in a real Kubernetes of one node (installs runc and network plugins, builds Kubernetes once)
 	@scripts/deps $(LIVE_NEEDS)

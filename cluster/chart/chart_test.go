@@ -134,10 +134,12 @@ func TestClassConfiguration(t *testing.T) {
 
 func TestWrongValues(t *testing.T) {
 	for about, change := range map[string]func(map[string]any){
-		"no image":         func(v map[string]any) { delete(v, "image") },
-		"too many credits": func(v map[string]any) { v["driver"] = map[string]any{"credits": 70000} },
-		"misspelled":       func(v map[string]any) { v["drivers"] = map[string]any{} },
-		"a relative path":  func(v map[string]any) { v["paths"] = map[string]any{"cdi": "run/cdi"} },
+		"no image":                 func(v map[string]any) { delete(v, "image") },
+		"too many credits":         func(v map[string]any) { v["driver"] = map[string]any{"credits": 70000} },
+		"misspelled":               func(v map[string]any) { v["drivers"] = map[string]any{} },
+		"a daemon without regions": func(v map[string]any) { v["machines"] = map[string]any{"enabled": true} },
+		"no size of regions":       func(v map[string]any) { v["machines"] = map[string]any{"enabled": true, "memory": "0"} },
+		"a relative path":          func(v map[string]any) { v["paths"] = map[string]any{"cdi": "run/cdi"} },
 	} {
 		values := image()
 		change(values)

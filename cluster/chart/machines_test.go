@@ -15,10 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// machines are the values with machines.
-func machines() map[string]any {
+// machines are the values with machines, or without.
+func machines(enabled, daemon bool) map[string]any {
 	values := image()
-	values["machines"] = map[string]any{"enabled": true, "memory": "2Gi"}
+	values["machines"] = map[string]any{"enabled": enabled, "memory": "2Gi"}
+	values["daemon"] = map[string]any{"enabled": daemon, "config": "[daemon]\nregions = \"/dev/shm/pegasus\"\n"}
 	return values
 }
 
@@ -27,10 +28,7 @@ func TestMachines(t *testing.T) {
 	for _, c := range []struct {
 		daemon, enabled bool
 	}{{true, true}, {false, true}, {true, false}, {false, false}} {
-		values := image()
-		values["daemon"] = map[string]any{"enabled": c.daemon}
-		values["machines"] = map[string]any{"enabled": c.enabled, "memory": "2Gi"}
-		objects, err := decoded(t, values)
+		objects, err := decoded(t, machines(c.enabled, c.daemon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +52,7 @@ func TestMachines(t *testing.T) {
 
 // The policy gives the claim of a machine to the containers of libvirt and of the hooks, once, and changes no other pod.
 func TestMachinesPolicy(t *testing.T) {
-	objects, err := decoded(t, machines())
+	objects, err := decoded(t, machines(true, true))
 	if err != nil {
 		t.Fatal(err)
 	}

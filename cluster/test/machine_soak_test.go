@@ -150,7 +150,7 @@ func (l *launcher) boot(definition, job string) {
 	if err != nil {
 		n.t.Fatalf("%v; `make deps` installs what is missing", err)
 	}
-	if _, err := (vm.Machine{Image: image, Dir: l.dir, Job: vm.WaitForAgent + job}).Initrd(); err != nil {
+	if _, err := (vm.Machine{Image: image, Dir: l.dir, Job: job}).Initrd(); err != nil {
 		n.t.Fatal(err)
 	}
 	if err := copyFile(image.Kernel, filepath.Join(l.dir, "vmlinuz")); err != nil {
@@ -180,7 +180,7 @@ func TestMachine(t *testing.T) {
 	ids := n.mustPrepare(claim)
 	l := n.launch(ids)
 	busy := fmt.Sprintf("busy --seconds 3600 --queue 50 --steps %d --no-check --quiet", 5*steps)
-	l.boot(n.hooked(ids), "/bench/vectoradd --iterations 2\nwhile :; do /bench/"+busy+"; echo ended; sleep 0.1; done\n")
+	l.boot(n.hooked(ids, kvm.NVDIMM), vm.WaitForAgent+"/bench/vectoradd --iterations 2\nwhile :; do /bench/"+busy+"; echo ended; sleep 0.1; done\n")
 	testkit.Within(t, bootTime, "the machine's program computes what is right", func() bool { return right.MatchString(l.printed()) })
 
 	n.start(n.mustPrepare(pod), hardened, append([]string{"/bin/busy"}, strings.Fields(busy)[1:]...)...)
@@ -230,6 +230,21 @@ func TestMachine(t *testing.T) {
 	_, before := used()
 	testkit.Eventually(t, "the pod goes on", func() bool { _, now := used(); return now > before+1e8 })
 	n.unprepare(pod)
+	n.mustBeEmpty()
+}
+
+// A machine whose region is a PCI device computes, too.
+func TestMachineWithPCIDevice(t *testing.T) {
+	n := machineNode(t)
+	claim := newScheduler(n).placed(machine("256", "128Mi"))
+	ids := n.mustPrepare(claim)
+	l := n.launch(ids)
+	l.boot(n.hooked(ids, kvm.IVSHMEM), vm.WaitForShared+"/bench/vectoradd --iterations 2\npegasus-guest doctor\n")
+	testkit.Within(t, bootTime, "the machine has switched itself off", func() bool { return strings.Contains(l.printed(), "job ended: ") })
+	if out := l.printed(); !right.MatchString(out) || !strings.Contains(out, "job ended: 0") {
+		t.Errorf("the machine printed:\n%s", out)
+	}
+	n.unprepare(claim)
 	n.mustBeEmpty()
 }
 

@@ -73,13 +73,14 @@ func sidecar(t testing.TB, sockets string) func(*oci.Spec) {
 }
 
 // vmi is the VirtualMachineInstance of the machine.
-const vmi = `{"metadata":{"namespace":"default","name":"web","annotations":{"pegasus.dev/region":"128Mi"}},
+const vmi = `{"metadata":{"namespace":"default","name":"web","annotations":{"pegasus.dev/region":"128Mi","pegasus.dev/region-device":"DEVICE"}},
 "spec":{"evictionStrategy":"None","resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"quarter"}]}}`
 
 // hooked returns KubeVirt's definition as both forms of the hook change it, in containers with the claim's mounts.
-func (n *node) hooked(ids []string) string {
+func (n *node) hooked(ids []string, device kvm.Device) string {
 	t := n.t
 	t.Helper()
+	vmi := strings.Replace(vmi, "DEVICE", string(device), 1)
 	definition, err := os.ReadFile("../kubevirt/testdata/domain.xml")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func TestRegion(t *testing.T) {
 		t.Errorf("region: mode %v, owner %d:%d, %d bytes, %d blocks of 512", first.Mode(), st.Uid, st.Gid, st.Size, st.Blocks)
 	}
 	testkit.Eventually(t, "the region has a hub", func() bool { return n.hub(claim) != 0 })
-	definition := n.hooked(ids)
+	definition := n.hooked(ids, kvm.NVDIMM)
 	for _, want := range []string{"<path>" + kvm.ContainerRegion + "</path>", "mode='connect' path='" + kvm.PortPath(kvm.ContainerRegion) + "'", "<size unit='KiB'>131072</size>"} {
 		if !strings.Contains(definition, want) {
 			t.Errorf("the definition has no %q:\n%s", want, definition)

@@ -100,7 +100,7 @@ func room(dir string) string {
 	if unix.Statfs(dir, &fs) != nil {
 		return ""
 	}
-	return fmt.Sprintf(": there is room for %d MiB; attach the machine with less --memory, or mount more there", fs.Bavail*uint64(fs.Bsize)>>20)
+	return fmt.Sprintf(": there is room for %d MiB; give the machine less (pegasus attach --memory, or the region of its claim), or mount more there", fs.Bavail*uint64(fs.Bsize)>>20)
 }
 
 // MakeDir creates the directory of regions, and rejects one in which another user could create files: its parent may
