@@ -248,6 +248,27 @@ func TestMachineWithPCIDevice(t *testing.T) {
 	n.mustBeEmpty()
 }
 
+// Of two machines with one claim's region, which the hook refuses, the second can't compute, and the first goes on.
+func TestMachinesOfOneClaim(t *testing.T) {
+	n := machineNode(t)
+	claim := newScheduler(n).placed(machine("256", "128Mi"))
+	ids := n.mustPrepare(claim)
+	first, second := n.launch(ids), n.launch(ids)
+	definition, job := n.hooked(ids, kvm.NVDIMM), vm.WaitForAgent+"while :; do /bench/vectoradd --iterations 2 --quiet --json && echo computed || echo failed; sleep 0.2; done\n"
+	first.boot(definition, job)
+	count := func(l *launcher, line string) int { return strings.Count(l.printed(), line+"\n") }
+	testkit.Within(t, bootTime, "the first machine computes", func() bool { return count(first, "computed") > 0 })
+	second.boot(definition, job)
+	testkit.Within(t, bootTime, "the second machine's programs fail", func() bool { return count(second, "failed") > 1 })
+	before := count(first, "computed")
+	testkit.Within(t, bootTime, "the first machine goes on", func() bool { return count(first, "computed") > before })
+	if count(second, "computed") > 0 {
+		t.Errorf("the second machine computed:\n%s", second.printed())
+	}
+	n.unprepare(claim)
+	n.mustBeEmpty()
+}
+
 // attack tries, as the user of QEMU in the launcher, to replace the region, and to lay files where the hub opens some.
 func (l *launcher) attack() {
 	t := l.n.t

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -36,12 +37,15 @@ memory = "1GiB"
 
 const runtimeDir = "/run/pegasus"
 
-// install installs the chart, or changes its values, and waits for the node's slice.
-func (c *cluster) install(t testing.TB, daemon map[string]any) {
+// install installs the chart, or changes its values, and waits for the node's slice. more are further values.
+func (c *cluster) install(t testing.TB, daemon map[string]any, more ...map[string]any) {
 	t.Helper()
 	values := map[string]any{"image": map[string]any{"repository": "pegasus.local/pegasus", "tag": "1"}, "daemon": daemon}
 	if daemon["enabled"] == false {
 		values["paths"] = map[string]any{"libraries": built("guest")}
+	}
+	for _, m := range more {
+		maps.Copy(values, m)
 	}
 	objects, err := render.Chart("../../chart", values)
 	if err != nil {
