@@ -59,7 +59,7 @@ func runHub(args []string, errs io.Writer) int {
 		}
 	}
 	if err == nil {
-		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Endpoint: func() (string, error) { return holdDomain(*dir, *domain) }}.Run(ctx)
+		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Endpoint: func() (string, error) { return holdDomain(*dir, *domain, kvm.InContainer(*region)) }}.Run(ctx)
 	}
 	if err != nil {
 		log.Error("the hub has ended", "err", err)
@@ -109,13 +109,19 @@ func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger
 }
 
 // holdDomain connects to the daemon so that it keeps the domain for as long as this process lives, and returns the
-// domain's socket.
-func holdDomain(dir, domain string) (string, error) {
+// domain's socket. The domain of a machine in a container is another program's: until that has created it, holdDomain
+// returns an error, and does not create it with settings by default.
+func holdDomain(dir, domain string, created bool) (string, error) {
 	c, err := client.Dial(filepath.Join(dir, control.SocketName))
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
+	if created {
+		if _, err := c.Domain(context.Background(), domain); err != nil {
+			return "", err
+		}
+	}
 	r, err := c.Hold(context.Background(), control.HoldParams{Domain: domain})
 	var said *control.Error
 	if errors.As(err, &said) && said.Code == control.CodeInvalid {

@@ -93,14 +93,25 @@ func fullPipe(t *testing.T) *os.File {
 // The daemon's answer to a hub is a refusal if its domain may not exist, otherwise the domain's socket.
 func TestHubEndpoint(t *testing.T) {
 	h := newHost(t, "[daemon]\nundeclared_domains = false\n"+twoDomains)
-	if path, err := holdDomain(h.dir, "a"); err != nil || path != h.socket("a") {
+	if path, err := holdDomain(h.dir, "a", false); err != nil || path != h.socket("a") {
 		t.Errorf("%q, %v", path, err)
 	}
-	if _, err := holdDomain(h.dir, "c"); !errors.As(err, new(*hub.Refusal)) || !strings.Contains(err.Error(), "isn't declared") {
+	if _, err := holdDomain(h.dir, "c", false); !errors.As(err, new(*hub.Refusal)) || !strings.Contains(err.Error(), "isn't declared") {
 		t.Errorf("an undeclared domain: %v", err)
 	}
-	if _, err := holdDomain(t.TempDir(), "a"); err == nil || errors.As(err, new(*hub.Refusal)) {
+	if _, err := holdDomain(t.TempDir(), "a", false); err == nil || errors.As(err, new(*hub.Refusal)) {
 		t.Errorf("without a daemon: %v", err)
+	}
+}
+
+// The hub of a machine in a container waits for the domain, which it does not create.
+func TestHubWaitsForDomain(t *testing.T) {
+	h := newHost(t, twoDomains)
+	if path, err := holdDomain(h.dir, "k8s-web", true); err == nil || errors.As(err, new(*hub.Refusal)) {
+		t.Errorf("a domain that does not exist: %q, %v", path, err)
+	}
+	if path, err := holdDomain(h.dir, "a", true); err != nil || path != h.socket("a") {
+		t.Errorf("%q, %v", path, err)
 	}
 }
 

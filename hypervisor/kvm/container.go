@@ -39,6 +39,12 @@ func servedPort(region string) (path string, serves bool) {
 	return filepath.Join(PortPath(region), filepath.Base(ContainerRegion)), err == nil && info.IsDir()
 }
 
+// InContainer reports whether a region is that of a machine in a container.
+func InContainer(region string) bool {
+	_, serves := servedPort(region)
+	return region != "" && serves
+}
+
 // MakeContainerRegion creates a region for a container and the folder of its port, as far as they are missing. An
 // existing region is kept: a machine may use it. group is that of QEMU in the container. A region of another size is
 // an error.
@@ -55,6 +61,9 @@ func MakeContainerRegion(region string, bytes uint64, group int) error {
 		return fmt.Errorf("region %s: the path of its port, %s, has %d bytes, and a socket's may have %d: use a shorter directory of regions", region, socket, len(socket), maxSocketPath)
 	}
 	if err := MakeDir(port); err != nil { // before the region, at which the daemon starts a hub
+		return err
+	}
+	if err := os.Chmod(port, 0o755); err != nil { // QEMU's user looks for the socket there
 		return err
 	}
 	var st unix.Stat_t
