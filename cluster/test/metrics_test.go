@@ -24,7 +24,8 @@ func TestMetrics(t *testing.T) {
 	claim := newScheduler(n).placed(request{})
 	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "web-0", UID: "1"}}
 	n.api.put("resourceclaims", claim)
-	n.mustCompute(n.mustPrepare(claim), nil)
+	n.start(n.mustPrepare(claim), nil, "/bin/busy", "--seconds", "600") // a domain without processes is on no accelerator
+	testkit.Eventually(t, "the container computes", func() bool { d := n.domains()["k8s-"+string(claim.UID)]; return d.Calls > 0 && d.Processes == 1 })
 	get := func() (int, string) {
 		a, err := http.Get("http://" + address + "/metrics")
 		if err != nil {
