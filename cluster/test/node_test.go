@@ -99,6 +99,9 @@ current-context: c
 	t.Cleanup(func() {
 		n.stopDriver(syscall.SIGTERM)
 		n.stopDaemon(syscall.SIGTERM)
+		if n.regions != "" { // after the driver, which makes missing regions; their hubs end then
+			os.RemoveAll(n.regions)
+		}
 		if t.Failed() {
 			for _, log := range []string{"daemon.log", "driver.log", "launcher.log"} {
 				text, _ := os.ReadFile(n.path(log))

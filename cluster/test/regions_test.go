@@ -34,14 +34,13 @@ func machineNode(t testing.TB) *node {
 	return n
 }
 
-// useRegions returns a configuration with a directory of regions, which the test removes at its end.
+// useRegions returns a configuration with a directory of regions, which ends with the node.
 func (n *node) useRegions(config string) string {
 	n.t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "pc")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.t.Cleanup(func() { os.RemoveAll(dir) })
 	n.regions = dir
 	return strings.Replace(config, "[daemon]\n", fmt.Sprintf("[daemon]\nregions = %q\n", dir), 1)
 }
