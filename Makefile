@@ -106,6 +106,7 @@ cluster: | deps-build ## build what runs on the nodes of a Kubernetes cluster, t
 	@mkdir -p $(BUILD)/cluster
 	$(call step,GO,$(BUILD)/cluster)
 	$(Q)$(CLUSTER) build -o $(abspath $(BUILD))/cluster/ ./cmd/...
+	$(Q)ln -sf pegasus-fleet $(BUILD)/cluster/kubectl-pegasus
 
 cluster-image: build cluster ## write the container image for a cluster's nodes, to build/cluster/pegasus-image.tar
 	$(call step,IMAGE,$(BUILD)/cluster/pegasus-image.tar)

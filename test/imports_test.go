@@ -71,6 +71,7 @@ var mayImport = map[string][]string{
 	"cmd":                       {"*"},
 	"test":                      {"*"},
 	"tools":                     {"*"},
+	"internal/fleet":            {},
 	"internal/ioctl":            {},
 	"internal/logs":             {},
 	"internal/nearest":          {},

@@ -1,7 +1,7 @@
 // Package fits answers whether another domain would fit on an accelerator, and its effect on the domains there: by
 // arithmetic, and by a simulation of the policy with the domains' measured demand.
 //
-// Callers: backend/guests, which passes a description of the accelerator.
+// Callers: backend/guests, which passes a description of the accelerator; cluster/fleet, for moves between accelerators.
 //
 // Trust boundary: none. The settings were checked. A simulation is bounded in its number of requests.
 package fits
@@ -127,23 +127,62 @@ func (a *Accelerator) checkReserves(f *control.Fit, d *configs.Domain) {
 	}
 }
 
+// MostSimulated bounds the domains of a simulation.
+const MostSimulated = 64
+
 const (
 	// mostRequests bounds a simulation: it takes well below a second.
-	mostRequests = 100_000
-	// mostSimulated bounds the domains of a simulation.
-	mostSimulated = 64
+	mostRequests  = 100_000
 	defaultKernel = time.Millisecond
 	leastKernel   = 20 * time.Microsecond
 )
 
-// Predict adds predictions to an answer: it simulates the accelerator's policy with the measured demand of the domains
-// there, for the time in which they make at most mostRequests requests. Each domain is one thread that computes on the
-// CPU, then waits for a request; the model has no memory and no CPU contention. The same input gives the same result.
+// Predict adds predictions to an answer: Simulate's figures of the domains there and of the new one.
 func (a *Accelerator) Predict(f *control.Fit, d Domain, length time.Duration) error {
-	all := append(a.Domains[:len(a.Domains):len(a.Domains)], d)
-	if len(all) > mostSimulated {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("no prediction: at most %d domains are simulated", mostSimulated))
+	with := *a
+	with.Domains = append(a.Domains[:len(a.Domains):len(a.Domains)], d)
+	if len(with.Domains) > MostSimulated {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("no prediction: at most %d domains are simulated", MostSimulated))
 		return nil
+	}
+	figures, length, err := with.Simulate(length)
+	if err != nil {
+		return fmt.Errorf("predict: %w", err)
+	}
+	for i := range figures {
+		s := &with.Domains[i].Settings
+		p := &control.Prediction{Share: figures[i].Share, WaitP99: int64(figures[i].WaitP99)}
+		if i < len(f.Others) {
+			f.Others[i].Predicted = p
+		} else {
+			f.Domain.Predicted = p
+		}
+		if want := s.SLOWait; want > 0 && p.WaitP99 > int64(want) {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("domain %q: predicted wait p99 of %v, above its objective of %v", s.Name, time.Duration(p.WaitP99).Round(time.Microsecond), want))
+		}
+	}
+	f.Simulated = int64(length)
+	return nil
+}
+
+// Figures are the simulated results of a domain.
+type Figures struct {
+	Used    float64       // part of the time for which it held the accelerator, 0 to 1
+	Share   float64       // part of the time for which any domain held it, 0 to 1
+	WaitP99 time.Duration // 99th percentile of its requests' waits
+}
+
+// Simulate simulates the accelerator's policy with the demand of its domains, at most MostSimulated, for a length or,
+// if that is less, for the time in which they make at most mostRequests requests; it returns the simulated time. Each
+// domain is one thread that computes on the CPU, then waits for a request; the model has no memory and no CPU
+// contention. A demand that is not above 0 counts as 1. The same input gives the same result.
+func (a *Accelerator) Simulate(length time.Duration) (figures []Figures, simulated time.Duration, err error) {
+	all := slices.Clone(a.Domains)
+	if len(all) > MostSimulated {
+		return nil, 0, fmt.Errorf("simulate accelerator %q: %d domains: at most %d are simulated", a.Settings.Name, len(all), MostSimulated)
+	}
+	if len(all) == 0 {
+		return nil, 0, nil
 	}
 	var rate float64 // requests per second, at most
 	for i := range all {
@@ -160,11 +199,11 @@ func (a *Accelerator) Predict(f *control.Fit, d Domain, length time.Duration) er
 	length = min(length, time.Duration(float64(mostRequests)/rate*float64(time.Second))).Truncate(time.Millisecond)
 	sc, err := sim.Parse("fits", []byte(a.scenario(all, length)))
 	if err != nil {
-		return fmt.Errorf("predict: %w", err)
+		return nil, 0, err
 	}
 	r, err := sim.Judge(sc, 1, 1, nil)
 	if err != nil {
-		return fmt.Errorf("predict: %w", err)
+		return nil, 0, err
 	}
 	m := r.Metrics["now"]
 	var busy float64 // per cent of the time; "part" is of a whole group
@@ -173,18 +212,10 @@ func (a *Accelerator) Predict(f *control.Fit, d Domain, length time.Duration) er
 	}
 	for i := range all {
 		one := m[fmt.Sprintf("d%d", i)]
-		p := &control.Prediction{Share: one["compute"] / max(busy, math.SmallestNonzeroFloat64), WaitP99: int64(math.Round(one["wait_p99"] * 1e6))}
-		if i < len(f.Others) {
-			f.Others[i].Predicted = p
-		} else {
-			f.Domain.Predicted = p
-		}
-		if want := all[i].Settings.SLOWait; want > 0 && p.WaitP99 > int64(want) {
-			f.Warnings = append(f.Warnings, fmt.Sprintf("domain %q: predicted wait p99 of %v, above its objective of %v", all[i].Settings.Name, time.Duration(p.WaitP99).Round(time.Microsecond), want))
-		}
+		figures = append(figures, Figures{Used: one["compute"] / 100, Share: one["compute"] / max(busy, math.SmallestNonzeroFloat64),
+			WaitP99: time.Duration(math.Round(one["wait_p99"] * 1e6))})
 	}
-	f.Simulated = int64(length)
-	return nil
+	return figures, length, nil
 }
 
 // scenario returns the simulator's description of the accelerator with the domains.

@@ -158,7 +158,7 @@ func TestPredictGroup(t *testing.T) {
 // A prediction is bounded in its work: for the shortest requests and the most domains, too.
 func TestPredictIsBounded(t *testing.T) {
 	a := device("accc")
-	for i := range mostSimulated - 1 {
+	for i := range MostSimulated - 1 {
 		d := domain(fmt.Sprint("d", i), 256, nil)
 		d.Kernel = time.Nanosecond
 		a.Domains = append(a.Domains, d)

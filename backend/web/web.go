@@ -1,7 +1,7 @@
 // Package web has the operator's page: the files that the daemon serves to browsers. The page's scripts call the API as
 // other clients do.
 //
-// Callers: backend/api.
+// Callers: backend/api; cluster/fleet, whose page has the same style.
 //
 // Trust boundary: the files are part of the program and hold no data of the host, so that they need no token. Their
 // headers keep a browser from running any other script beside them, and from showing the page in another one.
@@ -32,13 +32,13 @@ func Handler() http.Handler {
 	if err != nil {
 		panic(err) // a part of this program
 	}
-	served := map[string]func(http.ResponseWriter, *http.Request){}
+	served := map[string]http.HandlerFunc{}
 	for _, e := range entries {
 		data, err := files.ReadFile("page/" + e.Name())
 		if err != nil {
 			panic(err)
 		}
-		served["/page/"+e.Name()] = file(e.Name(), data)
+		served["/page/"+e.Name()] = File(e.Name(), data)
 	}
 	served["/"] = served["/page/index.html"]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,9 @@ var kinds = map[string]string{
 	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// file returns a handler of one file. A browser keeps the file, and checks with each use that it is current.
-func file(name string, data []byte) func(http.ResponseWriter, *http.Request) {
+// File returns a handler of one file of a page, with the headers of this one: the page's own files and requests, and
+// nothing else. A browser keeps the file, and checks with each use that it is current.
+func File(name string, data []byte) http.HandlerFunc {
 	sum := sha256.Sum256(data)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	kind := kinds[path.Ext(name)]

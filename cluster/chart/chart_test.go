@@ -12,6 +12,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -27,21 +28,32 @@ func image() map[string]any {
 	return map[string]any{"image": map[string]any{"repository": "registry.example.com/pegasus", "tag": "1"}}
 }
 
-// decoded renders the chart and returns its objects, decoded strictly, by kind and name.
+// decoded renders the chart and returns its objects, decoded strictly, by kind.
 func decoded(t *testing.T, values map[string]any) (map[string]runtime.Object, error) {
+	t.Helper()
+	all, err := decodedAll(t, values)
+	objects := map[string]runtime.Object{}
+	for _, o := range all {
+		objects[o.GetObjectKind().GroupVersionKind().Kind] = o
+	}
+	return objects, err
+}
+
+// decodedAll renders the chart and returns its objects, decoded strictly.
+func decodedAll(t *testing.T, values map[string]any) (objects []runtime.Object, err error) {
 	t.Helper()
 	texts, err := render.Chart(".", values)
 	if err != nil {
 		return nil, err
 	}
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	objects := map[string]runtime.Object{}
 	for _, text := range texts {
 		o, kind, err := decoder.Decode([]byte(text), nil, nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		objects[kind.Kind] = o
+		o.GetObjectKind().SetGroupVersionKind(*kind)
+		objects = append(objects, o)
 	}
 	return objects, nil
 }
@@ -111,6 +123,51 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%q: want it: %v\n%s", part, want, all)
 			}
 		}
+	}
+}
+
+// The page is off by default. Its account may list, in its own namespace and nothing else but slices and claims, and its
+// pod is none that the driver's selector or the monitor selects.
+func TestFleet(t *testing.T) {
+	values := image()
+	values["fleet"] = map[string]any{"enabled": true}
+	if _, err := render.Chart(".", values); err == nil || !strings.Contains(err.Error(), "metrics.enabled") {
+		t.Errorf("without metrics: %v", err)
+	}
+	values["metrics"] = map[string]any{"enabled": true}
+	objects, err := decodedAll(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deployment *apps.Deployment
+	rights := 0
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *apps.Deployment:
+			deployment = o
+		case *rbac.ClusterRole:
+			if o.Name == "pegasus-fleet" {
+				rights++
+				if r := o.Rules; len(r) != 1 || !slices.Equal(r[0].Verbs, []string{"list"}) || !slices.Equal(r[0].Resources, []string{"resourceclaims", "resourceslices"}) {
+					t.Errorf("cluster role: %v", r)
+				}
+			}
+		case *rbac.Role:
+			rights++
+			if r := o.Rules; len(r) != 1 || !slices.Equal(r[0].Verbs, []string{"list"}) || !slices.Equal(r[0].Resources, []string{"pods"}) || o.Namespace != "pegasus-system" {
+				t.Errorf("role: %v", r)
+			}
+		}
+	}
+	if deployment == nil || rights != 2 {
+		t.Fatalf("%v, %d roles", deployment, rights)
+	}
+	pod := deployment.Spec.Template
+	if pod.Labels["app.kubernetes.io/name"] == "pegasus" || *pod.Spec.SecurityContext.RunAsNonRoot != true || pod.Spec.HostPID || len(pod.Spec.Volumes) > 0 {
+		t.Errorf("pod: %v", pod)
+	}
+	if args := strings.Join(pod.Spec.Containers[0].Command, " "); !strings.Contains(args, "--listen=127.0.0.1:8080") || !strings.Contains(args, "--direct") {
+		t.Errorf("command: %s", args)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,8 +31,8 @@ type object interface {
 }
 
 // apiServer stores the objects that the driver reads and writes, and serves them over HTTP as an API server does: get,
-// list, watch, create, update and delete, without validation, admission and access control. A real API server takes
-// minutes to build.
+// list, watch, create, update and delete, without validation, admission and access control, and the proxy of pods. A real
+// API server takes minutes to build.
 type apiServer struct {
 	*httptest.Server
 	t testing.TB
@@ -46,6 +49,7 @@ var kinds = map[string]struct {
 	kind schema.GroupVersionKind
 	make func() object
 }{
+	"pods":           {corev1.SchemeGroupVersion.WithKind("Pod"), func() object { return new(corev1.Pod) }},
 	"nodes":          {corev1.SchemeGroupVersion.WithKind("Node"), func() object { return new(corev1.Node) }},
 	"resourceslices": {resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"), func() object { return new(resourceapi.ResourceSlice) }},
 	"resourceclaims": {resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"), func() object { return new(resourceapi.ResourceClaim) }},
@@ -139,6 +143,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(path) > 1 {
 		name = path[1]
 	}
+	if len(path) > 3 && path[0] == "pods" && path[2] == "proxy" {
+		a.proxy(w, r, namespace, name, "/"+strings.Join(path[3:], "/"))
+		return
+	}
 	if len(path) == 0 || kinds[path[0]].make == nil || len(path) > 2 {
 		a.t.Errorf("the driver requests %s %s", r.Method, r.URL)
 		answer(w, http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404})
@@ -169,7 +177,7 @@ func (a *apiServer) do(r *http.Request, resource, namespace, name string) (any, 
 	of := schema.GroupResource{Group: kind.kind.Group, Resource: resource}
 	switch {
 	case r.Method == http.MethodGet && name == "":
-		return a.list(resource), nil
+		return a.list(resource, r.URL.Query().Get("labelSelector"))
 	case r.Method == http.MethodPost:
 		o, err := body(r)
 		if err != nil {
@@ -212,15 +220,40 @@ func body(r *http.Request) (object, error) {
 	return o.(object), nil
 }
 
-// list returns all objects of a resource. The lock is held.
-func (a *apiServer) list(resource string) any {
+// proxy passes a request to a pod, http:NAME:PORT, at its address.
+func (a *apiServer) proxy(w http.ResponseWriter, r *http.Request, namespace, name, path string) {
+	name, port, _ := strings.Cut(strings.TrimPrefix(name, "http:"), ":")
+	a.mu.Lock()
+	a.requests[r.Method+" pods/proxy"]++
+	pod, ok := a.objects["pods"][namespace+"/"+name].(*corev1.Pod)
+	a.mu.Unlock()
+	if !ok {
+		answer(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name).ErrStatus)
+		return
+	}
+	p := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL = &url.URL{Scheme: "http", Host: pod.Status.PodIP + ":" + port, Path: path}
+	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+		answer(w, http.StatusServiceUnavailable, apierrors.NewServiceUnavailable("error trying to reach service: "+err.Error()).ErrStatus)
+	}}
+	p.ServeHTTP(w, r)
+}
+
+// list returns the objects of a resource that a selector of labels permits. The lock is held.
+func (a *apiServer) list(resource, selector string) (any, error) {
+	match, err := labels.Parse(selector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	items := []object{}
 	for _, o := range a.objects[resource] {
-		items = append(items, o)
+		if match.Matches(labels.Set(o.GetLabels())) {
+			items = append(items, o)
+		}
 	}
 	kind := kinds[resource].kind
 	return map[string]any{"kind": kind.Kind + "List", "apiVersion": kind.GroupVersion().String(),
-		"metadata": map[string]string{"resourceVersion": strconv.Itoa(a.version)}, "items": items}
+		"metadata": map[string]string{"resourceVersion": strconv.Itoa(a.version)}, "items": items}, nil
 }
 
 // watch sends all changes of a resource; with sendInitialEvents all objects before them.

@@ -1,6 +1,9 @@
 package main
 
-import "pegasus/configs"
+import (
+	"pegasus/configs"
+	"pegasus/internal/fleet"
+)
 
 // commands returns the table; a function, since completion refers back to it.
 func commands() []command {
@@ -138,6 +141,24 @@ it fits on no accelerator.
   pegasus fits credits=512 memory=1GiB
   pegasus fits slo=300 slo_wait_p99=50ms --accelerator soft0 --json
   pegasus fits credits=256 --kernel 5ms --demand 0.2`},
+		{name: "fleet", args: fleet.Arguments,
+			short: "the accelerators of a Kubernetes cluster, and where shares are not kept", run: showFleet, complete: words(), long: `
+Shows the accelerators of a cluster with sold and free credits and memory, the domains of claims with
+their floors, entitled and measured shares, and the hosts where shares are not kept, with the reasons. It
+reads the API server and, through it, the metrics of the nodes' drivers; it changes nothing but with --apply.
+
+  pegasus fleet
+  pegasus fleet --json | jq '.hosts[] | select(.shares_kept != "yes")'
+  pegasus fleet --advise              which claims to move, so that the load is even
+  pegasus fleet --advise --apply      and evict those pods that permit it
+  pegasus fleet --listen 127.0.0.1:8080    the same as a page
+
+The advice records demand for a window, chooses moves from accelerators with more demand than time, and
+simulates the domains' shares without and with them. --apply evicts pods with the annotation
+pegasus.dev/movable: "true" that a controller makes anew, as far as their disruption budgets permit.
+
+The program is pegasus-fleet, beside pegasus or in PATH; make cluster builds it. With the name kubectl-pegasus it is
+a plugin: kubectl pegasus. docs/kubernetes.md has the rights that it needs.`},
 		{name: "reload", args: "[--json]",
 			short: "read the configuration again", run: reload, complete: words(), long: `
 Reads the daemon's configuration file and takes up what changed. A file with

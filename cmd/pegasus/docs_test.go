@@ -83,6 +83,7 @@ var elsewhere = []string{
 	"pegasus demo",                                    // make run
 	"pegasus completion",                              // testdata/completion.txtar
 	"pegasus set web weight", "pegasus set web slice", // test/xen
+	"pegasus fleet", // cluster/test, and testdata/fleet.txtar
 }
 
 // placeholders replaces the pages' placeholders.

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 			main()
 		},
 		"pegasus-libvirt": func() { os.Exit(fakeLibvirt(os.Args[1:])) },
+		"pegasus-fleet":   func() { fmt.Println(strings.Join(os.Args[1:], "\n")) },
 		"qemu-fake":       fakeQEMU,
 		"guest":           func() { os.Exit(guestMain(os.Args[1:])) },
 	})

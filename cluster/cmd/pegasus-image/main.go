@@ -17,6 +17,7 @@ var contents = []struct{ from, to string }{
 	{"bin/pegasusd", "/usr/bin/pegasusd"},
 	{"bin/pegasus", "/usr/bin/pegasus"},
 	{"cluster/pegasus-dra", "/usr/bin/pegasus-dra"},
+	{"cluster/pegasus-fleet", "/usr/bin/pegasus-fleet"},
 	{"cluster/pegasus-kubevirt", "/usr/bin/pegasus-kubevirt"},
 	{"guest/" + setup.LibraryName, "/usr/lib/pegasus/" + setup.LibraryName},
 	{"guest/" + setup.MonitorName, "/usr/lib/pegasus/" + setup.MonitorName},

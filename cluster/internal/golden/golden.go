@@ -18,9 +18,15 @@ func YAML(t *testing.T, name string, v any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	Text(t, name, string(got))
+}
+
+// Text compares a text with testdata/NAME. With GOLDEN_UPDATE=1 it writes the file.
+func Text(t *testing.T, name, got string) {
+	t.Helper()
 	path := filepath.Join("testdata", name)
 	if os.Getenv("GOLDEN_UPDATE") != "" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +34,7 @@ func YAML(t *testing.T, name string, v any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != string(want) {
+	if got != string(want) {
 		t.Errorf("got:\n%s\nwant, as %s has it:\n%s", got, path, want)
 	}
 }
