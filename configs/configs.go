@@ -89,6 +89,7 @@ type Accelerator struct {
 	KernelTimeout time.Duration // a kernel that runs longer is ended
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
+	MaxCredits    int           // credits of all domains placed here; 0: unlimited
 	CPUFollows    bool          // the CPU weight of the machine that has its turn here is raised
 
 	// Params are the parameters of the policies, each with a key.

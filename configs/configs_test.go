@@ -366,7 +366,7 @@ func TestSet(t *testing.T) {
 
 // A running accelerator adopts all hot keys, and no others.
 func TestFollowing(t *testing.T) {
-	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, CPUFollows: true}
+	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, MaxCredits: 1024, CPUFollows: true}
 	for _, p := range policies.Params() {
 		b.Params.Set(p, p.Max)
 	}

@@ -90,6 +90,7 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
 		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
+		{"max_credits", whole{&a.MaxCredits, 0, 1_000_000, "unlimited"}, hot},
 		{"cpu_follows_gpu", boolean{&a.CPUFollows}, hot},
 	}
 	for _, p := range policies.Params() {

@@ -40,6 +40,7 @@ type Accelerator struct {
 	Name string
 	Profile
 	MaxDomains int    // 0: DefaultMaxDomains
+	MaxCredits int    // largest sum of its domains' weights; 0: unlimited
 	Promised   uint64 // largest sum of its domains' guarantees, in bytes; 0: Memory
 }
 
@@ -310,6 +311,8 @@ func (s *seat) refusal(d Domain) error {
 		return fmt.Errorf("%s is tied to %s", d.Name, d.Only)
 	case s.guests >= s.MaxDomains:
 		return fmt.Errorf("%s has %d domains, all that it may have", s.Name, s.guests)
+	case s.MaxCredits > 0 && s.load+uint64(d.Weight) > uint64(s.MaxCredits):
+		return fmt.Errorf("%s has %d of %d credits left (max_credits), %s has %d", s.Name, uint64(s.MaxCredits)-min(s.load, uint64(s.MaxCredits)), s.MaxCredits, d.Name, d.Weight)
 	case s.free() < d.Memory:
 		return fmt.Errorf("%s has %d bytes free, %s needs %d", s.Name, s.free(), d.Name, d.Memory)
 	case d.Guarantee > s.promisable():

@@ -73,7 +73,7 @@ func (c *conversation) say(words []string) []string {
 		return nil
 	case "add":
 		v := c.values(words[2:])
-		placed, err := c.q.Add(Accelerator{words[1], Profile{v["compute"], v["memory"], v["in"], v["out"]}, int(v["max"]), v["promised"]})
+		placed, err := c.q.Add(Accelerator{Name: words[1], Profile: Profile{v["compute"], v["memory"], v["in"], v["out"]}, MaxDomains: int(v["max"]), Promised: v["promised"]})
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -165,6 +165,29 @@ func TestManyOnOne(t *testing.T) {
 	}
 }
 
+// TestMaxCredits checks that the weights on an accelerator never exceed its limit, also those by default, and that
+// freed ones admit another domain.
+func TestMaxCredits(t *testing.T) {
+	q := NewQueue(ByWeight)
+	if _, err := q.Add(Accelerator{Name: "A0", Profile: Profile{Compute: 1, Memory: 1000}, MaxCredits: 512}); err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range []struct {
+		weight int
+		placed bool
+	}{{0, true}, {257, false}, {256, true}, {1, false}} {
+		if _, ok := q.Place(Domain{Name: strconv.Itoa(i), Weight: d.weight}); ok != d.placed {
+			t.Errorf("domain %d with %d credits is placed: %v, want %v", i, d.weight, ok, d.placed)
+		}
+	}
+	if err := q.Refusal("A0", Domain{Name: "x", Weight: 2}); err == nil || err.Error() != "A0 has 0 of 512 credits left (max_credits), x has 2" {
+		t.Errorf("got %v", err)
+	}
+	if got := spell(q.Release("2")); !slices.Equal(got, []string{"3 → A0"}) {
+		t.Errorf("placed: %v", got)
+	}
+}
+
 // TestGuarantees checks that guarantees never exceed the memory that can be promised.
 func TestGuarantees(t *testing.T) {
 	q := NewQueue(ByWeight)
@@ -199,7 +222,7 @@ func TestRandomPlacement(t *testing.T) {
 		q := NewQueue(Order(seed % 2))
 		for i := range 1 + rng.IntN(4) {
 			p := Profile{rng.Uint64() >> rng.IntN(64), 1 + rng.Uint64N(1000), rng.Uint64N(9), rng.Uint64N(9)}
-			if _, err := q.Add(Accelerator{fmt.Sprint("A", i), p, 1 + rng.IntN(5), rng.Uint64N(1000)}); err != nil {
+			if _, err := q.Add(Accelerator{Name: fmt.Sprint("A", i), Profile: p, MaxDomains: 1 + rng.IntN(5), Promised: rng.Uint64N(1000)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ var descriptions = map[string]string{
 	"Accelerator.charged_ns":          "time charged to domains, including detached ones",
 	"Accelerator.explanation":         "Of the policy in force: the reason of its last decision, in one line, and its decisions' cost.",
 	"Accelerator.gpu_ns":              "time for which its engines were held",
+	"Accelerator.max_credits":         "of all its domains; 0: unlimited",
 	"Accelerator.memory_allocated":    "held by all domains, part of it evicted if there is swap",
 	"Accelerator.swap":                "by how much that may exceed Memory",
 	"Accelerator.uncharged_ns":        "the difference, which is always 0: no time is lost or charged twice",

@@ -194,6 +194,7 @@ type Accelerator struct {
 	Uncharged  int64    `json:"uncharged_ns"` // the difference, which is always 0: no time is lost or charged twice
 	Domains    []string `json:"domains"`
 	MaxDomains int      `json:"max_domains"`
+	MaxCredits int      `json:"max_credits"` // of all its domains; 0: unlimited
 	Decisions  uint64   `json:"decisions"`
 
 	MemoryAllocated uint64 `json:"memory_allocated"` // held by all domains, part of it evicted if there is swap

@@ -78,11 +78,18 @@ func (a *Accelerator) effect(o *Domain, before, after float64) control.FitDomain
 		Breaks: objective > 0 && !a.Choice.Raises() && after < objective-1e-9}
 }
 
-// checkRoom checks the memory and the number of domains.
+// checkRoom checks the memory, the credits and the number of domains.
 func (a *Accelerator) checkRoom(f *control.Fit, d *configs.Domain) {
 	refuse := func(format string, args ...any) { f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...)) }
 	if n := len(a.Domains); n >= a.Settings.MaxDomains {
 		refuse("%d domains are there, as many as max_domains allows", n)
+	}
+	credits := d.Credits
+	for i := range a.Domains {
+		credits += a.Domains[i].Settings.Credits
+	}
+	if most := a.Settings.MaxCredits; most > 0 && credits > most {
+		refuse("credits = %d: the domains would have %d credits together, of max_credits = %d", d.Credits, credits, most)
 	}
 	guaranteed := d.Guarantee
 	for i := range a.Domains {

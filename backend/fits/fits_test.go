@@ -62,6 +62,14 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("%s: warnings %q, want %q", c.what, warn, c.warn)
 		}
 	}
+	limited := device("accc")
+	limited.Settings.MaxCredits, limited.Domains = 512, []Domain{domain("a", 300, nil)}
+	if f := limited.Answer(domain("n", 213, nil)); f.Fits || !strings.Contains(f.Reasons[0], "513 credits together, of max_credits = 512") {
+		t.Errorf("more than max_credits: %+v", f)
+	}
+	if f := limited.Answer(domain("n", 212, nil)); !f.Fits {
+		t.Errorf("max_credits: %+v", f)
+	}
 	full := device("accc")
 	full.Settings.MaxDomains = 0
 	if f := full.Answer(domain("n", 256, nil)); f.Fits {

@@ -245,7 +245,7 @@ func (reg *Registry) newQueue(settings []configs.Accelerator, of func(*domain) c
 	for i, a := range reg.accelerators {
 		p := a.Hardware.Profile()
 		_, err := q.Add(placement.Accelerator{
-			Name: a.Name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
+			Name: a.Name, MaxDomains: settings[i].MaxDomains, MaxCredits: settings[i].MaxCredits, Promised: p.Promisable,
 			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory + p.Swap, In: p.Bandwidth, Out: p.Bandwidth},
 		})
 		if err != nil {

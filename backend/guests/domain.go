@@ -357,6 +357,29 @@ func (reg *Registry) canPromise(next map[*domain]configs.Domain) error {
 	return nil
 }
 
+// canSell returns an error for settings that give the domains on an accelerator more credits than its max_credits, unless
+// they raise no domain's credits. limit gives the max_credits of an accelerator. Registry.mu is held.
+func (reg *Registry) canSell(next map[*domain]configs.Domain, limit func(accelerator int) int) error {
+	for i, a := range reg.accelerators {
+		sum, more := 0, false
+		for _, dom := range reg.domains {
+			if dom.on != a {
+				continue
+			}
+			credits := dom.settings.Credits
+			if s, ok := next[dom]; ok {
+				more = more || s.Credits > credits
+				credits = s.Credits
+			}
+			sum += credits
+		}
+		if most := limit(i); more && most > 0 && sum > most {
+			return control.Errorf(control.CodeInvalid, "credits: the domains on %s would have %d credits together, of max_credits = %d: lower one, or move a domain", a.Name, sum, most)
+		}
+	}
+	return nil
+}
+
 // apply puts settings into force. Registry.mu is held.
 func (dom *domain) apply(s configs.Domain) {
 	reg := dom.reg

@@ -183,6 +183,9 @@ func (p *plan) planDomains() error {
 	if err := reg.canPromise(next); err != nil {
 		return err
 	}
+	if err := reg.canSell(next, func(i int) int { return p.accelerators[i].settings.MaxCredits }); err != nil {
+		return err
+	}
 	for _, dom := range come {
 		if _, is := p.domains[dom]; !is {
 			if len(p.domains) >= maxDomains {

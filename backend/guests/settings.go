@@ -229,6 +229,9 @@ func (r Requests) changeSettings(by control.Peer, dom *domain, settings map[stri
 	if err := reg.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
 		return err
 	}
+	if err := reg.canSell(map[*domain]configs.Domain{dom: next}, func(i int) int { return reg.accelerators[i].Settings().MaxCredits }); err != nil {
+		return err
+	}
 	if err := dom.guard(next); err != nil {
 		return control.Errorf(control.CodeInvalid, "%v", err)
 	}

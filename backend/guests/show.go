@@ -197,7 +197,7 @@ func (r Requests) showAccelerator(a *accelerator) control.Accelerator {
 	}
 	st := a.State()
 	s := st.Settings
-	out.Type, out.Policy, out.Mode, out.Tick, out.MaxDomains = s.Type, s.Policy, s.Mode, int64(s.Tick), s.MaxDomains
+	out.Type, out.Policy, out.Mode, out.Tick, out.MaxDomains, out.MaxCredits = s.Type, s.Policy, s.Mode, int64(s.Tick), s.MaxDomains, s.MaxCredits
 	out.Domains, out.Decisions, out.Explanation, out.DecisionCost = st.Domains, st.Decisions, st.Explanation, st.DecisionCost
 	return out
 }

@@ -55,6 +55,45 @@ undeclared_domains = true
 	}
 }
 
+// The domains on an accelerator have at most max_credits together: more are refused, of another domain and of one that is
+// there. A reload that lowers the limit moves none of them.
+func TestMaxCredits(t *testing.T) {
+	const config = `
+[[accelerator]]
+name = "soft0"
+memory = "64MiB"
+max_credits = %d
+[[domain]]
+name = "a"
+[[domain]]
+name = "b"
+credits = 128
+[[domain]]
+name = "c"
+`
+	h := newHost(t, fmt.Sprintf(config, 512))
+	h.guest("a")
+	b := h.guest("b")
+	if answer, want := h.knock("c").hear(), "soft0 has 128 of 512 credits left (max_credits), c has 256"; !strings.Contains(answer, want) {
+		t.Errorf("c: %q, want %q", answer, want)
+	}
+	if err := h.set("a", "credits", "385"); err == nil || !strings.Contains(err.Error(), "the domains on soft0 would have 513 credits together, of max_credits = 512") {
+		t.Errorf("385 credits beside 128: %v", err)
+	}
+	h.mustSet("a", "credits", "384")
+	if fit, err := h.api().Fits(bg, control.FitParams{Settings: map[string]string{"credits": "1"}}); err != nil || fit[0].Fits || !strings.Contains(fit[0].Reasons[0], "513 credits together, of max_credits = 512") {
+		t.Errorf("another credit: %+v, %v", fit, err)
+	}
+	h.mustReload(fmt.Sprintf(config, 256))
+	if most := h.accelerator().MaxCredits; most != 256 {
+		t.Errorf("max_credits = %d after the reload", most)
+	}
+	h.mustSet("b", "credits", "100")
+	b.must("context")
+	h.mustReload(fmt.Sprintf(config, 0))
+	h.guest("c")
+}
+
 // hold makes a domain, like `pegasus run`.
 func (h *host) hold(name string) {
 	h.t.Helper()
