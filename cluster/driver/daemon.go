@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"pegasus/backend/client"
 	"pegasus/backend/control"
@@ -31,18 +32,56 @@ func (d daemon) do(f func(*client.Client) error) error {
 	return nil
 }
 
-// describe returns the daemon's accelerators and its release.
-func (d daemon) describe(ctx context.Context) (all []control.Accelerator, release string, err error) {
+// host is a daemon's description.
+type host struct {
+	accelerators []control.Accelerator
+	release      string
+	declared     map[string]int64 // credits of the configuration's domains, by the accelerator that they are tied to
+}
+
+// describe returns the daemon's description.
+func (d daemon) describe(ctx context.Context) (h host, err error) {
 	err = d.do(func(c *client.Client) error {
 		status, err := c.Status(ctx)
 		if err != nil {
 			return err
 		}
-		release = status.Version
-		all, err = c.Accelerators(ctx)
+		h.release = status.Version
+		if h.accelerators, err = c.Accelerators(ctx); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(h.accelerators, func(a control.Accelerator) bool { return a.MaxCredits > 0 }) {
+			return nil
+		}
+		config, err := c.Config(ctx)
+		h.declared = declared(config.Tables)
 		return err
 	})
-	return all, release, err
+	return h, err
+}
+
+// declared returns the credits of the domains that are tied to each accelerator.
+func declared(tables []control.Table) map[string]int64 {
+	all := map[string]int64{}
+	for _, t := range tables {
+		if t.Table != "domain" {
+			continue
+		}
+		var on string
+		var credits int64
+		for _, s := range t.Settings {
+			switch s.Key {
+			case "accelerator":
+				on = strings.Trim(s.Value, `"`)
+			case "credits":
+				credits, _ = strconv.ParseInt(s.Value, 10, 64)
+			}
+		}
+		if on != "" {
+			all[on] += credits
+		}
+	}
+	return all
 }
 
 // regions returns the daemon's directory of regions of virtual machines; "": it has none.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
-	"pegasus/backend/control"
 	"pegasus/cluster/slices"
 )
 
@@ -26,16 +25,15 @@ const awayAfter = 15 * time.Second
 type Watcher struct {
 	Plugin  *Plugin
 	To      Publisher
-	Credits int64         // that each accelerator sells
+	Credits int64         // that each accelerator without max_credits sells
 	Shared  int64         // bytes of virtual machines' regions that each accelerator sells
 	Every   time.Duration // between two looks at the daemon
 
-	all     []control.Accelerator // the last that the daemon reported
-	release string
-	away    time.Time // of the first failure since the daemon answered; zero: it does
-	has     []resourceapi.Device
-	left    []string
-	noted   string // text of the latest error
+	host  host      // the last that the daemon reported
+	away  time.Time // of the first failure since the daemon answered; zero: it does
+	has   []resourceapi.Device
+	left  []string
+	noted string // text of the latest error
 }
 
 // Run reconciles and publishes until ctx ends.
@@ -69,11 +67,11 @@ func (w *Watcher) note(err error) {
 
 // step looks at the daemon once.
 func (w *Watcher) step(ctx context.Context, now time.Time) error {
-	all, release, err := w.Plugin.daemon.describe(ctx)
+	host, err := w.Plugin.daemon.describe(ctx)
 	if err != nil {
 		return w.missed(ctx, now, err)
 	}
-	w.all, w.release, w.away = all, release, time.Time{}
+	w.host, w.away = host, time.Time{}
 	if err := w.publish(ctx, ""); err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (w *Watcher) missed(ctx context.Context, now time.Time, cause error) error 
 	if w.away.IsZero() {
 		w.away = now
 	}
-	if now.Sub(w.away) >= awayAfter && len(w.all) > 0 {
+	if now.Sub(w.away) >= awayAfter && len(w.host.accelerators) > 0 {
 		if err := w.publish(ctx, oneLine(cause)); err != nil {
 			return err
 		}
@@ -95,8 +93,9 @@ func (w *Watcher) missed(ctx context.Context, now time.Time, cause error) error 
 
 // publish writes the slices if they have changed.
 func (w *Watcher) publish(ctx context.Context, away string) error {
-	devices, left := slices.Devices(w.all, slices.Node{
-		Release: w.release, CUDA: cudaVersion, Credits: w.Credits, Shared: w.Shared, Away: away, AwaySince: metav1.NewTime(w.away.Truncate(time.Second)),
+	devices, left := slices.Devices(w.host.accelerators, slices.Node{
+		Release: w.host.release, CUDA: cudaVersion, Credits: w.Credits, Declared: w.host.declared, Shared: w.Shared,
+		Away: away, AwaySince: metav1.NewTime(w.away.Truncate(time.Second)),
 	})
 	w.Plugin.report(devices, away)
 	if !reflect.DeepEqual(left, w.left) {

@@ -30,7 +30,7 @@ func TestAway(t *testing.T) {
 	if err := w.step(t.Context(), start); err == nil || len(to) > 0 {
 		t.Fatalf("before the daemon has answered: %v, %v", err, to)
 	}
-	w.all, w.away = []control.Accelerator{{Name: "soft0", Memory: 1 << 30, MaxDomains: 8}}, time.Time{} // it has answered
+	w.host.accelerators, w.away = []control.Accelerator{{Name: "soft0", Memory: 1 << 30, MaxDomains: 8}}, time.Time{} // it has answered
 	if err := w.publish(t.Context(), ""); err != nil || len(to) != 1 {
 		t.Fatal(err, to)
 	}

@@ -289,7 +289,7 @@ func options(seats []*seat) (all []option) {
 }
 
 // best returns the option by which the domains get most of their demands, as the simulator predicts it; a nil
-// candidate: there is none that is worth a move, and leaves the domains at its target what they have, or their floors.
+// candidate: there is none that is worth a move, and leaves the domains at its target their present parts, or their floors.
 func best(seats []*seat) (chosen option, err error) {
 	most := leastBenefit
 	all := options(seats)

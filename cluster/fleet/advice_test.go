@@ -116,7 +116,7 @@ func TestAdviseHarm(t *testing.T) {
 	}
 }
 
-// Where each domain gets what it demands, no claim is moved.
+// Where each domain gets all of its demand, no claim is moved.
 func TestAdviseNothing(t *testing.T) {
 	s := uneven(t, nil)
 	s.Hosts[0].Measured = measured(t, metrics("soft0=accc",

@@ -6,6 +6,7 @@
 package slices
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -16,14 +17,17 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/cluster/claims"
+	"pegasus/vcpu"
 )
 
 // Node describes a node.
 type Node struct {
 	Release string // of the daemon
 	CUDA    string // version that its library reports
-	Credits int64  // that each accelerator sells
+	Credits int64  // that an accelerator without max_credits sells
 	Shared  int64  // bytes of regions of virtual machines that each accelerator sells; 0: none
+	// Declared has the credits of the domains that the daemon's configuration ties to an accelerator, which are not sold.
+	Declared map[string]int64
 	// Away is the reason for which the daemon does not answer; empty: it does. The devices are tainted then.
 	Away      string
 	AwaySince metav1.Time
@@ -50,14 +54,27 @@ func Devices(all []control.Accelerator, node Node) (devices []resourceapi.Device
 			left = append(left, a.Name+": the name of a device must be a DNS label (small letters, digits and -, at most 63); rename the accelerator")
 			continue
 		}
-		devices = append(devices, device(a, node))
+		credits := node.sold(a)
+		if credits <= 0 {
+			left = append(left, fmt.Sprintf("%s: the domains of the configuration that are tied to it have %d credits, all of its max_credits = %d; raise it", a.Name, node.Declared[a.Name], a.MaxCredits))
+			continue
+		}
+		devices = append(devices, device(a, credits, node))
 	}
 	return devices, left
 }
 
+// sold returns the credits that an accelerator sells.
+func (n *Node) sold(a *control.Accelerator) int64 {
+	if a.MaxCredits == 0 {
+		return n.Credits
+	}
+	return int64(a.MaxCredits) - n.Declared[a.Name]
+}
+
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-func device(a *control.Accelerator, node Node) resourceapi.Device {
+func device(a *control.Accelerator, credits int64, node Node) resourceapi.Device {
 	d := resourceapi.Device{
 		Name:                     a.Name,
 		AllowMultipleAllocations: ptr.To(true),
@@ -66,7 +83,7 @@ func device(a *control.Accelerator, node Node) resourceapi.Device {
 			"cuda": {VersionValue: ptr.To(semantic(node.CUDA))},
 		},
 		Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
-			claims.Credits: {Value: *number(node.Credits), RequestPolicy: span(least(defaultCredits, node.Credits), one, *number(node.Credits), one)},
+			claims.Credits: {Value: *number(credits), RequestPolicy: span(least(defaultCredits, credits), one, *number(min(credits, int64(vcpu.MaxCredits))), one)},
 			claims.Memory:  {Value: *size(a.Memory), RequestPolicy: span(least(defaultMemory, int64(a.Memory)), memoryStep, floor(a.Memory), memoryStep)},
 			claims.Domains: {Value: *number(int64(a.MaxDomains)), RequestPolicy: &resourceapi.CapacityRequestPolicy{
 				Default: ptr.To(one), ValidValues: []resource.Quantity{one}}},

@@ -44,6 +44,27 @@ func TestSmall(t *testing.T) {
 	golden.YAML(t, "small.yaml", devices)
 }
 
+// With max_credits, an accelerator sells these, less the credits of the host's own domains; a claim of one domain has at
+// most 65535.
+func TestMaxCredits(t *testing.T) {
+	node := node
+	node.Declared = map[string]int64{"some": 512, "all": 256}
+	all := []control.Accelerator{{Name: "more", MaxCredits: 4096}, {Name: "some", MaxCredits: 1024}, {Name: "all", MaxCredits: 256}, {Name: "huge", MaxCredits: 200_000}}
+	for i := range all {
+		all[i].Memory, all[i].MaxDomains = 1<<30, 8
+	}
+	devices, left := Devices(all, node)
+	if len(devices) != 3 || len(left) != 1 || left[0] != "all: the domains of the configuration that are tied to it have 256 credits, all of its max_credits = 256; raise it" {
+		t.Fatalf("%d devices, left out: %q", len(devices), left)
+	}
+	for i, want := range [][2]int64{{4096, 4096}, {512, 512}, {200_000, 65535}} {
+		c := devices[i].Capacity["credits"]
+		if c.Value.Value() != want[0] || c.RequestPolicy.ValidRange.Max.Value() != want[1] || c.RequestPolicy.Default.Value() != 256 {
+			t.Errorf("%s: %v", devices[i].Name, c)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	_, left := Devices([]control.Accelerator{{Name: "GPU_0"}, {Name: "gpu-0"}, {Name: "-gpu"}, {Name: strings.Repeat("g", 64)}}, node)
 	if len(left) != 3 || !strings.HasPrefix(left[0], "GPU_0: ") {

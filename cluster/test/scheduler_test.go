@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
+
+	"pegasus/backend/client"
+	"pegasus/backend/control"
+	"pegasus/internal/testkit"
 )
 
 // scheduler allocates claims by the scheduler's own allocator, with the features that a cluster has by default.
@@ -162,4 +167,24 @@ func TestSeats(t *testing.T) {
 	if s.allocate(s.claim(capacity("1", "2Mi"))) {
 		t.Error("nine domains were placed on an accelerator of eight")
 	}
+}
+
+// An accelerator with max_credits sells these, less the credits of a domain of the host that is tied to it, and the daemon
+// refuses another domain by which the claims would get less than their floors.
+func TestMaxCredits(t *testing.T) {
+	n := newNode(t, strings.Replace(oneAccelerator, "max_domains = 8", "max_domains = 8\nmax_credits = 2048", 1)+"[[domain]]\nname = \"machine\"\ncredits = 512\naccelerator = \"soft0\"\n")
+	s := newScheduler(n)
+	if s.allocate(s.claim(capacity("1537", "64Mi"))) {
+		t.Error("1537 credits of 1536 were sold")
+	}
+	all := s.placed(capacity("1536", "64Mi"))
+	n.start(n.mustPrepare(all), nil, "/bin/busy", "--seconds", "3600", "--queue", "4", "--no-check", "--quiet")
+	testkit.Eventually(t, "the claim's domain is entitled", func() bool { return n.domains()["k8s-"+string(all.UID)].Entitled == 1 })
+	n.call(func(c *client.Client) error {
+		fit, err := c.Fits(t.Context(), control.FitParams{Settings: map[string]string{"credits": "513"}})
+		if err == nil && (fit[0].Fits || !strings.Contains(fit[0].Reasons[0], "2049 credits together, of max_credits = 2048")) {
+			t.Errorf("513 credits beside 1536: %+v", fit)
+		}
+		return err
+	})
 }

@@ -80,7 +80,7 @@ func (o *Options) Check(changed func(flag string) bool) error {
 	return nil
 }
 
-// loopback returns an error for an address that other hosts or pods reach: the page asks for no token.
+// loopback returns an error for an address that other hosts or pods reach: the page needs no token.
 func loopback(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
