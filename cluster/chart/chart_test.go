@@ -196,6 +196,7 @@ func TestWrongValues(t *testing.T) {
 		"misspelled":               func(v map[string]any) { v["drivers"] = map[string]any{} },
 		"a daemon without regions": func(v map[string]any) { v["machines"] = map[string]any{"enabled": true} },
 		"no size of regions":       func(v map[string]any) { v["machines"] = map[string]any{"enabled": true, "memory": "0"} },
+		"a wrong time":             func(v map[string]any) { v["usage"] = map[string]any{"interval": "soon"} },
 		"a relative path":          func(v map[string]any) { v["paths"] = map[string]any{"cdi": "run/cdi"} },
 	} {
 		values := image()
@@ -206,12 +207,36 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// policy returns the admission policy.
-func policy(t *testing.T) *admission.ValidatingAdmissionPolicy {
+// policy returns an admission policy of the chart.
+func policy(t *testing.T, values map[string]any, name string) *admission.ValidatingAdmissionPolicy {
 	t.Helper()
-	objects, err := decoded(t, image())
+	objects, err := decodedAll(t, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return objects["ValidatingAdmissionPolicy"].(*admission.ValidatingAdmissionPolicy)
+	for _, o := range objects {
+		if p, ok := o.(*admission.ValidatingAdmissionPolicy); ok && p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("the chart has no policy %s", name)
+	return nil
+}
+
+// The usage of claims is off by default. With it, the driver may patch the status of its devices on its node.
+func TestUsage(t *testing.T) {
+	values := image()
+	values["usage"] = map[string]any{"enabled": true, "interval": "30s"}
+	for want, v := range map[bool]map[string]any{false: image(), true: values} {
+		texts, err := render.Chart(".", v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Join(texts, "\n")
+		for _, part := range []string{"--usage=30s", "resourceclaims/status", "associated-node:patch", "pegasus-usage"} {
+			if strings.Contains(all, part) != want {
+				t.Errorf("%q: want it: %v\n%s", part, want, all)
+			}
+		}
+	}
 }

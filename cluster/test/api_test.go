@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 )
 
 // object is an object of the API.
@@ -147,7 +148,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.proxy(w, r, namespace, name, "/"+strings.Join(path[3:], "/"))
 		return
 	}
-	if len(path) == 0 || kinds[path[0]].make == nil || len(path) > 2 {
+	status := len(path) == 3 && path[2] == "status"
+	if len(path) == 0 || kinds[path[0]].make == nil || len(path) > 2 && !status {
 		a.t.Errorf("the driver requests %s %s", r.Method, r.URL)
 		answer(w, http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404})
 		return
@@ -199,12 +201,35 @@ func (a *apiServer) do(r *http.Request, resource, namespace, name string) (any, 
 		}
 		a.store(resource, namespace, o)
 		return o, nil
+	case r.Method == http.MethodPatch && resource == "resourceclaims" && strings.HasSuffix(r.URL.Path, "/status"):
+		return a.applyStatus(r, has.(*resourceapi.ResourceClaim))
 	case r.Method == http.MethodDelete:
 		delete(a.objects[resource], key)
 		a.changed(resource, "DELETED", has)
 		return metav1.Status{Status: metav1.StatusSuccess}, nil
 	}
 	return nil, apierrors.NewMethodNotSupported(of, r.Method)
+}
+
+// applyStatus replaces the devices of a claim's status, as the only field manager of them. The lock is held.
+func (a *apiServer) applyStatus(r *http.Request, has *resourceapi.ResourceClaim) (any, error) {
+	text, err := io.ReadAll(r.Body)
+	var patch resourceapi.ResourceClaim
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &patch)
+	}
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest(err.Error())
+	case r.Header.Get("Content-Type") != string(types.ApplyYAMLPatchType) && r.Header.Get("Content-Type") != string(types.ApplyCBORPatchType):
+		return nil, apierrors.NewBadRequest("it is no apply patch")
+	case patch.UID != has.UID:
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "resourceclaims"}, has.Name, fmt.Errorf("it is another claim"))
+	}
+	next := has.DeepCopy()
+	next.Status.Devices = patch.Status.Devices
+	a.store("resourceclaims", "", next)
+	return next, nil
 }
 
 // body returns the object in a request's body, JSON or protocol buffers.

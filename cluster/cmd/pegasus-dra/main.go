@@ -34,6 +34,7 @@ type options struct {
 	group, qemu               uint
 	shared                    string
 	metrics                   string
+	usage                     time.Duration
 	every                     time.Duration
 	driver.Config
 }
@@ -46,12 +47,13 @@ func main() {
 	flag.StringVar(&o.RuntimeDir, "runtime-dir", "/run/pegasus", "the daemon's runtime `directory`")
 	flag.StringVar(&o.Libraries, "libraries", "/usr/lib/pegasus", "`directory` of the CUDA libraries, on the host")
 	flag.StringVar(&o.CDI, "cdi", "/var/run/cdi", "`directory` of CDI files, on the host")
-	flag.Int64Var(&o.credits, "credits", 1024, "`credits` that each accelerator sells, 1 to 65535")
+	flag.Int64Var(&o.credits, "credits", 1024, "`credits` that each accelerator without max_credits sells, 1 to 65535")
 	flag.UintVar(&o.group, "socket-group", 0, "numeric `id` of the group that may connect to domains, which containers with a claim get; 0: each user of a container may connect")
 	flag.StringVar(&o.shared, "region-memory", "0", "`size` of the regions of virtual machines that each accelerator sells, such as 4Gi; 0: none. The daemon needs a directory of regions")
 	flag.UintVar(&o.qemu, "qemu-group", 107, "numeric `id` of the group of QEMU in the containers of virtual machines; KubeVirt's is 107")
 	flag.DurationVar(&o.every, "interval", 5*time.Second, "`time` between two looks at the daemon, 100ms or more")
 	flag.StringVar(&o.metrics, "metrics", "", "`address` at which to serve the daemon's metrics with the labels of claims, such as :9419; \"\": none")
+	flag.DurationVar(&o.usage, "usage", 0, "write the usage of each claim to its status when it has changed, at most once in this `time`, 10s or more; 0s: never")
 	flag.StringVar(&o.install, "install-libraries", "", "copy the CUDA libraries into a `directory` and exit")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -75,6 +77,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--credits %d: must be 1 to 65535", o.credits)
 	case o.every < 100*time.Millisecond:
 		return fmt.Errorf("--interval %v: must be 100ms or more", o.every)
+	case o.usage != 0 && o.usage < 10*time.Second:
+		return fmt.Errorf("--usage %v: must be 10s or more, or 0s", o.usage)
 	case o.group > 1<<32-2:
 		return fmt.Errorf("--socket-group %d: must be the number of a group", o.group)
 	case o.qemu > 1<<32-2:
@@ -130,6 +134,10 @@ func (o *options) run(ctx context.Context) error {
 	defer helper.Stop()
 	if err := plugin.Forget(ctx, driver.Deleted(ctx, client)); err != nil {
 		o.Log.Warn("look for deleted claims", "err", err)
+	}
+	if o.usage > 0 {
+		r := driver.Reporter{Driver: plugin.Driver, Client: client, Least: o.usage, Every: o.every}
+		go r.Run(ctx)
 	}
 	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Shared: shared.Value(), Every: o.every}
 	return w.Run(ctx)
