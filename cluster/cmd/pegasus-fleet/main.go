@@ -134,13 +134,14 @@ func (p *program) advise(ctx context.Context) error {
 			return err
 		}
 		record.Record(s)
-		if time.Now().Add(recordEvery).After(end) {
+		rest := time.Until(end)
+		if rest <= 0 {
 			break
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(recordEvery):
+		case <-time.After(min(rest, recordEvery)):
 		}
 	}
 	f := fleet.View(s)

@@ -37,9 +37,12 @@ memory = "1GiB"
 
 const runtimeDir = "/run/pegasus"
 
-// install installs the chart, or changes its values, and waits for the node's slice. more are further values.
+// install installs the chart, or changes its values, and waits for the node's slice with the devices of the
+// configuration. more has values beside the daemon's.
 func (c *cluster) install(t testing.TB, daemon map[string]any, more ...map[string]any) {
 	t.Helper()
+	config, _ := daemon["config"].(string)
+	devices := max(1, strings.Count(config, "[[accelerator]]"))
 	values := map[string]any{"image": map[string]any{"repository": "pegasus.local/pegasus", "tag": "1"}, "daemon": daemon}
 	if daemon["enabled"] == false {
 		values["paths"] = map[string]any{"libraries": built("guest")}
@@ -58,7 +61,7 @@ func (c *cluster) install(t testing.TB, daemon map[string]any, more ...map[strin
 	eventually(t, "the driver publishes a slice", func() bool {
 		var slices resourceapi.ResourceSliceList
 		c.get(t, &slices, "resourceslices")
-		return len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == 1 && len(slices.Items[0].Spec.Devices[0].Taints) == 0
+		return len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == devices && len(slices.Items[0].Spec.Devices[0].Taints) == 0
 	})
 }
 
