@@ -307,9 +307,10 @@ policies-e2e: build ## run the papers' programs under the policies, beside what 
 sim: ## run the scenarios of the simulator, 20 seeds each
 	$(GO) run ./cmd/pegasus sim run all
 
-report-test: ## open the simulator's report, and the site of the documentation, in a browser without a window (installs chromium and hugo)
+report-test: ## open the simulator's report, the page of the fleet and the site of the documentation in a browser without a window (installs chromium and hugo)
 	@scripts/deps $(REPORT_NEEDS) $(SITE_NEEDS)
 	$(GO) test -tags browser -count=1 -run InBrowser ./sim/report ./tools/site
+	$(CLUSTER) test -tags browser -count=1 -vet=off -run InBrowser ./fleet
 
 # --- tests
 

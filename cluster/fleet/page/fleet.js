@@ -89,6 +89,7 @@ for (;;) {
 			draw();
 			connected("live", "Live");
 		} catch (e) {
+			console.error(e);
 			connected("lost", fleet ? `Not updated since ${new Date(fleet.at).toLocaleTimeString()}: ${e.message}` : "No answer: " + e.message);
 		}
 	}
