@@ -29,13 +29,7 @@ type Model struct {
 	gone           string  // the reason why the last poll failed; empty: it did not
 	message        string  // the result of the last command
 
-	columns []column
-	sort    string // head of the column
-	reverse bool
-	filter  string
-	cursor  string // name of the selected domain
-	first   int    // number of the first row on the screen
-	shift   int    // columns that are left out behind the first
+	table
 
 	page   page
 	scroll int     // first line of the page on the screen
@@ -44,6 +38,17 @@ type Model struct {
 	prompt  *prompt
 	choice  *choice
 	confirm *confirm
+}
+
+// table is the arrangement of the list of domains.
+type table struct {
+	columns []column
+	sort    string // head of the column
+	reverse bool
+	filter  string
+	cursor  string // name of the selected domain
+	first   int    // number of the first row on the screen
+	shift   int    // columns that are left out behind the first
 }
 
 // page is one of the screens.
@@ -105,7 +110,7 @@ type (
 
 // New returns the state before the first poll.
 func New(daemon Daemon, opt Options) Model {
-	return Model{daemon: daemon, opt: opt, domains: history{}, busy: history{}, columns: columns(opt.Objective), sort: "SHARE"}
+	return Model{daemon: daemon, opt: opt, domains: history{}, busy: history{}, table: table{columns: columns(opt.Objective), sort: "SHARE"}}
 }
 
 // Init returns the first commands.
