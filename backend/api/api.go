@@ -10,6 +10,9 @@
 // Locks: Server.mu is a leaf.
 package api
 
+// The configuration's page has the comments of full.toml, whose parameters of policies are generated, too.
+//
+//go:generate go run ../../policies/internal/gendocs ../..
 //go:generate go run ./describe
 //go:generate go run ./document
 
