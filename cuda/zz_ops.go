@@ -77,7 +77,7 @@ const (
 	OpSurfaceCreate Op = 33
 	// OpReferenceBind: Makes a module's texture or surface reference, by its address, stand for a texture or surface (0: nothing) in launches from now on.
 	OpReferenceBind Op = 34
-	// OpTextRead: Takes the oldest text that the context has for the program, as much as fits, into the arena. file says where it belongs: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended.
+	// OpTextRead: Takes the oldest text that the context has for the program, as much as fits, into the arena. file is its destination: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended.
 	OpTextRead Op = 35
 	// OpProfile: action 1: accounts from now on for what kernels do, line by line. action 2: writes a report of that into the arena, cut to its capacity.
 	OpProfile Op = 36
@@ -89,9 +89,9 @@ const (
 	OpSegmentAttach Op = 39
 	// OpSegmentDetach: Ends what SegmentAttach began, once the work queued to the context before has ended.
 	OpSegmentDetach Op = 40
-	// OpSegmentControl: action 1: nobody may attach the segment any more, and it goes when nobody has it attached. action 2: only tells. attached counts all processes' attachments.
+	// OpSegmentControl: action 1: no process may attach the segment any more, and it is removed when no process has it attached. action 2: changes nothing. attached counts all processes' attachments.
 	OpSegmentControl Op = 41
-	// OpModuleInspect: Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0.
+	// OpModuleInspect: Returns the contents of an image from the arena on a device, in the form of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0.
 	OpModuleInspect Op = 42
 	// OpGraphCreate: Makes an executable graph of the nodes (cuda.GraphNode) that lie in the arena, under an id that the guest chose; or makes the one of that id anew, for launches from now on.
 	OpGraphCreate Op = 43
@@ -113,9 +113,9 @@ const (
 	OpMemoryMap Op = 55
 	// OpMemoryUnmap: Ends whole mappings, at once. The guest has waited for the work that uses them.
 	OpMemoryUnmap Op = 56
-	// OpMemoryAccess: Says whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags).
+	// OpMemoryAccess: Reports whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags).
 	OpMemoryAccess Op = 57
-	// OpMemoryExport: Says by what name other processes of the domain can have a part in memory that was created as shared.
+	// OpMemoryExport: Returns the name by which other processes of the domain can map memory that was created as shared.
 	OpMemoryExport Op = 58
 	// OpMemoryImport: Makes such memory of another process accessible under an id that the guest chose.
 	OpMemoryImport Op = 59
@@ -123,11 +123,11 @@ const (
 	OpDomainUsage Op = 60
 	// OpTextureHandle: Answers the handle by which kernels use a texture or surface, where the device chose it and not the guest, or why it could not be made.
 	OpTextureHandle Op = 61
-	// OpMemLend: Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and says by what name. CUDA_ERROR_NOT_READY: work is under way that may depend on the guest, who should wait for it and ask again.
+	// OpMemLend: Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and returns its name. CUDA_ERROR_NOT_READY: running work may depend on the guest, which has to wait for it and repeat the call.
 	OpMemLend Op = 70
 	// OpMemBorrow: Makes such an allocation of another process accessible to the header's context, by the name that MemLend gave. SegmentDetach ends that.
 	OpMemBorrow Op = 71
-	// OpTensorMap: Describes a tensor in device memory as the device's kernels want it (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address.
+	// OpTensorMap: Describes a tensor in device memory in the form for the device's kernels (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address.
 	OpTensorMap Op = 72
 	// OpCheck: Has kernels fail, from now on, by mistakes that have no consequences on most devices. checks 1: accesses beside allocations; 2: warps of a block without the barrier that they need, by an order that seed chooses. CUDA_ERROR_NOT_SUPPORTED: the device has none of them.
 	OpCheck Op = 73
@@ -206,7 +206,7 @@ type DeviceInfoArgs struct {
 	Capacity    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *DeviceInfoArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -228,7 +228,7 @@ type DeviceInfoResult struct {
 	Length uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *DeviceInfoResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -249,7 +249,7 @@ type ContextCreateArgs struct {
 	Flags  uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ContextCreateArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -272,7 +272,7 @@ type ContextSetLimitArgs struct {
 	Value uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ContextSetLimitArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -295,7 +295,7 @@ type ContextSetLimitResult struct {
 	Value uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ContextSetLimitResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -321,7 +321,7 @@ type ModuleLoadArgs struct {
 	LogCapacity    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ModuleLoadArgs) Decode(b []byte) bool {
 	if len(b) != 56 {
 		return false
@@ -354,7 +354,7 @@ type ModuleLoadResult struct {
 	LogLength    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ModuleLoadResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -376,7 +376,7 @@ type ModuleUnloadArgs struct {
 	Module uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ModuleUnloadArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -396,7 +396,7 @@ type MemAllocArgs struct {
 	Size uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemAllocArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -416,7 +416,7 @@ type MemAllocResult struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemAllocResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -436,7 +436,7 @@ type MemFreeArgs struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemFreeArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -457,7 +457,7 @@ type MemInfoResult struct {
 	Total uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemInfoResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -498,7 +498,7 @@ type CopyArgs struct {
 	Data      []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CopyArgs) Decode(b []byte) bool {
 	if len(b) < 136 {
 		return false
@@ -556,7 +556,7 @@ type CopyResult struct {
 	Data []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CopyResult) Decode(b []byte) bool {
 	a.Data = b[0:]
 	return true
@@ -580,7 +580,7 @@ type CopyLinearArgs struct {
 	Data     []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CopyLinearArgs) Decode(b []byte) bool {
 	if len(b) < 32 {
 		return false
@@ -614,7 +614,7 @@ type CopyLinearResult struct {
 	Data []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CopyLinearResult) Decode(b []byte) bool {
 	a.Data = b[0:]
 	return true
@@ -636,7 +636,7 @@ type FillArgs struct {
 	ElementSize uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *FillArgs) Decode(b []byte) bool {
 	if len(b) != 40 {
 		return false
@@ -671,7 +671,7 @@ type LaunchArgs struct {
 	Params      []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *LaunchArgs) Decode(b []byte) bool {
 	if len(b) < 40 {
 		return false
@@ -711,7 +711,7 @@ type StreamCreateArgs struct {
 	Priority int32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *StreamCreateArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -735,7 +735,7 @@ type StreamDestroyArgs struct {
 	Stream uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *StreamDestroyArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -755,7 +755,7 @@ type StreamWaitEventArgs struct {
 	Event uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *StreamWaitEventArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -776,7 +776,7 @@ type EventCreateArgs struct {
 	Flags uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventCreateArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -799,7 +799,7 @@ type EventDestroyArgs struct {
 	Event uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventDestroyArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -820,7 +820,7 @@ type EventRecordArgs struct {
 	Serial uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventRecordArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -842,7 +842,7 @@ type EventSynchronizeArgs struct {
 	Event uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventSynchronizeArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -863,7 +863,7 @@ type EventElapsedArgs struct {
 	End   uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventElapsedArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -885,7 +885,7 @@ type EventElapsedResult struct {
 	Nanoseconds int64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *EventElapsedResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -906,7 +906,7 @@ type HostCallbackArgs struct {
 	Flags    uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *HostCallbackArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -929,7 +929,7 @@ type CallbackWaitArgs struct {
 	Done uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CallbackWaitArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -950,7 +950,7 @@ type CallbackWaitResult struct {
 	Status   int32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CallbackWaitResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -979,7 +979,7 @@ type ArrayCreateArgs struct {
 	Flags    uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ArrayCreateArgs) Decode(b []byte) bool {
 	if len(b) != 48 {
 		return false
@@ -1012,7 +1012,7 @@ type ArrayDestroyArgs struct {
 	Array uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ArrayDestroyArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1043,7 +1043,7 @@ type TextureCreateArgs struct {
 	BorderColor [4]float32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextureCreateArgs) Decode(b []byte) bool {
 	if len(b) != 88 {
 		return false
@@ -1095,7 +1095,7 @@ type TextureDestroyArgs struct {
 	Texture uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextureDestroyArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1116,7 +1116,7 @@ type SurfaceCreateArgs struct {
 	Array   uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SurfaceCreateArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1140,7 +1140,7 @@ type ReferenceBindArgs struct {
 	Texture   uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ReferenceBindArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1166,7 +1166,7 @@ type TextReadArgs struct {
 	Flags       uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextReadArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1193,7 +1193,7 @@ type TextReadResult struct {
 	File   uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextReadResult) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1221,7 +1221,7 @@ type ProfileArgs struct {
 	Capacity    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ProfileArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1247,7 +1247,7 @@ type ProfileResult struct {
 	Length uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ProfileResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1268,7 +1268,7 @@ type StreamMarkArgs struct {
 	Serial uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *StreamMarkArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1292,7 +1292,7 @@ type SegmentGetArgs struct {
 	Bytes    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentGetArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1316,7 +1316,7 @@ type SegmentGetResult struct {
 	Segment uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentGetResult) Decode(b []byte) bool {
 	if len(b) != 4 {
 		return false
@@ -1336,7 +1336,7 @@ type SegmentAttachArgs struct {
 	Segment uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentAttachArgs) Decode(b []byte) bool {
 	if len(b) != 4 {
 		return false
@@ -1357,7 +1357,7 @@ type SegmentAttachResult struct {
 	Bytes   uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentAttachResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1379,7 +1379,7 @@ type SegmentDetachArgs struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentDetachArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1400,7 +1400,7 @@ type SegmentControlArgs struct {
 	Action  uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentControlArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1424,7 +1424,7 @@ type SegmentControlResult struct {
 	Attached uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *SegmentControlResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1455,7 +1455,7 @@ type ModuleInspectArgs struct {
 	LogCapacity    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ModuleInspectArgs) Decode(b []byte) bool {
 	if len(b) != 56 {
 		return false
@@ -1490,7 +1490,7 @@ type ModuleInspectResult struct {
 	LogLength    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *ModuleInspectResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1514,7 +1514,7 @@ type GraphCreateArgs struct {
 	Length      uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *GraphCreateArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1538,7 +1538,7 @@ type GraphDestroyArgs struct {
 	Graph uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *GraphDestroyArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1559,7 +1559,7 @@ type GraphLaunchArgs struct {
 	Records []byte // aliases the buffer that it was decoded from
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *GraphLaunchArgs) Decode(b []byte) bool {
 	if len(b) < 8 {
 		return false
@@ -1584,7 +1584,7 @@ type StreamValueArgs struct {
 	Bytes   uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *StreamValueArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1612,7 +1612,7 @@ type RangeReserveArgs struct {
 	Wish      uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *RangeReserveArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1636,7 +1636,7 @@ type RangeReserveResult struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *RangeReserveResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1656,7 +1656,7 @@ type RangeFreeArgs struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *RangeFreeArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1679,7 +1679,7 @@ type MemoryCreateArgs struct {
 	Shared uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryCreateArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1705,7 +1705,7 @@ type MemoryReleaseArgs struct {
 	Memory uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryReleaseArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1728,7 +1728,7 @@ type MemoryMapArgs struct {
 	Memory  uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryMapArgs) Decode(b []byte) bool {
 	if len(b) != 32 {
 		return false
@@ -1755,7 +1755,7 @@ type MemoryUnmapArgs struct {
 	Bytes   uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryUnmapArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1780,7 +1780,7 @@ type MemoryAccessArgs struct {
 	Reserved uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryAccessArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1806,7 +1806,7 @@ type MemoryExportArgs struct {
 	Memory uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryExportArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1827,7 +1827,7 @@ type MemoryExportResult struct {
 	Segment uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryExportResult) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1853,7 +1853,7 @@ type MemoryImportArgs struct {
 	Reserved uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryImportArgs) Decode(b []byte) bool {
 	if len(b) != 24 {
 		return false
@@ -1879,7 +1879,7 @@ type MemoryImportResult struct {
 	Bytes uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemoryImportResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1900,7 +1900,7 @@ type DomainUsageArgs struct {
 	Capacity    uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *DomainUsageArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false
@@ -1922,7 +1922,7 @@ type DomainUsageResult struct {
 	Length uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *DomainUsageResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1942,7 +1942,7 @@ type TextureHandleArgs struct {
 	Texture uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextureHandleArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1962,7 +1962,7 @@ type TextureHandleResult struct {
 	Handle uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TextureHandleResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -1982,7 +1982,7 @@ type MemLendArgs struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemLendArgs) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -2006,7 +2006,7 @@ type MemLendResult struct {
 	Reserved uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemLendResult) Decode(b []byte) bool {
 	if len(b) != 32 {
 		return false
@@ -2038,7 +2038,7 @@ type MemBorrowArgs struct {
 	Reserved uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemBorrowArgs) Decode(b []byte) bool {
 	if len(b) != 32 {
 		return false
@@ -2066,7 +2066,7 @@ type MemBorrowResult struct {
 	Address uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *MemBorrowResult) Decode(b []byte) bool {
 	if len(b) != 8 {
 		return false
@@ -2103,7 +2103,7 @@ type TensorMapArgs struct {
 	Reserved   uint32
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TensorMapArgs) Decode(b []byte) bool {
 	if len(b) != 312 {
 		return false
@@ -2225,7 +2225,7 @@ type TensorMapResult struct {
 	Map [16]uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *TensorMapResult) Decode(b []byte) bool {
 	if len(b) != 128 {
 		return false
@@ -2277,7 +2277,7 @@ type CheckArgs struct {
 	Seed     uint64
 }
 
-// Decode reads a from b and says whether b has the right length.
+// Decode reads a from b and reports whether b has the right length.
 func (a *CheckArgs) Decode(b []byte) bool {
 	if len(b) != 16 {
 		return false

@@ -53,7 +53,7 @@ func emitGoRecord(w *writer, typ, what, op string, r record) {
 }
 
 func emitGoDecode(w *writer, typ string, r record) {
-	w.f("// Decode reads a from b and says whether b has the right length.\nfunc (a *%s) Decode(b []byte) bool {\n", typ)
+	w.f("// Decode reads a from b and reports whether b has the right length.\nfunc (a *%s) Decode(b []byte) bool {\n", typ)
 	switch {
 	case r.Bytes == "":
 		w.f("if len(b) != %d {\nreturn false\n}\n", r.Size)

@@ -1218,7 +1218,7 @@ static int acceptable(const char *key, void **pfn, int version, cuuint64_t flags
 	       !pg_cuDriverGetVersion(&driver) && version <= driver;
 }
 
-/* The first ABI leaves the pointer alone if there is nothing of that name; the second writes NULL, and says why. */
+/* The first ABI leaves the pointer alone if there is nothing of that name; the second writes NULL and the reason. */
 CUresult pg_cuGetProcAddress(const char *key, void **pfn, int cudaVersion, cuuint64_t flags)
 {
 	if (!acceptable(key, pfn, cudaVersion, flags))

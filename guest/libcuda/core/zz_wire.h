@@ -459,7 +459,7 @@ WIRE_FIELD(reference_bind_args, reference, 8);
 WIRE_FIELD(reference_bind_args, texture, 16);
 WIRE_SIZE(reference_bind_args, 24);
 
-/* TextRead (wait, reply always): Takes the oldest text that the context has for the program, as much as fits, into the arena. file says where it belongs: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended. */
+/* TextRead (wait, reply always): Takes the oldest text that the context has for the program, as much as fits, into the arena. file is its destination: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended. */
 struct text_read_args {
 	uint64_t arenaOffset;
 	uint64_t capacity;
@@ -543,7 +543,7 @@ struct segment_detach_args {
 WIRE_FIELD(segment_detach_args, address, 0);
 WIRE_SIZE(segment_detach_args, 8);
 
-/* SegmentControl (control, reply always): action 1: nobody may attach the segment any more, and it goes when nobody has it attached. action 2: only tells. attached counts all processes' attachments. */
+/* SegmentControl (control, reply always): action 1: no process may attach the segment any more, and it is removed when no process has it attached. action 2: changes nothing. attached counts all processes' attachments. */
 struct segment_control_args {
 	uint32_t segment;
 	uint32_t action;
@@ -561,7 +561,7 @@ WIRE_FIELD(segment_control_result, key, 8);
 WIRE_FIELD(segment_control_result, attached, 12);
 WIRE_SIZE(segment_control_result, 16);
 
-/* ModuleInspect (control, reply always): Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0. */
+/* ModuleInspect (control, reply always): Returns the contents of an image from the arena on a device, in the form of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0. */
 struct module_inspect_args {
 	int32_t device;
 	uint32_t reserved;
@@ -693,7 +693,7 @@ WIRE_FIELD(memory_unmap_args, address, 0);
 WIRE_FIELD(memory_unmap_args, bytes, 8);
 WIRE_SIZE(memory_unmap_args, 16);
 
-/* MemoryAccess (control, reply always): Says whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags). */
+/* MemoryAccess (control, reply always): Reports whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags). */
 struct memory_access_args {
 	uint64_t address;
 	uint64_t bytes;
@@ -706,7 +706,7 @@ WIRE_FIELD(memory_access_args, access, 16);
 WIRE_FIELD(memory_access_args, reserved, 20);
 WIRE_SIZE(memory_access_args, 24);
 
-/* MemoryExport (control, reply always): Says by what name other processes of the domain can have a part in memory that was created as shared. */
+/* MemoryExport (control, reply always): Returns the name by which other processes of the domain can map memory that was created as shared. */
 struct memory_export_args {
 	uint64_t memory;
 };
@@ -764,7 +764,7 @@ struct texture_handle_result {
 WIRE_FIELD(texture_handle_result, handle, 0);
 WIRE_SIZE(texture_handle_result, 8);
 
-/* MemLend (control, reply always): Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and says by what name. CUDA_ERROR_NOT_READY: work is under way that may depend on the guest, who should wait for it and ask again. */
+/* MemLend (control, reply always): Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and returns its name. CUDA_ERROR_NOT_READY: running work may depend on the guest, which has to wait for it and repeat the call. */
 struct mem_lend_args {
 	uint64_t address;
 };
@@ -804,7 +804,7 @@ struct mem_borrow_result {
 WIRE_FIELD(mem_borrow_result, address, 0);
 WIRE_SIZE(mem_borrow_result, 8);
 
-/* TensorMap (control, reply always): Describes a tensor in device memory as the device's kernels want it (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address. */
+/* TensorMap (control, reply always): Describes a tensor in device memory in the form for the device's kernels (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address. */
 struct tensor_map_args {
 	uint64_t address;
 	uint64_t dims[5];
