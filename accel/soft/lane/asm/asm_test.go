@@ -46,9 +46,9 @@ func (l *listing) memory(m Mem, size string) string {
 // lower and result are the widths of the source and of the result, where they are not 512 bits.
 var (
 	lower  = map[string]string{"vpmovzxbd": "xmm", "vpmovsxbd": "xmm", "vpmovzxwd": "ymm", "vpmovsxwd": "ymm", "vpmovzxdq": "ymm", "vpmovsxdq": "ymm", "vcvtps2pd": "ymm", "vinserti64x4": "ymm", "vpbroadcastd": "xmm", "vpbroadcastq": "xmm"}
-	result = map[string]string{"vpmovdb": "xmm", "vpmovdw": "ymm", "vpmovqd": "ymm", "vextracti64x4": "ymm", "vcvtpd2ps": "ymm", "vgatherqps": "ymm"}
+	result = map[string]string{"vpmovdb": "xmm", "vpmovdw": "ymm", "vpmovqd": "ymm", "vextracti64x4": "ymm", "vextracti32x4": "xmm", "vcvtpd2ps": "ymm", "vgatherqps": "ymm"}
 	sizes  = map[string]string{"xmm": "XMMWORD", "ymm": "YMMWORD", "zmm": "ZMMWORD"}
-	takes  = map[string]bool{"vcmpps": true, "vpcmpd": true, "vpcmpud": true, "vpcmpq": true, "vpcmpuq": true, "vfpclassps": true, "vinserti64x4": true, "vextracti64x4": true}
+	takes  = map[string]bool{"vcmpps": true, "vpcmpd": true, "vpcmpud": true, "vpcmpq": true, "vpcmpuq": true, "vfpclassps": true, "vinserti64x4": true, "vextracti64x4": true, "vextracti32x4": true}
 )
 
 func or(m map[string]string, name string) string {
@@ -61,7 +61,7 @@ func or(m map[string]string, name string) string {
 var all = []Op{ADDPS, SUBPS, MULPS, DIVPS, SQRTPS, ADDPD, SUBPD, MULPD, DIVPD, MINPD, MAXPD, FMADD132PS, FMADD213PS, FMADD231PS, FMADD213PD, FMADD231PD, FNMADD213PD,
 	PADDD, PSUBD, PMULLD, PADDQ, PSUBQ, PMULLQ, PMULUDQ, PMULDQ, PANDD, PORD, PXORD, PANDQ, PORQ, PXORQ, PMINUD, PMAXUD, PMINSD, PMAXSD,
 	PSLLVD, PSRLVD, PSRAVD, PSLLVQ, PSRLVQ, PSRAVQ, PBLENDD, PBLENDQ, PSLLD, PSRLD, PSRAD, PSLLQ, PSRLQ, PSRAQ,
-	MOVD, MOVQ, STORED, STOREQ, BROADCASTD, BROADCASTQ, MOVZXBD, MOVSXBD, MOVZXWD, MOVSXWD, MOVZXDQ, MOVSXDQ, STOREB, STOREW, MOVQD, HIGHHALF, INSERTHALF,
+	MOVD, MOVQ, STORED, STOREQ, BROADCASTD, BROADCASTQ, MOVZXBD, MOVSXBD, MOVZXWD, MOVSXWD, MOVZXDQ, MOVSXDQ, STOREB, STOREW, MOVQD, HIGHHALF, QUARTER, INSERTHALF,
 	CVTDQ2PS, CVTUDQ2PS, CVTTPS2DQ, CVTPS2PD, CVTPD2PS, CVTQQ2PD, CMPPS, CMPD, CMPUD, CMPQ, CMPUQ, CLASS, TESTMD, GATHERDPS, GATHERQPS, GATHERQPD, SCATTERDPS}
 
 // Each form of each instruction has the bytes that the GNU assembler gives it.
@@ -197,6 +197,10 @@ func (l *listing) general(places []Mem) {
 			l.add(fmt.Sprintf("{disp32} mov %s, %s", name, at), func() { l.Load(r, m) })
 			l.add(fmt.Sprintf("{disp32} mov %s, %s", at, name), func() { l.StoreReg(m, r) })
 			l.add(fmt.Sprintf("{disp32} lea %s, %s", name, l.memory(m, "")), func() { l.Address(r, m) })
+			l.add(fmt.Sprintf("{disp32} mov %s, %s", name32(name), l.memory(m, "DWORD")), func() { l.Load32(r, m, false) })
+			l.add(fmt.Sprintf("{disp32} movsxd %s, %s", name, l.memory(m, "DWORD")), func() { l.Load32(r, m, true) })
+			l.add(fmt.Sprintf("{disp32} add %s, %s", at, name), func() { l.AddTo(m, r, true) })
+			l.add(fmt.Sprintf("{disp32} add %s, %s", l.memory(m, "DWORD"), name32(name)), func() { l.AddTo(m, r, false) })
 		}
 		if r != RAX { // which has shorter forms
 			for o, op := range ops {
@@ -205,10 +209,19 @@ func (l *listing) general(places []Mem) {
 				l.add(fmt.Sprintf("{disp32} %s %s, %s", op, name, l.memory(places[1], "QWORD")), func() { l.RegMem(o, r, places[1]) })
 			}
 		}
+		for _, v := range []Vec{3, 12, 30} {
+			l.add(fmt.Sprintf("{evex} vmovq %s, xmm%d", name, v), func() { l.Quad(r, v, false) })
+			l.add(fmt.Sprintf("{evex} vpextrq %s, xmm%d, 1", name, v), func() { l.Quad(r, v, true) })
+		}
+		l.add(fmt.Sprintf("{load} mov esi, %s", name32(name)), func() { l.Copy32(RSI, r, false) })
+		l.add(fmt.Sprintf("movsxd r9, %s", name32(name)), func() { l.Copy32(R9, r, true) })
+		l.add(fmt.Sprintf("shr %s, 32", name), func() { l.Upper32(r, false) })
+		l.add(fmt.Sprintf("sar %s, 32", name), func() { l.Upper32(r, true) })
 		l.add(fmt.Sprintf("vpbroadcastd zmm17, %s", name32(name)), func() { l.BroadcastReg(17, r, false) })
 		l.add(fmt.Sprintf("vpbroadcastq zmm5, %s", name), func() { l.BroadcastReg(5, r, true) })
 	}
 	for _, m := range places {
+		l.add("{disp32} prefetcht0 "+l.memory(m, "BYTE"), func() { l.Prefetch(m) })
 		l.add("{disp32} mov "+l.memory(m, "DWORD")+", 77", func() { l.StoreInt32(m, 77) })
 		l.add("{disp32} cmp "+l.memory(m, "QWORD")+", 0x1234", func() { l.MemInt(CMP, m, 0x1234) })
 		l.add("{disp32} add "+l.memory(m, "QWORD")+", 0x1234", func() { l.MemInt(ADD, m, 0x1234) })

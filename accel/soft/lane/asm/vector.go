@@ -97,6 +97,7 @@ var (
 	STOREW     = Op{"vpmovdw", 2, 2, 0, 0x33, 2, 0, storing}
 	MOVQD      = Op{"vpmovqd", 2, 2, 0, 0x35, 2, 0, storing} // into a YMM register
 	HIGHHALF   = Op{"vextracti64x4", 3, 1, 1, 0x3b, 2, 0, storing}
+	QUARTER    = Op{"vextracti32x4", 3, 1, 0, 0x39, 2, 0, storing}
 	INSERTHALF = Op{"vinserti64x4", 3, 1, 1, 0x3a, 2, 0, threeOperands}
 
 	CVTDQ2PS  = op2("vcvtdq2ps", 1, 0, 0, 0x5b)
@@ -356,6 +357,24 @@ func (c *Code) Load(r Reg, m Mem) {
 	c.modRM(uint8(r), &m, 0)
 }
 
+// Load32 emits r = the 32 bits in memory, with zeroes or, if signed, their sign above them.
+func (c *Code) Load32(r Reg, m Mem, signed bool) {
+	c.rex(signed, uint8(r), 0, &m)
+	if signed {
+		c.emit(0x63)
+	} else {
+		c.emit(0x8b)
+	}
+	c.modRM(uint8(r), &m, 0)
+}
+
+// AddTo emits an addition of r to memory, of 64 bits or of 32.
+func (c *Code) AddTo(m Mem, r Reg, wide bool) {
+	c.rex(wide, uint8(r), 0, &m)
+	c.emit(0x01)
+	c.modRM(uint8(r), &m, 0)
+}
+
 // StoreReg emits a store of 64 bits.
 func (c *Code) StoreReg(m Mem, r Reg) {
 	c.rex(true, uint8(r), 0, &m)
@@ -369,6 +388,43 @@ func (c *Code) StoreInt32(m Mem, v int32) {
 	c.emit(0xc7)
 	c.modRM(0, &m, 4)
 	c.Bytes = binary.LittleEndian.AppendUint32(c.Bytes, uint32(v))
+}
+
+// Quad emits r = a half of an XMM register, the upper one if upper is set.
+func (c *Code) Quad(r Reg, from Vec, upper bool) {
+	if upper {
+		c.encode(&Op{"vpextrq", 3, 1, 1, 0x16, 0, 0, storing}, uint8(from), 0, uint8(r), nil, Masking{}, 1)
+		return
+	}
+	c.encode(&Op{"vmovq", 1, 1, 1, 0x7e, 0, 0, storing}, uint8(from), 0, uint8(r), nil, Masking{})
+}
+
+// Copy32 emits dst = the lower 32 bits of r, with zeroes or, if signed, their sign above them.
+func (c *Code) Copy32(dst, r Reg, signed bool) {
+	c.rex(signed, uint8(dst), uint8(r), nil)
+	if signed {
+		c.emit(0x63)
+	} else {
+		c.emit(0x8b)
+	}
+	c.emit(0xc0 | uint8(dst)&7<<3 | uint8(r)&7)
+}
+
+// Upper32 emits r = its upper 32 bits, with zeroes or, if signed, their sign above them.
+func (c *Code) Upper32(r Reg, signed bool) {
+	c.rex(true, 0, uint8(r), nil)
+	ext := uint8(5)
+	if signed {
+		ext = 7
+	}
+	c.emit(0xc1, 0xc0|ext<<3|uint8(r)&7, 32)
+}
+
+// Prefetch emits a prefetch of a cache line, which never faults.
+func (c *Code) Prefetch(m Mem) {
+	c.rex(false, 1, 0, &m)
+	c.emit(0x0f, 0x18)
+	c.modRM(1, &m, 0)
 }
 
 // Address emits r = the address of m.

@@ -28,6 +28,7 @@ func CanCompile() error {
 type native struct {
 	span                *gen.Span
 	whole, masked, loop code.Entry
+	part                *native // its beginning, up to the first instruction that may let other threads continue
 }
 
 // compiled returns the blocks of a program, with their instructions in the compiler's order, and the runs that have
@@ -48,7 +49,7 @@ func compiled(p *ir.Program) ([]ir.Block, []native) {
 	natives := make([]native, len(r.Spans))
 	for i := range r.Spans {
 		s := &r.Spans[i]
-		natives[i] = native{s, entry + code.Entry(s.Code), entry + code.Entry(s.Masked), 0}
+		natives[i] = native{span: s, whole: entry + code.Entry(s.Code), masked: entry + code.Entry(s.Masked)}
 		if s.Loop != nil {
 			natives[i].loop = entry + code.Entry(s.Loop.Code)
 		}
@@ -61,7 +62,11 @@ func compiled(p *ir.Program) ([]ir.Block, []native) {
 func (g *group) mixed(b *block, at int) int {
 	for i := at; i < len(b.code); i++ {
 		in := &b.code[i]
-		if n := in.native; n != nil {
+		n := in.native
+		if n != nil && n.span.Holds && g.holdsBack() {
+			n = n.part
+		}
+		if n != nil {
 			if n.span.Loop != nil && g.enterLoop(b, n) {
 				return len(b.code)
 			}
@@ -122,7 +127,24 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 		imm, scale = g.uniform[m.Base.Slot], m.Scale
 	}
 	var low, high, bits uint64
-	if first, same := g.oneAddress(m, scale); same {
+	if ag.Bound >= 0 {
+		high, bits = uint64(ag.Bound)*scale, scale
+		to.Single = gen.Run{}
+		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
+	} else if ag.Adds {
+		if !g.act.whole {
+			return r, false
+		}
+		g.fill(m.Address)
+		addresses, step := g.row(m.Address)
+		s, ok := g.shapeOf(m, addresses, step, scale)
+		if !ok {
+			return r, false
+		}
+		low, high, bits = s.low, s.high, s.bits
+		to.Single = gen.Run{}
+		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
+	} else if first, same := g.oneAddress(m, scale); same {
 		if ag.Contiguous || m.Write {
 			return r, false
 		}

@@ -27,7 +27,7 @@ func (g *group) begun() {
 
 // runHold is executed before an instruction that changes memory that other warps may read.
 func runHold(g *group, _ *instr) {
-	if g.fresh == 0 && !g.w.order.random || !g.accompanied() {
+	if !g.holdsBack() {
 		return
 	}
 	if g.w.order.random {
@@ -40,6 +40,11 @@ func runHold(g *group, _ *instr) {
 	g.held++
 	g.w.held = true
 	g.fault = yielding
+}
+
+// holdsBack reports whether stores may have to wait for other threads.
+func (g *group) holdsBack() bool {
+	return (g.fresh > 0 || g.w.order.random) && g.accompanied()
 }
 
 // accompanied reports whether there are threads of the block beside those of the running fragment that can run.

@@ -70,7 +70,11 @@ func Bind(p *ir.Program) *Program {
 	for i := range natives {
 		n := &natives[i]
 		b := &out.blocks[n.span.Block]
-		b.code[n.span.At].native = n
+		if first := &b.code[n.span.At]; n.span.Part && first.native != nil {
+			first.native.part = n
+		} else {
+			first.native = n
+		}
 		b.compiled, out.compiled = true, true
 	}
 	return out

@@ -7,7 +7,8 @@ import (
 	"pegasus/accel/soft/lane/ir"
 )
 
-// Registers of generated code. RDI is the frame; RAX, RCX and RDX hold addresses for a few instructions.
+// Registers of generated code. RDI is the frame; RAX, RBX, RCX, RDX and RSI hold addresses and
+// lanes for a few instructions.
 const (
 	base32, base64 = asm.R8, asm.R9 // rows of slot 0, at the unit's first lane
 	singles        = asm.R10
@@ -53,6 +54,7 @@ type use struct {
 type emitter struct {
 	asm.Code
 	space  space
+	known  constants
 	masked bool
 	values map[int]*value
 	order  []*value // those of values, in the order of their first use
@@ -60,8 +62,10 @@ type emitter struct {
 	kept   []kept   // the values that stay in registers from one iteration to the next
 	loops  bool     // the code is that of a loop
 	groups []AccessGroup
+	phase  int // of the run
 	at     int // number of the instruction
 	count  int // of instructions
+	added  int // additions emitted
 
 	freeRegs  []asm.Vec
 	freeMasks []asm.Mask
@@ -72,29 +76,51 @@ type emitter struct {
 
 // span emits both versions of a run's code.
 func (e *emitter) span(s *Span, code []ir.Instr, live slots) {
-	s.Groups = accessGroups(code)
-	e.groups, e.live = s.Groups, live
-	s.Code = e.version(code, false, nil)
-	s.Masked = e.version(code, true, nil)
+	e.groups = s.Groups
+	s.Code = e.version(s, code, live, false, nil)
+	s.Masked = e.version(s, code, live, true, nil)
 	if s.Loop != nil {
-		s.Loop.Code = e.version(code, false, s.Loop)
+		s.Loop.Code = e.version(s, code, live, false, s.Loop)
 	}
 }
 
 // version emits a version of a run's code: for whole units or not, for one iteration or for several of a loop. It
 // returns its offset.
-func (e *emitter) version(code []ir.Instr, masked bool, loop *Loop) int {
+func (e *emitter) version(s *Span, code []ir.Instr, live slots, masked bool, loop *Loop) int {
 	for len(e.Bytes)%64 != 0 {
 		e.Bytes = append(e.Bytes, 0xcc)
 	}
 	at := len(e.Bytes)
 	e.masked = masked
-	e.run(code, loop)
+	ends := append(slices.Clone(s.phases), len(code))
+	live = slices.Clone(live)
+	behind := make([]slots, len(ends)) // the slots that are alive behind the phases
+	for i := len(ends) - 1; i >= 0; i-- {
+		behind[i] = slices.Clone(live)
+		from := 0
+		if i > 0 {
+			from = ends[i-1]
+		}
+		for k := ends[i] - 1; k >= from; k-- {
+			e.space.before(live, &code[k])
+		}
+	}
+	from := 0
+	for i, to := range ends {
+		e.phase, e.live = i, behind[i]
+		e.run(code[from:to], loop)
+		from = to
+	}
+	e.Return()
+	for _, f := range e.late {
+		f()
+	}
+	e.late = nil
 	return at
 }
 
 func (e *emitter) run(code []ir.Instr, loop *Loop) {
-	e.values, e.order, e.late, e.kept, e.loops = map[int]*value{}, nil, nil, nil, loop != nil
+	e.values, e.order, e.kept, e.loops = map[int]*value{}, nil, nil, loop != nil
 	e.freeRegs, e.freeMasks, e.count = nil, nil, len(code)
 	for v := nanReg; v > 0; v-- {
 		e.freeRegs = append(e.freeRegs, v-1)
@@ -117,7 +143,9 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.LoadMask(lanes, asm.At(active, 0))
 	e.UpperMask(upperLanes, lanes)
 	for n := range e.groups {
-		e.begin(n)
+		if e.groups[n].phase == e.phase {
+			e.begin(n)
+		}
 	}
 	iteration := &asm.Label{}
 	if loop != nil {
@@ -141,6 +169,9 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 		}
 	}
 	for n, g := range e.groups {
+		if g.phase != e.phase {
+			continue
+		}
 		switch g.First.Address.Kind {
 		case ir.Row32:
 			e.MemInt(asm.ADD, addressesOf(n), 64)
@@ -154,10 +185,6 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.RegInt(asm.ADD, active, 2)
 	e.RegInt(asm.SUB, units, 1)
 	e.JumpIf(asm.IfNotZero, unit)
-	e.Return()
-	for _, f := range e.late {
-		f()
-	}
 }
 
 // note records a use of a place.
@@ -198,6 +225,9 @@ func (e *emitter) instr(in *ir.Instr) {
 		e.load(in)
 	case ir.OpStore:
 		e.store(in)
+	case ir.OpAdd:
+		e.addTo(in)
+	case ir.OpHold: // it has no effect: see Span.Holds
 	case ir.OpPredicates:
 		e.combinePredicates(in)
 	case ir.OpSelect:
@@ -565,8 +595,11 @@ func (e *emitter) begin(n int) {
 }
 
 func (e *emitter) groupOf(m *ir.Memory) int {
-	return slices.IndexFunc(e.groups, func(g AccessGroup) bool { return g.holds(m) })
+	return slices.IndexFunc(e.groups, func(g AccessGroup) bool { return g.holds(m, e.phase) })
 }
+
+// unitsAhead is the number of units between a load in a loop and what it prefetches.
+const unitsAhead = 4
 
 // narrow are the loads of elements of less than 4 bytes.
 var narrow = map[bool]map[int]asm.Op{false: {1: asm.MOVZXBD, 2: asm.MOVZXWD}, true: {1: asm.MOVSXBD, 2: asm.MOVSXWD}}
@@ -586,6 +619,10 @@ func (e *emitter) load(in *ir.Instr) {
 		e.MemInt(asm.CMP, stepOf(n), int32(size))
 		e.JumpIf(asm.IfNotZero, other)
 		e.late = append(e.late, func() { e.loadOther(m, n, off, d, other, done) })
+	}
+	if e.loops {
+		// A unit executes all iterations before the next unit: the processor can't foresee the next unit's addresses.
+		e.Prefetch(asm.At(asm.RCX, off+unitsAhead*UnitLanes*size))
 	}
 	switch size {
 	case 4:
@@ -719,6 +756,114 @@ func (e *emitter) store(in *ir.Instr) {
 		e.Store(asm.SCATTERDPS, asm.Lanes(asm.RCX, t, off), v, asm.Under(brief))
 		e.Jump(done)
 	})
+}
+
+// addition is an addition to the memory of the block, with its operands in registers.
+type addition struct {
+	m            *ir.Memory
+	index        asm.Vec
+	single       ir.Place
+	values       []asm.Vec // none if all lanes add the single value
+	temp, active asm.Vec
+	addend       asm.Mem // in the frame
+}
+
+// addTo emits additions to the memory of the block, lane by lane.
+func (e *emitter) addTo(in *ir.Instr) {
+	m := &in.Mem
+	a := addition{m: m, index: e.arg(m.Address, 0).reg, single: in.B, addend: scratchOf(e.added)}
+	e.added = (e.added + 1) % scratches
+	if in.B.Kind != ir.Single {
+		for i := range e.row(in.B).regs {
+			a.values = append(a.values, e.arg(in.B, i).reg)
+		}
+	}
+	a.temp, a.active = e.temp(), e.temp()
+	e.Load(asm.RCX, pointerOf(e.groupOf(m)))
+	if e.masked {
+		e.addLanes(&a, true)
+		return
+	}
+	other, done := &asm.Label{}, &asm.Label{}
+	e.TestMask(lanes, lanes)
+	e.JumpIf(asm.IfNotBelow, other) // some lanes are no threads
+	e.addLanes(&a, false)
+	e.Bind(done)
+	e.late = append(e.late, func() {
+		e.Bind(other)
+		e.addLanes(&a, true)
+		e.Jump(done)
+	})
+}
+
+// addLanes emits the additions of 16 lanes. If only some may be active, the others add 0 to the first element.
+func (e *emitter) addLanes(a *addition, some bool) {
+	size := a.m.Type.Size()
+	index, values := a.index, a.values
+	switch {
+	case values != nil:
+		for i, v := range values {
+			e.scratch(a, v, i, size == 8, some)
+		}
+	case some:
+		for i := range max(size/4, 1) {
+			o := asm.BROADCASTD
+			if size == 8 {
+				o = asm.BROADCASTQ
+			}
+			e.Op2M(o, a.temp, asm.At(singles, int(a.single.Slot)*8), asm.Masking{K: halves[i], Zero: true})
+			e.scratch(a, a.temp, i, false, false)
+		}
+	default:
+		e.Load(asm.RDX, asm.At(singles, int(a.single.Slot)*8))
+	}
+	if some {
+		e.Op2(asm.MOVD, a.active, index, asm.Masking{K: lanes, Zero: true})
+		index = a.active
+	}
+	signed, lane := a.m.SignedIndex, 0
+	add := func(r asm.Reg) {
+		if values != nil || some {
+			from := asm.At(a.addend.Base, int(a.addend.Disp)+size*lane)
+			if size == 8 {
+				e.Load(asm.RDX, from)
+			} else {
+				e.Load32(asm.RDX, from, false)
+			}
+		}
+		lane++
+		e.AddTo(asm.Mem{Base: asm.RCX, Index: r, Scale: uint8(a.m.Scale), Disp: int32(int64(a.m.Offset)) + int32(a.m.Shift)}, asm.RDX, size == 8)
+	}
+	for i := range 4 {
+		from := index
+		if i > 0 {
+			e.Op2(asm.QUARTER, a.temp, index, asm.Masking{}, byte(i))
+			from = a.temp
+		}
+		for half, r := range []asm.Reg{asm.RAX, asm.RBX} {
+			e.Quad(r, from, half == 1)
+		}
+		for _, r := range []asm.Reg{asm.RAX, asm.RBX} {
+			e.Copy32(asm.RSI, r, signed)
+			add(asm.RSI)
+			e.Upper32(r, signed)
+			add(r)
+		}
+	}
+}
+
+// scratch emits a store of a part of a row into the frame; if only some lanes are active, the others become 0.
+func (e *emitter) scratch(a *addition, from asm.Vec, part int, wide, some bool) {
+	to := asm.At(a.addend.Base, int(a.addend.Disp)+part*64)
+	if some {
+		o := asm.MOVD
+		if wide {
+			o = asm.MOVQ
+		}
+		e.Op2(o, a.temp, from, asm.Masking{K: halves[part], Zero: true})
+		from = a.temp
+	}
+	e.Store(asm.STORED, to, from, asm.Masking{})
 }
 
 // counting32 and counting64 are the numbers from 0 on, 64 bytes a vector.

@@ -16,7 +16,11 @@ type Frame struct {
 	Units          uint64         // number of units of 16 lanes
 	Iterations     uint64         // of a loop's code, at least 1
 	Accesses       [MaxAccesses]Access
+	scratch        [scratches][16]uint64 // only the code uses it
 }
+
+// scratches is the number of rows of a unit that a frame has room for.
+const scratches = 8
 
 // Access is the memory of an access group. The memory of a lane's address a is at Base+a.
 type Access struct {
@@ -43,7 +47,7 @@ const Irregular = -1 << 63
 const UnitLanes = 16
 
 // MaxAccesses bounds the access groups of a run.
-const MaxAccesses = 12
+const MaxAccesses = 16
 
 // Sizes of the executor's rows, in bytes: those of 256 lanes, and a cache line.
 const (
@@ -66,6 +70,10 @@ var (
 
 func accessField(n int, field uintptr) asm.Mem {
 	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.Accesses)+uintptr(n)*unsafe.Sizeof(Access{})+field))
+}
+
+func scratchOf(n int) asm.Mem {
+	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.scratch))+n*int(unsafe.Sizeof(frame.scratch[0])))
 }
 
 func runsOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.Runs)) }

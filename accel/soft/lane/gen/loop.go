@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"slices"
+
 	"pegasus/accel/soft/lane/asm"
 	"pegasus/accel/soft/lane/ir"
 )
@@ -38,7 +40,7 @@ func number(p ir.Place, signed bool) Number {
 // loopOf returns the loop that a block is, or nil. alone: it has one run.
 func loopOf(blocks []ir.Block, s *Span, alone bool) *Loop {
 	b := &blocks[s.Block]
-	if !alone || b.Ending != ir.Jumps || b.Guard < 0 {
+	if !alone || len(s.phases) > 0 || b.Ending != ir.Jumps || b.Guard < 0 {
 		return nil
 	}
 	l := &Loop{Compare: -1}
@@ -54,6 +56,12 @@ func loopOf(blocks []ir.Block, s *Span, alone bool) *Loop {
 		in := &b.Code[i]
 		switch {
 		case i >= s.At && i < s.At+s.Count:
+			if in.Op == ir.OpAdd {
+				if groupOf(s, &in.Mem).Bound < 0 {
+					return nil
+				}
+				continue
+			}
 			if a := in.Mem.Address; in.Op == ir.OpStore || a.Kind != ir.Nowhere && a.Kind != ir.Single && a.Affine == 0 {
 				return nil
 			}
@@ -88,9 +96,12 @@ func loopOf(blocks []ir.Block, s *Span, alone bool) *Loop {
 	if l.Compare < 0 {
 		return nil
 	}
-	groups := accessGroups(b.Code[s.At : s.At+s.Count])
-	for i := range groups {
-		m := groups[i].First
+	for i := range s.Groups {
+		m := s.Groups[i].First
+		if s.Groups[i].Adds { // the run computes and bounds the indices
+			l.Addresses = append(l.Addresses, Number{Width: 64})
+			continue
+		}
 		n := number(m.Address, m.SignedIndex)
 		if m.Address.Kind == ir.Single && m.Scale == 0 {
 			n.Width = 64
@@ -98,6 +109,11 @@ func loopOf(blocks []ir.Block, s *Span, alone bool) *Loop {
 		l.Addresses = append(l.Addresses, n)
 	}
 	return l
+}
+
+// groupOf returns the access group of an access in a run of one phase.
+func groupOf(s *Span, m *ir.Memory) *AccessGroup {
+	return &s.Groups[slices.IndexFunc(s.Groups, func(g AccessGroup) bool { return g.holds(m, 0) })]
 }
 
 // extend records the operands of an instruction that are extended. Their values are observed when the run begins, or at

@@ -28,6 +28,7 @@ const (
 	maxRounds = 64      // passes over all blocks, to find these sets
 	MaxCode   = 4 << 20 // bytes of code of a program
 	maxOffset = 1 << 20 // bytes from an address to an access
+	maxPhases = 8       // phases of a run, beside the first
 )
 
 // MinWork is the number of instructions of a run, beside loads, stores and moves, from which on a call pays off; in loops,
@@ -41,16 +42,22 @@ type Span struct {
 	Masked           int // offset of the code for other groups
 	Groups           []AccessGroup
 	Loop             *Loop // if the block is a loop of which several iterations can be executed at once, or nil
+	Holds            bool  // it contains instructions that may let other threads continue before a store
+	Part             bool  // it is a part of the run before it, between such instructions
+	phases           []int // numbers of the first instructions of the phases but the first
 }
 
-// AccessGroup is the loads or the stores of a run whose addresses differ by constants. Its properties are those of the
-// first one.
+// AccessGroup is the accesses of one kind in a phase of a run whose addresses differ by constants. Its properties are those
+// of the first one.
 type AccessGroup struct {
 	First      *ir.Memory
 	Low, High  int64  // the least and the greatest offset
 	Offsets    uint64 // all bits that are set in any of them
 	Element    int    // bytes
 	Contiguous bool   // the code only has accesses of consecutive elements
+	Adds       bool   // they are atomic additions
+	Bound      int64  // the greatest index, if the run computes it, or -1
+	phase      int
 }
 
 // Result is a program with compiled runs.
@@ -67,13 +74,16 @@ func Compile(p *ir.Program) *Result {
 		return &Result{Blocks: p.Blocks}
 	}
 	r := &Result{Blocks: slices.Clone(p.Blocks)}
+	known := constantsOf(p)
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		work := MinWork
 		if repeats(p.Blocks, i) {
 			work = 1
 		}
-		if b.Code = order(p.Blocks[i].Code, work, func(at, n int) { r.Spans = append(r.Spans, Span{Block: i, At: at, Count: n}) }); len(b.Code) != len(p.Blocks[i].Code) {
+		if b.Code = order(p.Blocks[i].Code, work, known, func(at int, c *collection) {
+			r.Spans = append(r.Spans, Span{Block: i, At: at, Count: len(c.run), Groups: c.groups, Holds: c.holds, phases: c.phases})
+		}); len(b.Code) != len(p.Blocks[i].Code) {
 			panic("gen: an instruction was lost")
 		}
 	}
@@ -89,7 +99,8 @@ func Compile(p *ir.Program) *Result {
 	if !ok {
 		return &Result{Blocks: p.Blocks}
 	}
-	e := &emitter{space: s}
+	r.Spans = withParts(r.Spans, r.Blocks, known)
+	e := &emitter{space: s, known: known}
 	for i := range r.Spans {
 		if len(e.Bytes) > MaxCode {
 			r.Spans = r.Spans[:i]
@@ -101,17 +112,51 @@ func Compile(p *ir.Program) *Result {
 		for k := len(code) - 1; k >= sp.At+sp.Count; k-- {
 			s.before(live, &code[k])
 		}
-		sp.Loop = loopOf(r.Blocks, sp, alone[sp.Block])
+		sp.Loop = loopOf(r.Blocks, sp, alone[sp.Block] && !sp.Part)
 		e.span(sp, code[sp.At:sp.At+sp.Count], live)
 	}
 	r.Code = e.Finish()
 	return r
 }
 
+// withParts adds to each run that contains instructions that may let other threads continue the runs between these.
+func withParts(spans []Span, blocks []ir.Block, known constants) (all []Span) {
+	for _, s := range spans {
+		all = append(all, s)
+		if !s.Holds {
+			continue
+		}
+		code := blocks[s.Block].Code[s.At:][:s.Count]
+		for from := 0; from < len(code); {
+			to := from
+			for to < len(code) && code[to].Op != ir.OpHold {
+				to++
+			}
+			part := Span{Block: s.Block, At: s.At + from, Count: to - from, Part: true}
+			c := &collection{known: known, stored: -1}
+			work := 0
+			for i := range code[from:to] {
+				in := &code[from+i]
+				if !c.fits(in) { // as in the whole run
+					panic("gen: a part of a run is none")
+				}
+				c.add(in)
+				work += workOf(in)
+			}
+			part.Groups, part.phases = c.groups, c.phases
+			if work > 0 || len(c.phases) > 0 {
+				all = append(all, part)
+			}
+			from = to + 1
+		}
+	}
+	return all
+}
+
 // order returns the instructions of a block in an order with long runs, and calls run for each with enough work. Instructions on numbers
 // that stand between those of a run are moved before it or behind it, if none of the run uses their results or
 // changes their operands.
-func order(code []ir.Instr, work int, run func(at, n int)) []ir.Instr {
+func order(code []ir.Instr, work int, known constants, run func(at int, c *collection)) []ir.Instr {
 	out := make([]ir.Instr, 0, len(code))
 	for rest := code; len(rest) > 0; {
 		if !supported(&rest[0]) {
@@ -119,10 +164,10 @@ func order(code []ir.Instr, work int, run func(at, n int)) []ir.Instr {
 			rest = rest[1:]
 			continue
 		}
-		c := collect(rest)
+		c := collect(rest, known)
 		out = append(out, c.ahead...)
 		if c.work >= work {
-			run(len(out), len(c.run))
+			run(len(out), c)
 		}
 		out = append(append(out, c.run...), c.behind...)
 		rest = rest[c.taken:]
@@ -132,22 +177,28 @@ func order(code []ir.Instr, work int, run func(at, n int)) []ir.Instr {
 
 // collection is a run and the instructions that were moved out of it.
 type collection struct {
+	known              constants
 	ahead, run, behind []ir.Instr
 	groups             []AccessGroup
-	stored             int32 // number of the address shape of the run's stores, or -1
-	loaded             bool
+	phases             []int          // numbers of the first instructions of the phases but the first
+	stored             int32          // number of the address shape of the phase's stores, or -1
+	spaces             [2][]ptx.Space // of the phase's loads, and of its additions
+	holds              bool
 	work, taken        int
 }
 
 // collect returns the run that begins with the first instruction.
-func collect(code []ir.Instr) *collection {
-	c := &collection{stored: -1}
+func collect(code []ir.Instr, known constants) *collection {
+	c := &collection{known: known, stored: -1}
 	for i := range code[:min(len(code), maxMoved)] {
 		in := &code[i]
 		switch {
 		case supported(in) && len(c.run) < maxRun && independent(in, c.behind) && c.fits(in):
-			c.run = append(c.run, *in)
+			c.add(in)
 			c.work += workOf(in)
+		case in.Op == ir.OpHold && in.Guard < 0 && len(c.run) > 0 && len(c.run) < maxRun-1 && i+1 < len(code) && supported(&code[i+1]) && independent(&code[i+1], c.behind) && c.fits(&code[i+1]):
+			c.run = append(c.run, *in)
+			c.holds = true
 		case movable(in) && independent(in, c.run) && independent(in, c.behind):
 			c.ahead = append(c.ahead, *in)
 		case movable(in):
@@ -158,6 +209,11 @@ func collect(code []ir.Instr) *collection {
 		c.taken++
 	}
 	return c
+}
+
+// isAccess reports whether an instruction accesses memory by addresses.
+func isAccess(in *ir.Instr) bool {
+	return in.Op == ir.OpLoad || in.Op == ir.OpStore || in.Op == ir.OpAdd
 }
 
 func workOf(in *ir.Instr) int {
@@ -202,64 +258,82 @@ func conflict(a, b *ir.Instr) (yes bool) {
 
 func same(p, q ir.Place) bool { return p.Kind == q.Kind && p.Slot == q.Slot }
 
-// fits reports whether a run may go on with an instruction: the addresses of accesses are computed before it begins, and no
-// lane can observe a store of another within it.
+// fits reports whether a run may go on with an instruction: the addresses of accesses are computed before it begins, or
+// are bounded.
 func (c *collection) fits(in *ir.Instr) bool {
-	if in.Op != ir.OpLoad && in.Op != ir.OpStore {
+	if !isAccess(in) {
 		return true
 	}
 	m := &in.Mem
-	if len(c.groups) == MaxAccesses && !slices.ContainsFunc(c.groups, func(g AccessGroup) bool { return g.holds(m) }) {
+	if len(c.groups) == MaxAccesses && (!c.continues(in) || !slices.ContainsFunc(c.groups, func(g AccessGroup) bool { return g.holds(m, len(c.phases)) })) {
 		return false
 	}
-	for i := range c.run {
-		if d := c.run[i].Dst; same(d, m.Address) {
-			return false
-		}
+	if len(c.phases) == maxPhases && !c.continues(in) {
+		return false
 	}
-	if m.Write {
-		if c.loaded || c.stored >= 0 && c.stored != m.Shape {
-			return false
-		}
-		c.stored = m.Shape
-	} else {
-		if c.stored >= 0 {
-			return false
-		}
-		c.loaded = true
-	}
-	c.groups = group(c.groups, m)
-	return true
+	return !written(c.run, m.Address) || in.Op == ir.OpAdd && c.bound(len(c.run), m.Address) >= 0
 }
 
-// holds reports whether an access belongs to the group.
-func (g *AccessGroup) holds(m *ir.Memory) bool {
+// add appends an instruction that fits.
+func (c *collection) add(in *ir.Instr) {
+	if isAccess(in) {
+		if !c.continues(in) {
+			c.phases = append(c.phases, len(c.run))
+			c.stored, c.spaces = -1, [2][]ptx.Space{}
+		}
+		m, bound := &in.Mem, int64(-1)
+		switch in.Op {
+		case ir.OpStore:
+			c.stored = m.Shape
+		case ir.OpLoad:
+			c.spaces[0] = append(c.spaces[0], m.Space)
+		default:
+			c.spaces[1] = append(c.spaces[1], m.Space)
+			bound = c.bound(len(c.run), m.Address)
+		}
+		c.groups = group(c.groups, in, len(c.phases), bound)
+	}
+	c.run = append(c.run, *in)
+}
+
+// continues reports whether an access may belong to the run's last phase. Units of 16 lanes execute a phase one after the
+// other, and no lane may observe accesses of another in an order that the interpreter's is not.
+func (c *collection) continues(in *ir.Instr) bool {
+	switch in.Op {
+	case ir.OpStore:
+		return len(c.spaces[0]) == 0 && len(c.spaces[1]) == 0 && (c.stored < 0 || c.stored == in.Mem.Shape)
+	case ir.OpLoad:
+		return c.stored < 0 && apart(in.Mem.Space, c.spaces[1])
+	}
+	return c.stored < 0 && apart(in.Mem.Space, c.spaces[0])
+}
+
+// apart reports whether a space has no memory of others.
+func apart(s ptx.Space, others []ptx.Space) bool {
+	return !slices.ContainsFunc(others, func(o ptx.Space) bool { return o == s || o == ptx.Generic || s == ptx.Generic })
+}
+
+// holds reports whether an access of a phase belongs to the group.
+func (g *AccessGroup) holds(m *ir.Memory, phase int) bool {
 	f := g.First
-	return f.Address == m.Address && f.Base == m.Base && f.Scale == m.Scale && f.SignedIndex == m.SignedIndex && f.Space == m.Space &&
-		f.Size == m.Size && f.Write == m.Write && f.Shape == m.Shape && g.Element == m.Type.Size()
+	return g.phase == phase && f.Address == m.Address && f.Base == m.Base && f.Scale == m.Scale && f.SignedIndex == m.SignedIndex && f.Space == m.Space &&
+		f.Size == m.Size && f.Write == m.Write && f.Atomic == m.Atomic && f.Shape == m.Shape && g.Element == m.Type.Size()
 }
 
 // group adds an access to the groups.
-func group(groups []AccessGroup, m *ir.Memory) []AccessGroup {
+func group(groups []AccessGroup, in *ir.Instr, phase int, bound int64) []AccessGroup {
+	m := &in.Mem
 	off := int64(m.Offset)
 	for i := range groups {
-		if g := &groups[i]; g.holds(m) {
-			g.Low, g.High, g.Offsets = min(g.Low, off), max(g.High, off), g.Offsets|m.Offset
+		if g := &groups[i]; g.holds(m, phase) {
+			g.Low, g.High, g.Offsets, g.Bound = min(g.Low, off), max(g.High, off), g.Offsets|m.Offset, max(g.Bound, bound)
 			return groups
 		}
 	}
 	size := m.Type.Size()
-	return append(groups, AccessGroup{First: m, Low: off, High: off, Offsets: m.Offset, Element: size, Contiguous: size < 4 || m.Write && size == 8})
-}
-
-// accessGroups returns the access groups of a run.
-func accessGroups(code []ir.Instr) (groups []AccessGroup) {
-	for i := range code {
-		if m := &code[i].Mem; code[i].Op == ir.OpLoad || code[i].Op == ir.OpStore {
-			groups = group(groups, m)
-		}
-	}
-	return groups
+	adds := in.Op == ir.OpAdd
+	return append(groups, AccessGroup{First: m, Low: off, High: off, Offsets: m.Offset, Element: size,
+		Contiguous: !adds && (size < 4 || m.Write && size == 8), Adds: adds, Bound: bound, phase: phase})
 }
 
 // supported reports whether an instruction can be part of a run.
@@ -278,6 +352,10 @@ func supported(in *ir.Instr) bool {
 	case ir.OpLoad:
 		t := in.Mem.Type
 		return reachable(&in.Mem) && (t.Size() == 8) == (in.Dst.Kind == ir.Row64)
+	case ir.OpAdd:
+		m, size := &in.Mem, in.Mem.Type.Size()
+		return reachable(m) && m.Space == ptx.Shared && in.Dst.Kind == ir.Nowhere && in.Dst2.Kind == ir.Nowhere && m.Address.Kind == ir.Row32 &&
+			(m.Scale == 1 || m.Scale == 2 || m.Scale == 4 || m.Scale == 8) && (in.B.Kind == ir.Single || (size == 8) == (in.B.Kind == ir.Row64))
 	case ir.OpStore:
 		return reachable(&in.Mem) && in.Mem.Address.Kind != ir.Single && (in.Mem.Type.Size() == 8) == (in.B.Kind == ir.Row64) && in.B.Kind != ir.Single
 	}
@@ -287,7 +365,7 @@ func supported(in *ir.Instr) bool {
 // reachable reports whether the executor can check an access before the run.
 func reachable(m *ir.Memory) bool {
 	off := int64(m.Offset)
-	return !m.Spin && !m.Atomic && off > -maxOffset && off < maxOffset &&
+	return !m.Spin && off > -maxOffset && off < maxOffset &&
 		(m.Space == ptx.Global || m.Space == ptx.Shared || m.Space == ptx.Generic)
 }
 

@@ -62,7 +62,7 @@ func place(i int, wide, single bool) ir.Place {
 // operands returns the number of sources of a row operation.
 func operands(name string) int {
 	switch name {
-	case "fmaF32", "madU32", "madWideU", "madWideS":
+	case "bfeU32", "fmaF32", "madU32", "madWideU", "madWideS":
 		return 3
 	case "movU32", "movU64", "notU32", "negU32", "cvtU16", "cvtS16", "cvtU8", "cvtS8", "cvtU64U32", "cvtS64S32", "cvtU32U64", "sqrtF32", "rcpF32", "negF32", "absF32",
 		"cvtF32S32", "cvtF32U32", "cvtS32F32", "rsqrtF32", "rsqrtFtzF32", "ex2F32", "ex2FtzF32", "lg2F32", "lg2FtzF32":

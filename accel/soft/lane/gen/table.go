@@ -22,6 +22,7 @@ func init() {
 		"andU64": integer(asm.PANDQ), "orU64": integer(asm.PORQ), "xorU64": integer(asm.PXORQ),
 		"shlU64": shiftWide(asm.PSLLVQ), "shrU64": shiftWide(asm.PSRLVQ), "shrS64": shiftWide(asm.PSRAVQ),
 		"madU32": multiplyAdd, "notU32": not, "negU32": negate,
+		"bfeU32": extract,
 		"cvtU16": extend(16, asm.PSRLD), "cvtS16": extend(16, asm.PSRAD), "cvtU8": extend(24, asm.PSRLD), "cvtS8": extend(24, asm.PSRAD),
 		"wideU": multiplyWide(asm.PMULUDQ, asm.MOVZXDQ), "wideS": multiplyWide(asm.PMULDQ, asm.MOVSXDQ),
 		"madWideU": multiplyWide(asm.PMULUDQ, asm.MOVZXDQ), "madWideS": multiplyWide(asm.PMULDQ, asm.MOVSXDQ),
@@ -132,6 +133,30 @@ func negate(e *emitter, in *ir.Instr) {
 	a := e.arg(in.A, 0)
 	e.Op3(asm.PXORD, d[0], d[0], d[0], asm.Masking{})
 	e.op3(asm.PSUBD, d[0], d[0], a)
+	e.define(in.Dst, d, false)
+}
+
+// extract is C bits from bit B on; of both numbers only the lowest 8 bits count.
+func extract(e *emitter, in *ir.Instr) {
+	d := e.result(in.Dst)
+	at, constAt := e.known.of(in.B)
+	n, constN := e.known.of(in.C)
+	a := e.vec(e.arg(in.A, 0), false)
+	if at, n = at&0xff, n&0xff; constAt && constN && at < 32 && n < 32 {
+		e.Shift(asm.PSRLD, d[0], a, uint8(at), asm.Masking{})
+		e.Op3M(asm.PANDD, d[0], d[0], e.Word32(1<<n-1), asm.Masking{})
+		e.define(in.Dst, d, false)
+		return
+	}
+	t := e.temp()
+	e.Op3M(asm.PANDD, t, e.vec(e.arg(in.B, 0), false), e.Word32(0xff), asm.Masking{})
+	e.Op3(asm.PSRLVD, d[0], a, t, asm.Masking{})
+	e.Op3M(asm.PANDD, t, e.vec(e.arg(in.C, 0), false), e.Word32(0xff), asm.Masking{})
+	one := e.temp()
+	e.set32(one, 1, asm.Masking{})
+	e.Op3(asm.PSLLVD, t, one, t, asm.Masking{})
+	e.Op3(asm.PSUBD, t, t, one, asm.Masking{})
+	e.Op3(asm.PANDD, d[0], d[0], t, asm.Masking{})
 	e.define(in.Dst, d, false)
 }
 
