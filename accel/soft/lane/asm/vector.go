@@ -70,6 +70,8 @@ var (
 	PSLLVQ  = op("vpsllvq", 2, 1, 1, 0x47)
 	PSRLVQ  = op("vpsrlvq", 2, 1, 1, 0x45)
 	PSRAVQ  = op("vpsravq", 2, 1, 1, 0x46)
+	PERMD   = op("vpermd", 2, 1, 0, 0x36)    // dst = lanes of b, by their numbers in a
+	PERMI2D = op("vpermi2d", 2, 1, 0, 0x76)  // dst = lanes of a and b, by their numbers in dst
 	PBLENDD = op("vpblendmd", 2, 1, 0, 0x64) // mask ? b : a
 	PBLENDQ = op("vpblendmq", 2, 1, 1, 0x64)
 

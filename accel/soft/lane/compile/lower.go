@@ -112,6 +112,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	l.shapes, l.shape = map[int32]seenShape{}, 0
 	l.frames.enter(b)
 	l.resume(index)
+	held := false  // threads have let others continue since the latest instruction that may read memory
 	unwatched := 0 // cost of the code since the block began, or since the latest runWatch
 	for i := b.First; i < b.End; i++ {
 		in := &l.body.Insts[i]
@@ -130,11 +131,13 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 			l.emit(ir.Instr{Op: ir.OpWatch})
 			unwatched = 0
 		}
-		if l.barriers && reveals(in) {
+		if l.barriers && reveals(in) && !held {
 			l.emit(ir.Instr{Op: ir.OpHold})
+			held = true
 		}
 		first := len(l.code)
 		l.lower(in)
+		held = held && blind(l.code[first:])
 		l.forget(in)
 		out.Cost += dear(in)
 		unwatched += dear(in) + len(l.code) - first

@@ -23,6 +23,13 @@ type group struct {
 	sp    int    // start of the running fragment's frame in the local memory of its threads
 	fault *Fault
 
+	// shapes are the shapes of addresses, by their numbers within the block; turn counts executions of blocks, of which
+	// the last one was of block shaped, by the threads shapedFor.
+	shapes    []*shape
+	turn      uint64
+	shaped    int32
+	shapedFor mask
+
 	sampler  *sampler  // made when it is first needed
 	matrices *matrices // made when it is first needed
 }
@@ -159,7 +166,10 @@ func (g *group) run(f fragment) {
 			g.stoppedAt(&f, b, at)
 			return
 		}
-		g.w.turn++
+		if at == 0 || f.pc != g.shaped || f.m != g.shapedFor { // else the group has only let others continue
+			g.turn++
+			g.shaped, g.shapedFor = f.pc, f.m
+		}
 		if s := g.w.profiler; s != nil {
 			if i := s.execute(g, f.pc, at); g.fault != nil {
 				g.stop(&f, i)

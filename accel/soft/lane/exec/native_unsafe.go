@@ -154,10 +154,17 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 	} else {
 		addresses, step := g.row(m.Address)
 		s, ok := g.shapeOf(m, addresses, step, scale)
-		if !ok || s.high-s.low > maxReach || (ag.Contiguous || m.Write) && !s.suits(g.act.hi-g.act.lo, ag) {
+		if !ok || s.high-s.low > maxReach {
 			return r, false
 		}
 		s.spell()
+		n := g.act.hi - g.act.lo
+		if to.Pattern = nil; s.runs[0].step == irregular {
+			to.Pattern = g.suitsPattern(s, unsafe.Add(addresses, g.act.lo*step), n, ag)
+		}
+		if (ag.Contiguous || m.Write && to.Pattern == nil) && !s.suits(n, ag) {
+			return r, false
+		}
 		low, high, bits = s.low, s.high, s.bits
 		to.Runs, to.Advance = unsafe.Pointer(&s.runs[0]), uint64(unsafe.Sizeof(gen.Run{}))
 		to.Addresses = unsafe.Add(addresses, g.act.lo*step)

@@ -281,3 +281,25 @@ loop:
 	VMOVQ X12, 16(DI)
 	VZEROUPPER
 	RET
+
+// func sameChunksAVX512(p unsafe.Pointer, differences *[chunk]uint32, chunks int) bool
+TEXT ·sameChunksAVX512(SB), NOSPLIT, $0-25
+	MOVQ p+0(FP), SI
+	MOVQ differences+8(FP), DI
+	MOVQ chunks+16(FP), CX
+	VMOVDQU32 (DI), Z0
+	MOVB $0, ret+24(FP)
+loop:
+	VMOVDQU32 (SI), Z1
+	VPBROADCASTD (SI), Z2
+	VPSUBD Z2, Z1, Z1
+	VPCMPEQD Z0, Z1, K1
+	KORTESTW K1, K1
+	JCC done
+	ADDQ $64, SI
+	DECQ CX
+	JNZ loop
+	MOVB $1, ret+24(FP)
+done:
+	VZEROUPPER
+	RET

@@ -20,9 +20,11 @@ type shape struct {
 	bits      uint64 // its lowest set bit is the lowest one set in any address
 	differ    bool   // no two consecutive lanes have the same address; false if unknown
 	runs      [ir.MaxLanes / chunk]addressRun
-	turn      uint64 // the worker's when that was so
+	turn      uint64 // the group's when that was so
 	line      bool   // all are one run
 	spelled   bool   // all of runs are filled in, not only the first: see spell
+	pattern   *pattern
+	searched  bool // pattern has the pattern of all runs, or nil
 }
 
 // addressRun is the addresses of a chunk: the first, and the distance from lane to lane, or irregular.
@@ -41,7 +43,7 @@ func address(p unsafe.Pointer, step, lane int) uint64 {
 
 // look determines the shape of n addresses, the first of them at p. Those of 32 bits are multiplied by scale.
 func (s *shape) look(p unsafe.Pointer, step, n int, scale uint64) {
-	s.low, s.high, s.bits, s.differ, s.line, s.spelled = math.MaxUint64, 0, 0, false, false, false
+	s.low, s.high, s.bits, s.differ, s.line, s.spelled, s.searched = math.MaxUint64, 0, 0, false, false, false, false
 	chunks := n / chunk
 	if chunks > 0 && lookVector(s, p, step, chunks, scale) {
 		if n &= chunk - 1; n == 0 {
@@ -143,8 +145,8 @@ func (g *group) reach(m *ir.Memory, addresses unsafe.Pointer, step int) (t toget
 // shapeOf returns the shape of the addresses of the active lanes, which are dense. It returns false if some may be
 // negative indices.
 func (g *group) shapeOf(m *ir.Memory, addresses unsafe.Pointer, step int, scale uint64) (s *shape, ok bool) {
-	s = g.w.shape(int(m.Shape))
-	if !m.ShapeKnown || s.turn != g.w.turn {
+	s = g.shape(int(m.Shape))
+	if !m.ShapeKnown || s.turn != g.turn {
 		first, n := unsafe.Add(addresses, g.act.lo*step), g.act.hi-g.act.lo
 		if a := g.recorded(m.Address); a == nil {
 			s.look(first, step, n, scale)
@@ -152,7 +154,7 @@ func (g *group) shapeOf(m *ir.Memory, addresses unsafe.Pointer, step int, scale 
 			g.fill(m.Address)
 			s.look(first, step, n, scale)
 		}
-		s.turn = g.w.turn
+		s.turn = g.turn
 	}
 	return s, !m.SignedIndex || s.line || s.high < scale<<31
 }
@@ -177,18 +179,18 @@ func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) 
 	if a.step < 0 {
 		s.low, s.high = last, first
 	}
-	s.differ, s.line, s.spelled = a.step != 0, true, false
+	s.differ, s.line, s.spelled, s.searched = a.step != 0, true, false, false
 	s.runs[0] = addressRun{first, a.step * int64(scale)}
 	return true
 }
 
 // shape returns the record of the addresses of instruction n; later instructions of the same block may have the same
 // addresses.
-func (w *worker) shape(n int) *shape {
-	for n >= len(w.shapes) {
-		w.shapes = append(w.shapes, new(shape))
+func (g *group) shape(n int) *shape {
+	for n >= len(g.shapes) {
+		g.shapes = append(g.shapes, new(shape))
 	}
-	return w.shapes[n]
+	return g.shapes[n]
 }
 
 // at returns the memory of a lane.

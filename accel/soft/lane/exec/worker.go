@@ -24,8 +24,7 @@ type worker struct {
 	local     []byte
 	depth     int // bytes of local memory a thread, with its stack
 	cache     []region
-	shapes    []*shape
-	turn      uint64 // counts executions of blocks of code
+	patterns  patterns
 	bars      [16]barrier
 	waiting   bool // some barrier has been used
 	clustered bool // the cluster's barrier has been used

@@ -676,6 +676,20 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, other, done *
 	}
 	e.Jump(done)
 	e.Bind(irregular)
+	if Patterned(m) {
+		none := &asm.Label{}
+		e.Load(asm.RAX, patternOf(n))
+		e.RegInt(asm.CMP, asm.RAX, 0)
+		e.JumpIf(asm.IfZero, none)
+		for i, r := range []asm.Vec{t, t2} {
+			e.LoadMask(brief, asm.At(asm.RAX, patternLoaded+2*i))
+			e.Op2M(asm.MOVD, r, asm.At(asm.RCX, off+64*i), asm.Masking{K: brief, Zero: true})
+		}
+		e.Op2M(asm.MOVD, d[0], asm.At(asm.RAX, patternFrom), asm.Masking{})
+		e.Op3(asm.PERMI2D, d[0], t, t2, asm.Masking{})
+		e.Jump(done)
+		e.Bind(none)
+	}
 	e.Load(asm.RAX, addressesOf(n))
 	e.Load(asm.RCX, baseOf(n))
 	for i := range 2 {
@@ -693,6 +707,11 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, other, done *
 		}
 	}
 	e.Jump(done)
+}
+
+// Patterned reports whether irregular runs of an access may have a pattern.
+func Patterned(m *ir.Memory) bool {
+	return m.Address.Kind == ir.Row32 && m.Scale == 4 && m.Type.Size() == 4
 }
 
 // gather emits a gather of the lanes of a mask; others become 0.
@@ -750,6 +769,21 @@ func (e *emitter) store(in *ir.Instr) {
 		const t = firstTemp + 5
 		e.Bind(other)
 		e.Load(asm.RDX, stepOf(n))
+		if Patterned(m) {
+			regular := &asm.Label{}
+			e.Reg(asm.ADD, asm.RDX, asm.RDX)
+			e.JumpIf(asm.IfNotZero, regular)
+			e.Load(asm.RAX, patternOf(n))
+			for i := range 2 {
+				e.Op2M(asm.MOVD, t, asm.At(asm.RAX, patternTo+64*i), asm.Masking{})
+				e.Op3(asm.PERMD, t, t, v, asm.Masking{})
+				e.LoadMask(brief, asm.At(asm.RAX, patternStored+2*i))
+				e.Store(asm.STORED, asm.At(asm.RCX, off+64*i), t, asm.Under(brief))
+			}
+			e.Jump(done)
+			e.Bind(regular)
+			e.Load(asm.RDX, stepOf(n))
+		}
 		e.BroadcastReg(t, asm.RDX, false)
 		e.Op3M(asm.PMULLD, t, t, asm.AtLabel(e.Data(counting32)), asm.Masking{})
 		e.MoveMask(brief, lanes)

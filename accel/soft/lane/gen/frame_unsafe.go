@@ -29,6 +29,7 @@ type Access struct {
 	Base      uint64
 	Delta     uint64         // bytes from an iteration's addresses to the next one's, in a loop's code
 	Addresses unsafe.Pointer // row of addresses or indices, at the first lane; for irregular runs
+	Pattern   *Pattern       // of the irregular runs, or nil
 
 	Single        Run    // the one for all units
 	pointer, step uint64 // of the unit; only the code uses them
@@ -38,6 +39,16 @@ type Access struct {
 type Run struct {
 	First uint64
 	Step  int64
+}
+
+// Window is the number of elements of 4 bytes, from that of the first lane on, in which a pattern's are.
+const Window = 32
+
+// Pattern is the order in which 16 lanes access elements of 4 bytes that lie close together.
+type Pattern struct {
+	From           [UnitLanes]uint32 // the number of each lane's element
+	To             [Window]uint32    // the lane of each element
+	Loaded, Stored [2]uint16         // the elements up to the last one that a lane accesses, and those that lanes access
 }
 
 // Irregular is the step of lanes whose addresses do not differ by a constant.
@@ -72,6 +83,14 @@ func accessField(n int, field uintptr) asm.Mem {
 	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.Accesses)+uintptr(n)*unsafe.Sizeof(Access{})+field))
 }
 
+// Offsets in a Pattern.
+const (
+	patternFrom   = int(unsafe.Offsetof(Pattern{}.From))
+	patternTo     = int(unsafe.Offsetof(Pattern{}.To))
+	patternLoaded = int(unsafe.Offsetof(Pattern{}.Loaded))
+	patternStored = int(unsafe.Offsetof(Pattern{}.Stored))
+)
+
 func scratchOf(n int) asm.Mem {
 	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.scratch))+n*int(unsafe.Sizeof(frame.scratch[0])))
 }
@@ -81,5 +100,6 @@ func advanceOf(n int) asm.Mem   { return accessField(n, unsafe.Offsetof(Access{}
 func baseOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.Base)) }
 func deltaOf(n int) asm.Mem     { return accessField(n, unsafe.Offsetof(Access{}.Delta)) }
 func addressesOf(n int) asm.Mem { return accessField(n, unsafe.Offsetof(Access{}.Addresses)) }
+func patternOf(n int) asm.Mem   { return accessField(n, unsafe.Offsetof(Access{}.Pattern)) }
 func pointerOf(n int) asm.Mem   { return accessField(n, unsafe.Offsetof(Access{}.pointer)) }
 func stepOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.step)) }
