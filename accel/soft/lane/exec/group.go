@@ -26,6 +26,7 @@ type group struct {
 	// shapes are the shapes of addresses, by their numbers within the block; turn counts executions of blocks, of which
 	// the last one was of block shaped, by the threads shapedFor.
 	shapes    []*shape
+	asRows    []uint8 // how often runs that compute affine registers are to compute them as rows, by their numbers
 	turn      uint64
 	shaped    int32
 	shapedFor mask

@@ -66,6 +66,14 @@ func (g *group) mixed(b *block, at int) int {
 		if n != nil && n.span.Holds && g.holdsBack() {
 			n = n.part
 		}
+		if n != nil && n.span.Affine != nil {
+			if end := i + n.span.Count; !g.enterAffine(n) {
+				g.execute(b.code[i:end])
+				g.observeForms(n)
+			}
+			i += n.span.Count - 1
+			continue
+		}
 		if n != nil {
 			if n.span.Loop != nil && g.enterLoop(b, n) {
 				return len(b.code)
@@ -80,6 +88,46 @@ func (g *group) mixed(b *block, at int) int {
 		}
 	}
 	return len(b.code)
+}
+
+// rowsAgain is the number of executions of a run that computes affine registers as rows, after one in which they were.
+const rowsAgain = 16
+
+// enterAffine executes the machine code of a run that computes affine registers, if they were rows lately. It returns
+// false, without effect, if the run is to be interpreted.
+func (g *group) enterAffine(n *native) bool {
+	a := n.span.Affine
+	if a.Number >= len(g.asRows) {
+		g.asRows = append(g.asRows, make([]uint8, a.Number+1-len(g.asRows))...)
+	}
+	if g.full && g.asRows[a.Number] == 0 {
+		return false
+	}
+	for _, p := range a.Inputs {
+		g.fill(p)
+	}
+	if !g.full {
+		for _, p := range a.Results {
+			g.fill(p)
+		}
+	} else {
+		g.asRows[a.Number]--
+	}
+	g.enter(n)
+	for _, p := range a.Results {
+		g.affine[p.Affine].form = inRow
+	}
+	return true
+}
+
+// observeForms records whether a run has computed rows.
+func (g *group) observeForms(n *native) {
+	for _, p := range n.span.Affine.Results {
+		if g.affine[p.Affine].form == inRow && g.full {
+			g.asRows[n.span.Affine.Number] = rowsAgain
+			return
+		}
+	}
 }
 
 // enter executes a run's machine code. It returns false, without effect, if the run has to be interpreted: an address

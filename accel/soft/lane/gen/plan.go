@@ -41,10 +41,17 @@ type Span struct {
 	Code             int // offset in the code, for groups of which whole units are active
 	Masked           int // offset of the code for other groups
 	Groups           []AccessGroup
-	Loop             *Loop // if the block is a loop of which several iterations can be executed at once, or nil
-	Holds            bool  // it contains instructions that may let other threads continue before a store
-	Part             bool  // it is a part of the run before it, between such instructions
-	phases           []int // numbers of the first instructions of the phases but the first
+	Loop             *Loop   // if the block is a loop of which several iterations can be executed at once, or nil
+	Holds            bool    // it contains instructions that may let other threads continue before a store
+	Part             bool    // it is a part of the run before it, between such instructions
+	phases           []int   // numbers of the first instructions of the phases but the first
+	Affine           *Affine // if it computes affine registers, for executions in which they are rows, or nil
+}
+
+// Affine is a run that computes affine registers as rows.
+type Affine struct {
+	Number          int        // among those of the program
+	Inputs, Results []ir.Place // the affine registers that it reads before it writes them, and those that it writes
 }
 
 // AccessGroup is the accesses of one kind in a phase of a run whose addresses differ by constants. Its properties are those
@@ -87,9 +94,6 @@ func Compile(p *ir.Program) *Result {
 			panic("gen: an instruction was lost")
 		}
 	}
-	if len(r.Spans) == 0 {
-		return r
-	}
 	alone := map[int]bool{} // blocks with one run
 	for i := range r.Spans {
 		_, more := alone[r.Spans[i].Block]
@@ -99,7 +103,10 @@ func Compile(p *ir.Program) *Result {
 	if !ok {
 		return &Result{Blocks: p.Blocks}
 	}
-	r.Spans = withParts(r.Spans, r.Blocks, known)
+	r.Spans = withAffine(withParts(r.Spans, r.Blocks, known), r.Blocks, s, alive)
+	if len(r.Spans) == 0 {
+		return r
+	}
 	e := &emitter{space: s, known: known}
 	for i := range r.Spans {
 		if len(e.Bytes) > MaxCode {
