@@ -178,7 +178,7 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 	if ag.Bound >= 0 {
 		high, bits = uint64(ag.Bound)*scale, scale
 		to.Single = gen.Run{}
-		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
+		to.Runs = unsafe.Pointer(&to.Single)
 	} else if ag.Adds {
 		if !g.act.whole {
 			return r, false
@@ -191,14 +191,15 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 		}
 		low, high, bits = s.low, s.high, s.bits
 		to.Single = gen.Run{}
-		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
-	} else if first, same := g.oneAddress(m, scale); same {
+		to.Runs = unsafe.Pointer(&to.Single)
+	} else if m.Address.Kind == ir.Single {
+		first := g.oneAddress(m, scale)
 		if ag.Contiguous || m.Write {
 			return r, false
 		}
 		low, high, bits = first, first, first
 		to.Single = gen.Run{First: first}
-		to.Runs, to.Advance = unsafe.Pointer(&to.Single), 0
+		to.Runs = unsafe.Pointer(&to.Single)
 	} else {
 		addresses, step := g.row(m.Address)
 		s, ok := g.shapeOf(m, addresses, step, scale)
@@ -214,7 +215,7 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 			return r, false
 		}
 		low, high, bits = s.low, s.high, s.bits
-		to.Runs, to.Advance = unsafe.Pointer(&s.runs[0]), uint64(unsafe.Sizeof(gen.Run{}))
+		to.Runs = unsafe.Pointer(&s.runs[0])
 		to.Addresses = unsafe.Add(addresses, g.act.lo*step)
 	}
 	c := &g.w.cache[m.Cache]
@@ -227,32 +228,43 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 	return extent{low, high}, true
 }
 
-// oneAddress returns the address that all lanes have, before the base and the offset are added, if the executor has it as one number.
-func (g *group) oneAddress(m *ir.Memory, scale uint64) (address uint64, same bool) {
-	switch a := g.recorded(m.Address); {
-	case m.Address.Kind == ir.Single:
-		address = g.uniform[m.Address.Slot]
-	case a != nil && a.step == 0:
-		address = a.first
-	default:
-		return 0, false
-	}
+// oneAddress returns the address of a single value, before the base and the offset are added.
+func (g *group) oneAddress(m *ir.Memory, scale uint64) uint64 {
+	address := g.uniform[m.Address.Slot]
 	if m.Scale != 0 {
 		if address = uint64(uint32(address)); m.SignedIndex {
 			address = uint64(int64(int32(address)))
 		}
 	}
-	return address * scale, true
+	return address * scale
 }
 
 // suits reports whether n addresses are those that machine code supports for an access group that has consecutive
 // elements only, or that stores: there no two lanes store to one place.
 func (s *shape) suits(n int, ag *gen.AccessGroup) bool {
-	s.spell()
-	for i := range (n + chunk - 1) / chunk {
-		if step := s.runs[i].step; ag.Contiguous && step != int64(ag.Element) || step == 0 || step == irregular {
-			return false
-		}
+	if !s.summed {
+		s.sum(n)
+	}
+	if ag.Contiguous && s.common != int64(ag.Element) || !s.apart {
+		return false
 	}
 	return !ag.First.StoresOnce() || !ag.First.Write || !s.mayRepeat(n)
+}
+
+// sum determines properties of all chunks of n addresses.
+func (s *shape) sum(n int) {
+	s.summed, s.common, s.apart = true, s.runs[0].step, true
+	if s.line {
+		s.apart = s.common != 0
+		return
+	}
+	for i := range (n + chunk - 1) / chunk {
+		step := s.runs[i].step
+		if step == 0 || step == irregular {
+			s.apart = false
+		}
+		if step != s.common {
+			s.common = irregular
+		}
+	}
 }

@@ -24,7 +24,10 @@ type shape struct {
 	line      bool   // all are one run
 	spelled   bool   // all of runs are filled in, not only the first: see spell
 	pattern   *pattern
-	searched  bool // pattern has the pattern of all runs, or nil
+	searched  bool  // pattern has the pattern of all runs, or nil
+	summed    bool  // common and apart are known
+	common    int64 // the step of all runs, or irregular
+	apart     bool  // no run is irregular or has a step of 0
 }
 
 // addressRun is the addresses of a chunk: the first, and the distance from lane to lane, or irregular.
@@ -43,7 +46,7 @@ func address(p unsafe.Pointer, step, lane int) uint64 {
 
 // look determines the shape of n addresses, the first of them at p. Those of 32 bits are multiplied by scale.
 func (s *shape) look(p unsafe.Pointer, step, n int, scale uint64) {
-	s.low, s.high, s.bits, s.differ, s.line, s.spelled, s.searched = math.MaxUint64, 0, 0, false, false, false, false
+	s.low, s.high, s.bits, s.differ, s.line, s.spelled, s.searched, s.summed = math.MaxUint64, 0, 0, false, false, false, false, false
 	chunks := n / chunk
 	if chunks > 0 && lookVector(s, p, step, chunks, scale) {
 		if n &= chunk - 1; n == 0 {
@@ -65,9 +68,10 @@ func (s *shape) spell() {
 	}
 	s.spelled = true
 	r := s.runs[0]
+	by := uint64(r.step) * chunk
 	for i := range s.runs {
 		s.runs[i] = r
-		r.first += uint64(r.step) * chunk
+		r.first += by
 	}
 }
 
@@ -97,7 +101,9 @@ func (s *shape) mayRepeat(n int) bool { return !s.differ && s.repeats(n) }
 
 // repeats is mayRepeat without the shortcut of differ.
 func (s *shape) repeats(n int) bool {
-	s.spell()
+	if s.line {
+		return s.runs[0].step == 0
+	}
 	end := s.runs[0].first - 1
 	for i := range (n + chunk - 1) / chunk {
 		r := &s.runs[i]
@@ -179,7 +185,7 @@ func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) 
 	if a.step < 0 {
 		s.low, s.high = last, first
 	}
-	s.differ, s.line, s.spelled, s.searched = a.step != 0, true, false, false
+	s.differ, s.line, s.spelled, s.searched, s.summed = a.step != 0, true, false, false, false
 	s.runs[0] = addressRun{first, a.step * int64(scale)}
 	return true
 }

@@ -15,6 +15,7 @@ const (
 	predicates     = asm.R11
 	active         = asm.R12
 	units          = asm.R13
+	unitOffset     = asm.R14 // 16 times the number of the unit
 	iterations     = asm.R15
 
 	// Masks: the unit's active lanes, the upper 8 of them, one for short sequences, and two that an instruction uses.
@@ -138,12 +139,13 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.Load(predicates, framePredicates)
 	e.Load(active, frameActive)
 	e.Load(units, frameUnits)
+	e.Reg(asm.XOR, unitOffset, unitOffset)
 	e.set32(nanReg, canonicalNaN, asm.Masking{})
 	e.Bind(unit)
 	e.LoadMask(lanes, asm.At(active, 0))
 	e.UpperMask(upperLanes, lanes)
-	for n := range e.groups {
-		if e.groups[n].phase == e.phase {
+	if loop != nil {
+		for n := range e.groups {
 			e.begin(n)
 		}
 	}
@@ -168,17 +170,7 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 			e.save(v)
 		}
 	}
-	for n, g := range e.groups {
-		if g.phase != e.phase {
-			continue
-		}
-		switch g.First.Address.Kind {
-		case ir.Row32:
-			e.MemInt(asm.ADD, addressesOf(n), 64)
-		case ir.Row64:
-			e.MemInt(asm.ADD, addressesOf(n), 128)
-		}
-	}
+	e.RegInt(asm.ADD, unitOffset, 16)
 	e.RegInt(asm.ADD, base32, 64)
 	e.RegInt(asm.ADD, base64, 128)
 	e.RegInt(asm.ADD, predicates, 2)
@@ -582,16 +574,36 @@ func (e *emitter) choose(in *ir.Instr) {
 	e.define(in.Dst, d, false)
 }
 
-// begin emits the first address and the step of an access group in a unit.
+// begin emits the first address and the step of an access group in a unit, for a loop.
 func (e *emitter) begin(n int) {
-	e.Load(asm.RAX, runsOf(n))
-	e.Load(asm.RCX, asm.At(asm.RAX, 0))
-	e.Load(asm.RDX, asm.At(asm.RAX, 8))
-	e.RegMem(asm.ADD, asm.RCX, baseOf(n))
-	e.RegMem(asm.ADD, asm.RAX, advanceOf(n))
+	at := e.locate(n)
+	at.Disp += 8
+	e.Load(asm.RDX, at)
 	e.StoreReg(pointerOf(n), asm.RCX)
 	e.StoreReg(stepOf(n), asm.RDX)
-	e.StoreReg(runsOf(n), asm.RAX)
+}
+
+// locate emits RCX = the memory of the unit's first lane, and returns where its Run is.
+func (e *emitter) locate(n int) asm.Mem {
+	e.Load(asm.RAX, runsOf(n))
+	at := asm.At(asm.RAX, 0)
+	if !e.groups[n].OneRun {
+		at.Index, at.Scale = unitOffset, 1
+	}
+	e.Load(asm.RCX, at)
+	e.RegMem(asm.ADD, asm.RCX, baseOf(n))
+	return at
+}
+
+// point emits RCX = the memory of the unit's first lane, and returns the place of the step.
+func (e *emitter) point(n int) asm.Mem {
+	if e.loops {
+		e.Load(asm.RCX, pointerOf(n))
+		return stepOf(n)
+	}
+	at := e.locate(n)
+	at.Disp += 8
+	return at
 }
 
 func (e *emitter) groupOf(m *ir.Memory) int {
@@ -613,12 +625,12 @@ func (e *emitter) load(in *ir.Instr) {
 	size := m.Type.Size()
 	d := e.result(in.Dst)
 	at := asm.At(asm.RCX, off)
-	e.Load(asm.RCX, pointerOf(n))
+	step := e.point(n)
 	other, done := &asm.Label{}, &asm.Label{}
 	if !e.groups[n].Contiguous {
-		e.MemInt(asm.CMP, stepOf(n), int32(size))
+		e.MemInt(asm.CMP, step, int32(size))
 		e.JumpIf(asm.IfNotZero, other)
-		e.late = append(e.late, func() { e.loadOther(m, n, off, d, other, done) })
+		e.late = append(e.late, func() { e.loadOther(m, n, off, d, step, other, done) })
 	}
 	if e.loops {
 		// A unit executes all iterations before the next unit: the processor can't foresee the next unit's addresses.
@@ -638,13 +650,13 @@ func (e *emitter) load(in *ir.Instr) {
 }
 
 // loadOther emits the loads of elements that aren't consecutive. RCX is the pointer.
-func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, other, done *asm.Label) {
+func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, step asm.Mem, other, done *asm.Label) {
 	const t, t2 = firstTemp, firstTemp + 1
 	strided, irregular := &asm.Label{}, &asm.Label{}
 	wide := len(d) == 2
 	at := asm.At(asm.RCX, off)
 	e.Bind(other)
-	e.Load(asm.RDX, stepOf(n))
+	e.Load(asm.RDX, step)
 	e.RegInt(asm.CMP, asm.RDX, 0)
 	e.JumpIf(asm.IfNotZero, strided)
 	for _, r := range d {
@@ -662,7 +674,7 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, other, done *
 	}
 	e.Reg(asm.ADD, asm.RDX, asm.RDX)
 	e.JumpIf(asm.IfZero, irregular)
-	e.Load(asm.RDX, stepOf(n))
+	e.Load(asm.RDX, step)
 	if !wide {
 		e.BroadcastReg(t, asm.RDX, false)
 		e.Op3M(asm.PMULLD, t, t, asm.AtLabel(e.Data(counting32)), asm.Masking{})
@@ -691,6 +703,11 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, other, done *
 		e.Bind(none)
 	}
 	e.Load(asm.RAX, addressesOf(n))
+	rows := asm.Mem{Base: asm.RAX, Index: unitOffset, Scale: 4}
+	if m.Address.Kind == ir.Row64 {
+		rows.Scale = 8
+	}
+	e.Address(asm.RAX, rows)
 	e.Load(asm.RCX, baseOf(n))
 	for i := range 2 {
 		e.addressVector(m, t, i)
@@ -745,13 +762,14 @@ func (e *emitter) store(in *ir.Instr) {
 	at := asm.At(asm.RCX, off)
 	size := m.Type.Size()
 	if size == 8 {
-		e.Load(asm.RCX, pointerOf(n))
+		e.arg(in.B, 0)
+		e.point(n)
 		e.Store(asm.STOREQ, at, e.arg(in.B, 0).reg, asm.Under(lanes))
 		e.Store(asm.STOREQ, asm.At(asm.RCX, off+64), e.arg(in.B, 1).reg, asm.Under(upperLanes))
 		return
 	}
 	v := e.vec(e.arg(in.B, 0), false)
-	e.Load(asm.RCX, pointerOf(n))
+	step := e.point(n)
 	switch size {
 	case 1:
 		e.Store(asm.STOREB, at, v, asm.Under(lanes))
@@ -761,14 +779,14 @@ func (e *emitter) store(in *ir.Instr) {
 		return
 	}
 	other, done := &asm.Label{}, &asm.Label{}
-	e.MemInt(asm.CMP, stepOf(n), int32(size))
+	e.MemInt(asm.CMP, step, int32(size))
 	e.JumpIf(asm.IfNotZero, other)
 	e.Store(asm.STORED, at, v, asm.Under(lanes))
 	e.Bind(done)
 	e.late = append(e.late, func() {
 		const t = firstTemp + 5
 		e.Bind(other)
-		e.Load(asm.RDX, stepOf(n))
+		e.Load(asm.RDX, step)
 		if Patterned(m) {
 			regular := &asm.Label{}
 			e.Reg(asm.ADD, asm.RDX, asm.RDX)
@@ -782,7 +800,7 @@ func (e *emitter) store(in *ir.Instr) {
 			}
 			e.Jump(done)
 			e.Bind(regular)
-			e.Load(asm.RDX, stepOf(n))
+			e.Load(asm.RDX, step)
 		}
 		e.BroadcastReg(t, asm.RDX, false)
 		e.Op3M(asm.PMULLD, t, t, asm.AtLabel(e.Data(counting32)), asm.Masking{})
@@ -813,7 +831,7 @@ func (e *emitter) addTo(in *ir.Instr) {
 		}
 	}
 	a.temp, a.active = e.temp(), e.temp()
-	e.Load(asm.RCX, pointerOf(e.groupOf(m)))
+	e.point(e.groupOf(m))
 	if e.masked {
 		e.addLanes(&a, true)
 		return

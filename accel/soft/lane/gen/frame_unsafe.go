@@ -24,8 +24,7 @@ const scratches = 8
 
 // Access is the memory of an access group. The memory of a lane's address a is at Base+a.
 type Access struct {
-	Runs      unsafe.Pointer // a Run for each unit
-	Advance   uint64         // bytes from one Run to the next, or 0 if one is for all units
+	Runs      unsafe.Pointer // a Run for each unit, or one for all
 	Base      uint64
 	Delta     uint64         // bytes from an iteration's addresses to the next one's, in a loop's code
 	Addresses unsafe.Pointer // row of addresses or indices, at the first lane; for irregular runs
@@ -96,7 +95,6 @@ func scratchOf(n int) asm.Mem {
 }
 
 func runsOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.Runs)) }
-func advanceOf(n int) asm.Mem   { return accessField(n, unsafe.Offsetof(Access{}.Advance)) }
 func baseOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.Base)) }
 func deltaOf(n int) asm.Mem     { return accessField(n, unsafe.Offsetof(Access{}.Delta)) }
 func addressesOf(n int) asm.Mem { return accessField(n, unsafe.Offsetof(Access{}.Addresses)) }

@@ -64,6 +64,7 @@ type AccessGroup struct {
 	Contiguous bool   // the code only has accesses of consecutive elements
 	Adds       bool   // they are atomic additions
 	Bound      int64  // the greatest index, if the run computes it, or -1
+	OneRun     bool   // one Run is for all units
 	phase      int
 }
 
@@ -340,7 +341,7 @@ func group(groups []AccessGroup, in *ir.Instr, phase int, bound int64) []AccessG
 	size := m.Type.Size()
 	adds := in.Op == ir.OpAdd
 	return append(groups, AccessGroup{First: m, Low: off, High: off, Offsets: m.Offset, Element: size,
-		Contiguous: !adds && (size < 4 || m.Write && size == 8), Adds: adds, Bound: bound, phase: phase})
+		Contiguous: !adds && (size < 4 || m.Write && size == 8), Adds: adds, Bound: bound, OneRun: adds || m.Address.Kind == ir.Single, phase: phase})
 }
 
 // supported reports whether an instruction can be part of a run.
