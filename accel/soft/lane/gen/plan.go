@@ -141,7 +141,7 @@ func withParts(spans []Span, blocks []ir.Block, known constants) (all []Span) {
 				to++
 			}
 			part := Span{Block: s.Block, At: s.At + from, Count: to - from, Part: true}
-			c := &collection{known: known, stored: -1}
+			c := &collection{known: known}
 			work := 0
 			for i := range code[from:to] {
 				in := &code[from+i]
@@ -189,7 +189,7 @@ type collection struct {
 	ahead, run, behind []ir.Instr
 	groups             []AccessGroup
 	phases             []int          // numbers of the first instructions of the phases but the first
-	stored             int32          // number of the address shape of the phase's stores, or -1
+	stored             *ir.Memory     // one of the phase's stores, or nil
 	spaces             [2][]ptx.Space // of the phase's loads, and of its additions
 	holds              bool
 	work, taken        int
@@ -197,7 +197,7 @@ type collection struct {
 
 // collect returns the run that begins with the first instruction.
 func collect(code []ir.Instr, known constants) *collection {
-	c := &collection{known: known, stored: -1}
+	c := &collection{known: known}
 	for i := range code[:min(len(code), maxMoved)] {
 		in := &code[i]
 		switch {
@@ -287,12 +287,12 @@ func (c *collection) add(in *ir.Instr) {
 	if isAccess(in) {
 		if !c.continues(in) {
 			c.phases = append(c.phases, len(c.run))
-			c.stored, c.spaces = -1, [2][]ptx.Space{}
+			c.stored, c.spaces = nil, [2][]ptx.Space{}
 		}
 		m, bound := &in.Mem, int64(-1)
 		switch in.Op {
 		case ir.OpStore:
-			c.stored = m.Shape
+			c.stored = m
 		case ir.OpLoad:
 			c.spaces[0] = append(c.spaces[0], m.Space)
 		default:
@@ -309,11 +309,16 @@ func (c *collection) add(in *ir.Instr) {
 func (c *collection) continues(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpStore:
-		return len(c.spaces[0]) == 0 && len(c.spaces[1]) == 0 && (c.stored < 0 || c.stored == in.Mem.Shape)
+		return len(c.spaces[0]) == 0 && len(c.spaces[1]) == 0 && (c.stored == nil || alike(c.stored, &in.Mem))
 	case ir.OpLoad:
-		return c.stored < 0 && apart(in.Mem.Space, c.spaces[1])
+		return c.stored == nil && apart(in.Mem.Space, c.spaces[1])
 	}
-	return c.stored < 0 && apart(in.Mem.Space, c.spaces[0])
+	return c.stored == nil && apart(in.Mem.Space, c.spaces[0])
+}
+
+// alike reports whether two accesses are to the same addresses, or to parts of the same vectors there.
+func alike(a, b *ir.Memory) bool {
+	return a.Shape == b.Shape && a.Address == b.Address && a.Base == b.Base && a.Scale == b.Scale && a.Offset == b.Offset && a.Size == b.Size && a.Space == b.Space
 }
 
 // apart reports whether a space has no memory of others.
