@@ -191,6 +191,7 @@ type collection struct {
 	phases             []int          // numbers of the first instructions of the phases but the first
 	stored             *ir.Memory     // one of the phase's stores, or nil
 	spaces             [2][]ptx.Space // of the phase's loads, and of its additions
+	added              int            // size of the elements of the phase's additions
 	holds              bool
 	work, taken        int
 }
@@ -297,6 +298,7 @@ func (c *collection) add(in *ir.Instr) {
 			c.spaces[0] = append(c.spaces[0], m.Space)
 		default:
 			c.spaces[1] = append(c.spaces[1], m.Space)
+			c.added = m.Type.Size()
 			bound = c.bound(len(c.run), m.Address)
 		}
 		c.groups = group(c.groups, in, len(c.phases), bound)
@@ -313,7 +315,8 @@ func (c *collection) continues(in *ir.Instr) bool {
 	case ir.OpLoad:
 		return c.stored == nil && apart(in.Mem.Space, c.spaces[1])
 	}
-	return c.stored == nil && apart(in.Mem.Space, c.spaces[0])
+	// Additions can be exchanged, but not those to parts of the same word.
+	return c.stored == nil && apart(in.Mem.Space, c.spaces[0]) && (len(c.spaces[1]) == 0 || c.added == in.Mem.Type.Size())
 }
 
 // alike reports whether two accesses are to the same addresses, or to parts of the same vectors there.
