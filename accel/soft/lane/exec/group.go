@@ -281,15 +281,26 @@ func (g *group) taken(f *fragment, b *block) mask {
 
 // branch moves the fragment to the target, or splits it; parted reports which.
 func (g *group) branch(f *fragment, b *block) (parted bool) {
-	t := g.taken(f, b)
-	if t == f.m {
+	if b.Guard < 0 {
 		f.pc = b.Target
 		return false
 	}
-	if t.empty() {
+	var yes, no uint64 // have bits of the threads for which the predicate holds, and of the others
+	for i, p := range &g.preds[b.Guard] {
+		yes, no = yes|f.m[i]&p, no|f.m[i]&^p
+	}
+	if b.GuardNot {
+		yes, no = no, yes
+	}
+	switch {
+	case no == 0:
+		f.pc = b.Target
+		return false
+	case yes == 0:
 		f.pc = b.Next
 		return false
 	}
+	t := g.taken(f, b)
 	j := f.join
 	if b.Join >= 0 && (j < 0 || !g.joins[j].at(b.Join)) {
 		j = g.newJoin(join{pc: b.Join, outer: f.join, expected: f.m, sp: f.sp})

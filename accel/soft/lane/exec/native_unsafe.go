@@ -103,6 +103,13 @@ func (g *group) enterAffine(n *native) bool {
 	if g.full && g.asRows[a.Number] == 0 {
 		return false
 	}
+	for i, p := range a.Counters {
+		c := &g.affine[p.Affine]
+		if c.form == inRow {
+			return false
+		}
+		g.w.frame.Counters[i] = gen.Counter{First: uint32(c.first + uint64(c.step*int64(g.act.from))), Step: uint32(c.step)}
+	}
 	for _, p := range a.Inputs {
 		g.fill(p)
 	}

@@ -26,7 +26,7 @@ func withAffine(spans []Span, blocks []ir.Block, s space, alive []slots) (all []
 				n++
 			}
 			if n >= min(minAffine, MinWork) {
-				own = append(own, Span{Block: i, At: at, Count: n, Affine: affineOf(code[at:at+n], number)})
+				own = append(own, Span{Block: i, At: at, Count: n, Affine: affineOf(code[at:at+n], slices.Concat(code[:at], code[at+n:]), number)})
 				number++
 			}
 			at += n + 1
@@ -47,14 +47,20 @@ func rowable(in *ir.Instr) bool {
 	return supported(&plain)
 }
 
-func affineOf(code []ir.Instr, number int) *Affine {
+// affineOf describes a run that computes affine registers. Those that other instructions of the block write are most
+// likely counters, which are numbers.
+func affineOf(code, others []ir.Instr, number int) *Affine {
 	a := &Affine{Number: number}
 	has := func(list []ir.Place, p ir.Place) bool {
 		return slices.ContainsFunc(list, func(o ir.Place) bool { return same(o, p) })
 	}
 	for i := range code {
 		reads(&code[i], func(p ir.Place) {
-			if p.Affine != 0 && !has(a.Results, p) && !has(a.Inputs, p) {
+			switch {
+			case p.Affine == 0 || has(a.Results, p) || has(a.Inputs, p) || has(a.Counters, p):
+			case p.Kind == ir.Row32 && len(a.Counters) < MaxCounters && written(others, p) && !written(code, p):
+				a.Counters = append(a.Counters, p)
+			default:
 				a.Inputs = append(a.Inputs, p)
 			}
 		})

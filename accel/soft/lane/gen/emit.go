@@ -41,8 +41,9 @@ type value struct {
 	home  bool // the slot in memory has the value
 	// nan is set for f32 results of which a NaN may have other bits than the canonical one. Operations of f32 take these
 	// as they are; all others, and the memory, get canonical ones.
-	nan  bool
-	uses []use // in the run
+	nan   bool
+	fixed bool  // it stays in its register, and is no row
+	uses  []use // in the run
 }
 
 // use is a read or a write by an instruction of the run.
@@ -63,6 +64,7 @@ type emitter struct {
 	kept   []kept   // the values that stay in registers from one iteration to the next
 	loops  bool     // the code is that of a loop
 	groups []AccessGroup
+	affine *Affine
 	phase  int // of the run
 	at     int // number of the instruction
 	count  int // of instructions
@@ -77,7 +79,7 @@ type emitter struct {
 
 // span emits both versions of a run's code.
 func (e *emitter) span(s *Span, code []ir.Instr, live slots) {
-	e.groups = s.Groups
+	e.groups, e.affine = s.Groups, s.Affine
 	s.Code = e.version(s, code, live, false, nil)
 	s.Masked = e.version(s, code, live, true, nil)
 	if s.Loop != nil {
@@ -141,6 +143,7 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.Load(units, frameUnits)
 	e.Reg(asm.XOR, unitOffset, unitOffset)
 	e.set32(nanReg, canonicalNaN, asm.Masking{})
+	growth := e.counters()
 	e.Bind(unit)
 	e.LoadMask(lanes, asm.At(active, 0))
 	e.UpperMask(upperLanes, lanes)
@@ -170,6 +173,10 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 			e.save(v)
 		}
 	}
+	for i, r := range growth {
+		v := e.values[e.space.number(e.affine.Counters[i])].regs[0]
+		e.Op3(asm.PADDD, v, v, r, asm.Masking{})
+	}
 	e.RegInt(asm.ADD, unitOffset, 16)
 	e.RegInt(asm.ADD, base32, 64)
 	e.RegInt(asm.ADD, base64, 128)
@@ -177,6 +184,26 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.RegInt(asm.ADD, active, 2)
 	e.RegInt(asm.SUB, units, 1)
 	e.JumpIf(asm.IfNotZero, unit)
+}
+
+// counters emits the values of the affine registers that are numbers for the first lanes, and returns registers with their
+// growth from unit to unit.
+func (e *emitter) counters() (growth []asm.Vec) {
+	if e.affine == nil {
+		return nil
+	}
+	for i, p := range e.affine.Counters {
+		v, by := e.reg(), e.reg()
+		at := counterOf(i)
+		e.Op2M(asm.BROADCASTD, by, asm.At(at.Base, int(at.Disp)+4), asm.Masking{})
+		e.Op3M(asm.PMULLD, v, by, asm.AtLabel(e.Data(counting32)), asm.Masking{})
+		e.Op3M(asm.PADDD, v, v, at.All(), asm.Masking{})
+		e.Shift(asm.PSLLD, by, by, 4, asm.Masking{})
+		o := e.values[e.space.number(p)]
+		o.regs, o.fixed = []asm.Vec{v}, true
+		growth = append(growth, by)
+	}
+	return growth
 }
 
 // note records a use of a place.
@@ -236,6 +263,9 @@ func (e *emitter) instr(in *ir.Instr) {
 
 // release frees the registers of a value.
 func (e *emitter) release(v *value) {
+	if v.fixed {
+		return
+	}
 	e.freeRegs = append(e.freeRegs, v.regs...)
 	if v.held {
 		e.freeMasks = append(e.freeMasks, v.mask)
@@ -274,7 +304,7 @@ func (e *emitter) evict(held func(v *value) bool) {
 	var last *value
 	most := -1
 	for _, v := range e.order {
-		if !held(v) || slices.Contains(e.pinned, v) {
+		if !held(v) || v.fixed || slices.Contains(e.pinned, v) {
 			continue
 		}
 		if at, _ := e.next(v); at > most {

@@ -16,8 +16,15 @@ type Frame struct {
 	Units          uint64         // number of units of 16 lanes
 	Iterations     uint64         // of a loop's code, at least 1
 	Accesses       [MaxAccesses]Access
+	Counters       [MaxCounters]Counter
 	scratch        [scratches][16]uint64 // only the code uses it
 }
+
+// Counter is an affine register: the value of the first lane, and the distance from lane to lane.
+type Counter struct{ First, Step uint32 }
+
+// MaxCounters bounds the affine registers that a run reads as numbers.
+const MaxCounters = 4
 
 // scratches is the number of rows of a unit that a frame has room for.
 const scratches = 8
@@ -92,6 +99,10 @@ const (
 
 func scratchOf(n int) asm.Mem {
 	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.scratch))+n*int(unsafe.Sizeof(frame.scratch[0])))
+}
+
+func counterOf(n int) asm.Mem {
+	return asm.At(asm.RDI, int(unsafe.Offsetof(frame.Counters))+n*int(unsafe.Sizeof(Counter{})))
 }
 
 func runsOf(n int) asm.Mem      { return accessField(n, unsafe.Offsetof(Access{}.Runs)) }

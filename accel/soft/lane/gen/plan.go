@@ -51,6 +51,7 @@ type Span struct {
 // Affine is a run that computes affine registers as rows.
 type Affine struct {
 	Number          int        // among those of the program
+	Counters        []ir.Place // the affine registers that it reads as numbers
 	Inputs, Results []ir.Place // the affine registers that it reads before it writes them, and those that it writes
 }
 
