@@ -301,6 +301,19 @@ func (g *group) branch(f *fragment, b *block) (parted bool) {
 		return false
 	}
 	t := g.taken(f, b)
+	if b.body >= 0 {
+		into := t
+		if !b.taken {
+			into = f.m.without(&t)
+		}
+		if g.detour(f, b, &into) {
+			return g.fault != nil
+		}
+		if g.fault != nil {
+			g.stoppedAt(f, b, len(b.code))
+			return true
+		}
+	}
 	j := f.join
 	if b.Join >= 0 && (j < 0 || !g.joins[j].at(b.Join)) {
 		j = g.newJoin(join{pc: b.Join, outer: f.join, expected: f.m, sp: f.sp})

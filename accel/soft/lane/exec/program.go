@@ -30,7 +30,10 @@ type Program struct {
 type block struct {
 	ir.Block
 	code     []instr
-	compiled bool // some instructions of it are
+	compiled bool  // some instructions of it are
+	body     int32 // block that its branch leads around, or into if taken is set; or -1
+	taken    bool
+	holds    bool // of a body: stores in it may let other threads continue
 }
 
 // instr is an instruction with its executor.
@@ -76,6 +79,9 @@ func Bind(p *ir.Program) *Program {
 			first.native = n
 		}
 		b.compiled, out.compiled = true, true
+	}
+	for i := range out.blocks {
+		out.findBody(&out.blocks[i])
 	}
 	return out
 }

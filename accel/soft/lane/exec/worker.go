@@ -253,6 +253,11 @@ func (g *group) arrive(f *fragment, b *block) (gone bool) {
 		g.fail(b.Line, lane, ptx.ErrLaunchFailed, 0, "barrier number is above 15")
 		return true
 	}
+	if op.Count.Kind == ir.Nowhere && op.Reduction == ptx.RN && !op.Arrive && !w.bars[id].used && g.alone(f) {
+		g.begun()
+		f.pc = b.Next
+		return false
+	}
 	count := 0
 	if op.Count.Kind != ir.Nowhere {
 		if count = int(g.scalar(op.Count, lane)); count == 0 || count%ir.WarpLanes != 0 {
@@ -288,6 +293,11 @@ func (g *group) arrive(f *fragment, b *block) (gone bool) {
 		w.open(int32(id))
 	}
 	return true
+}
+
+// alone reports whether a fragment has all living threads of the block.
+func (g *group) alone(f *fragment) bool {
+	return len(g.w.groups) == 1 && len(g.frags) == 0 && !g.w.order.random && f.m == g.live
 }
 
 // arrivePart handles a guarded barrier that only some threads come to: the others continue.
