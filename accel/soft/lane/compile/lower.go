@@ -50,6 +50,7 @@ func Kernel(layout *Layout, fn *ptx.Func) (*ir.Program, error) {
 	}
 	l.target(blocks)
 	l.place(blocks)
+	keepShapes(l.prog)
 	if n := l.prog.Rows32*4*ir.MaxLanes + l.prog.Rows64*8*ir.MaxLanes; n > MaxRowBytes {
 		l.line = int32(fn.Line)
 		l.fail("kernel %s needs too many registers at a time: %d KiB for %d threads, at most %d", fn.Name, n>>10, ir.MaxLanes, MaxRowBytes>>10)

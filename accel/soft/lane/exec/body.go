@@ -78,6 +78,7 @@ func (g *group) detour(f *fragment, b *block, yes *mask) (done bool) {
 	g.full, g.here = *yes == g.live, *yes
 	part := fragment{m: *yes, pc: b.body, join: f.join, bar: runnable, sp: f.sp}
 	g.turn++
+	g.renew(body)
 	g.shaped, g.shapedFor = part.pc, part.m
 	i := len(body.code)
 	if body.compiled {

@@ -26,7 +26,8 @@ type group struct {
 	// shapes are the shapes of addresses, by their numbers within the block; turn counts executions of blocks, of which
 	// the last one was of block shaped, by the threads shapedFor.
 	shapes    []*shape
-	asRows    []uint8 // how often runs that compute affine registers are to compute them as rows, by their numbers
+	kept      []keptShape // by Memory.Stable
+	asRows    []uint8     // how often runs that compute affine registers are to compute them as rows, by their numbers
 	turn      uint64
 	shaped    int32
 	shapedFor mask
@@ -63,7 +64,7 @@ const (
 )
 
 func newGroup(w *worker, first, threads int) *group {
-	g := &group{w: w, first: first, threads: threads}
+	g := &group{w: w, first: first, threads: threads, kept: make([]keptShape, w.prog.Stables)}
 	g.registerFile.init(w.prog, threads)
 	g.act.threads = threads
 	return g
@@ -80,6 +81,9 @@ func (g *group) begin(dims [3]uint32) {
 		g.affineThreads(g.threads)
 	}
 	clear(g.affine)
+	for i := range g.kept {
+		g.kept[i].valid = false
+	}
 	g.live, g.came = firstLanes(g.threads), mask{}
 	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: runnable})
 	g.joins, g.spare = g.joins[:0], g.spare[:0]
@@ -171,6 +175,7 @@ func (g *group) run(f fragment) {
 			g.turn++
 			g.shaped, g.shapedFor = f.pc, f.m
 		}
+		g.renew(b)
 		if s := g.w.profiler; s != nil {
 			if i := s.execute(g, f.pc, at); g.fault != nil {
 				g.stop(&f, i)

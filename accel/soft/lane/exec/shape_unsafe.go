@@ -151,8 +151,16 @@ func (g *group) reach(m *ir.Memory, addresses unsafe.Pointer, step int) (t toget
 // shapeOf returns the shape of the addresses of the active lanes, which are dense. It returns false if some may be
 // negative indices.
 func (g *group) shapeOf(m *ir.Memory, addresses unsafe.Pointer, step int, scale uint64) (s *shape, ok bool) {
-	s = g.shape(int(m.Shape))
-	if !m.ShapeKnown || s.turn != g.turn {
+	var kept *keptShape
+	if m.Stable != 0 {
+		kept = &g.kept[m.Stable-1]
+		if s = &kept.shape; kept.valid && kept.threads == g.act.m {
+			return s, !m.SignedIndex || s.line || s.high < scale<<31
+		}
+	} else {
+		s = g.shape(int(m.Shape))
+	}
+	if kept != nil || !m.ShapeKnown || s.turn != g.turn {
 		first, n := unsafe.Add(addresses, g.act.lo*step), g.act.hi-g.act.lo
 		if a := g.recorded(m.Address); a == nil {
 			s.look(first, step, n, scale)
@@ -161,8 +169,26 @@ func (g *group) shapeOf(m *ir.Memory, addresses unsafe.Pointer, step int, scale 
 			s.look(first, step, n, scale)
 		}
 		s.turn = g.turn
+		if kept != nil {
+			kept.valid, kept.threads = true, g.act.m
+		}
 	}
 	return s, !m.SignedIndex || s.line || s.high < scale<<31
+}
+
+// keptShape is the shape of a register's addresses, for some threads, that is valid until a block that writes the
+// register is executed.
+type keptShape struct {
+	shape
+	valid   bool
+	threads mask
+}
+
+// renew drops the shapes of the addresses that a block writes.
+func (g *group) renew(b *block) {
+	for _, n := range b.Renews {
+		g.kept[n-1].valid = false
+	}
 }
 
 // follow is look for n affine addresses from a lane on. It returns false if they exceed the range of their width.

@@ -26,14 +26,14 @@ func constantsOf(p *ir.Program) constants {
 			drop(b.Code[k].Dst)
 			drop(b.Code[k].Dst2)
 			if b.Code[k].Op == ir.OpResume {
-				places(reflect.ValueOf(b.Code[k].Detail), drop)
+				ir.Places(reflect.ValueOf(b.Code[k].Detail), drop)
 			}
 		}
 		if b.Barrier != nil {
 			drop(b.Barrier.Dst)
 		}
 		if b.Call != nil {
-			places(reflect.ValueOf(b.Call), drop)
+			ir.Places(reflect.ValueOf(b.Call), drop)
 		}
 	}
 	return c

@@ -46,33 +46,6 @@ func (l slots) all() {
 	}
 }
 
-var placeType = reflect.TypeFor[ir.Place]()
-
-// places calls f with the places in a value of any type.
-func places(v reflect.Value, f func(p ir.Place)) {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			places(v.Elem(), f)
-		}
-	case reflect.Slice, reflect.Array:
-		switch v.Type().Elem().Kind() {
-		case reflect.Struct, reflect.Pointer, reflect.Interface:
-			for i := range v.Len() {
-				places(v.Index(i), f)
-			}
-		}
-	case reflect.Struct:
-		if v.Type() == placeType {
-			f(ir.Place{Slot: int32(v.FieldByName("Slot").Int()), Kind: ir.Kind(v.FieldByName("Kind").Uint()), Affine: uint16(v.FieldByName("Affine").Uint())})
-			return
-		}
-		for i := range v.NumField() {
-			places(v.Field(i), f)
-		}
-	}
-}
-
 // reads calls f with the places that an instruction reads or may leave partly unchanged.
 func reads(in *ir.Instr, f func(p ir.Place)) {
 	f(in.A)
@@ -86,7 +59,7 @@ func reads(in *ir.Instr, f func(p ir.Place)) {
 		f(in.Dst2)
 	}
 	if in.Detail != nil {
-		places(reflect.ValueOf(in.Detail), f)
+		ir.Places(reflect.ValueOf(in.Detail), f)
 	}
 }
 
@@ -110,7 +83,7 @@ func (s space) ending(l slots, b *ir.Block) {
 		l.add(s.number(ir.Place{Slot: b.Guard, Kind: ir.Predicate}))
 	}
 	if b.Barrier != nil {
-		places(reflect.ValueOf(b.Barrier), func(p ir.Place) {
+		ir.Places(reflect.ValueOf(b.Barrier), func(p ir.Place) {
 			if n := s.number(p); n >= 0 {
 				l.add(n)
 			}

@@ -22,13 +22,14 @@ import (
 
 // Bounds of the work for a program.
 const (
-	maxRun    = 1 << 8  // instructions of a run
-	maxMoved  = 1 << 9  // instructions that a run is looked for in
-	maxLive   = 1 << 20 // words of the sets of slots that are alive at the ends of blocks
-	maxRounds = 64      // passes over all blocks, to find these sets
-	MaxCode   = 4 << 20 // bytes of code of a program
-	maxOffset = 1 << 20 // bytes from an address to an access
-	maxPhases = 8       // phases of a run, beside the first
+	minAccesses = 3       // of a run that does not compute
+	maxRun      = 1 << 8  // instructions of a run
+	maxMoved    = 1 << 9  // instructions that a run is looked for in
+	maxLive     = 1 << 20 // words of the sets of slots that are alive at the ends of blocks
+	maxRounds   = 64      // passes over all blocks, to find these sets
+	MaxCode     = 4 << 20 // bytes of code of a program
+	maxOffset   = 1 << 20 // bytes from an address to an access
+	maxPhases   = 8       // phases of a run, beside the first
 )
 
 // MinWork is the number of instructions of a run, beside loads, stores and moves, from which on a call pays off; in loops,
@@ -175,7 +176,7 @@ func order(code []ir.Instr, work int, known constants, run func(at int, c *colle
 		}
 		c := collect(rest, known)
 		out = append(out, c.ahead...)
-		if c.work >= work {
+		if c.work >= work || c.accesses >= minAccesses {
 			run(len(out), c)
 		}
 		out = append(append(out, c.run...), c.behind...)
@@ -189,11 +190,10 @@ type collection struct {
 	known              constants
 	ahead, run, behind []ir.Instr
 	groups             []AccessGroup
-	phases             []int          // numbers of the first instructions of the phases but the first
-	stored             *ir.Memory     // one of the phase's stores, or nil
-	spaces             [2][]ptx.Space // of the phase's loads, and of its additions
-	added              int            // size of the elements of the phase's additions
+	phases             []int       // numbers of the first instructions of the phases but the first
+	phase              []*ir.Instr // accesses of the last phase
 	holds              bool
+	accesses           int
 	work, taken        int
 }
 
@@ -288,36 +288,34 @@ func (c *collection) fits(in *ir.Instr) bool {
 func (c *collection) add(in *ir.Instr) {
 	if isAccess(in) {
 		if !c.continues(in) {
-			c.phases = append(c.phases, len(c.run))
-			c.stored, c.spaces = nil, [2][]ptx.Space{}
+			c.phases, c.phase = append(c.phases, len(c.run)), nil
 		}
-		m, bound := &in.Mem, int64(-1)
-		switch in.Op {
-		case ir.OpStore:
-			c.stored = m
-		case ir.OpLoad:
-			c.spaces[0] = append(c.spaces[0], m.Space)
-		default:
-			c.spaces[1] = append(c.spaces[1], m.Space)
-			c.added = m.Type.Size()
-			bound = c.bound(len(c.run), m.Address)
+		c.phase = append(c.phase, in)
+		bound := int64(-1)
+		if in.Op == ir.OpAdd {
+			bound = c.bound(len(c.run), in.Mem.Address)
 		}
 		c.groups = group(c.groups, in, len(c.phases), bound)
+		c.accesses++
 	}
 	c.run = append(c.run, *in)
 }
 
 // continues reports whether an access may belong to the run's last phase. Units of 16 lanes execute a phase one after the
-// other, and no lane may observe accesses of another in an order that the interpreter's is not.
+// other, and no lane may observe accesses of another in an order that the interpreter's is not. Additions can be exchanged
+// with one another, but not those to parts of the same word.
 func (c *collection) continues(in *ir.Instr) bool {
-	switch in.Op {
-	case ir.OpStore:
-		return len(c.spaces[0]) == 0 && len(c.spaces[1]) == 0 && (c.stored == nil || alike(c.stored, &in.Mem))
-	case ir.OpLoad:
-		return c.stored == nil && apart(in.Mem.Space, c.spaces[1])
+	for _, o := range c.phase {
+		m, n := &o.Mem, &in.Mem
+		switch {
+		case apart(m.Space, n.Space):
+		case o.Op != in.Op:
+			return false
+		case in.Op == ir.OpStore && !alike(m, n), in.Op == ir.OpAdd && m.Type.Size() != n.Type.Size():
+			return false
+		}
 	}
-	// Additions can be exchanged, but not those to parts of the same word.
-	return c.stored == nil && apart(in.Mem.Space, c.spaces[0]) && (len(c.spaces[1]) == 0 || c.added == in.Mem.Type.Size())
+	return true
 }
 
 // alike reports whether two accesses are to the same addresses, or to parts of the same vectors there.
@@ -325,10 +323,8 @@ func alike(a, b *ir.Memory) bool {
 	return a.Shape == b.Shape && a.Address == b.Address && a.Base == b.Base && a.Scale == b.Scale && a.Offset == b.Offset && a.Size == b.Size && a.Space == b.Space
 }
 
-// apart reports whether a space has no memory of others.
-func apart(s ptx.Space, others []ptx.Space) bool {
-	return !slices.ContainsFunc(others, func(o ptx.Space) bool { return o == s || o == ptx.Generic || s == ptx.Generic })
-}
+// apart reports whether two spaces have no memory in common.
+func apart(a, b ptx.Space) bool { return a != b && a != ptx.Generic && b != ptx.Generic }
 
 // holds reports whether an access of a phase belongs to the group.
 func (g *AccessGroup) holds(m *ir.Memory, phase int) bool {

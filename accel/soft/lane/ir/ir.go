@@ -22,6 +22,7 @@ type Program struct {
 	Uniforms    []uint64                // initial contents of the slots of single values: constants, or 0
 	AffineSlots int                     // slots of affine registers, over both widths
 	Caches      int                     // memory operands; each has a region cache
+	Stables     int                     // address shapes that outlive blocks
 	LocalBytes  int                     // bytes of local memory a thread, without its stack
 	NeedsStack  bool                    // threads need a stack for indirect or recursive calls, or for alloca
 	AllocaRow   Place                   // row of the bytes that alloca has taken from the stack's end, or Nowhere
@@ -45,6 +46,7 @@ type Block struct {
 	Cost     int      // of executing the block once, in common instructions
 	Barrier  *Barrier // of arrives
 	Call     *Call    // of calls
+	Renews   []int32  // numbers of the address shapes that outlive blocks, but not this one
 }
 
 // Instr is an instruction of the executor. One instruction of PTX becomes one or a few of them. An operand that the
@@ -100,6 +102,7 @@ type Memory struct {
 	Cache      int32 // number of its region cache
 	Shape      int32 // number of its address shape within the block
 	ShapeKnown bool  // an earlier instruction of the block has determined that shape
+	Stable     int32 // number of the address shape among those that outlive blocks, or 0
 	Line       int32 // in the PTX
 }
 
