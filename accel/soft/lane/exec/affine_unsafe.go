@@ -143,6 +143,33 @@ func runAffine(g *group, in *instr) {
 	d.form = inRow
 }
 
+// runCounter is runAffine for the usual operations on counters: a copy, or a sum of numbers of 32 bits.
+func runCounter(g *group, in *instr) {
+	var first, step uint32
+	for _, p := range [2]*ir.Place{&in.A, &in.B} {
+		switch {
+		case p.Kind == ir.Single:
+			first += uint32(g.uniform[p.Slot])
+		case p.Affine != 0:
+			a := &g.affine[p.Affine]
+			if a.form == inRow {
+				runAffine(g, in)
+				return
+			}
+			first += uint32(a.first)
+			step += uint32(a.step)
+		case p.Kind != ir.Nowhere:
+			runAffine(g, in)
+			return
+		}
+	}
+	if !g.full {
+		runAffine(g, in)
+		return
+	}
+	g.affine[in.Dst.Affine] = affine{uint64(first), int64(int32(step)), inNumbers}
+}
+
 // compute returns the instruction's result as a progression, if it is one.
 func (g *group) compute(in *instr, op *affineOp) (r affine, ok bool) {
 	a, ok := g.progression(in.A)

@@ -36,16 +36,16 @@ type block struct {
 	holds    bool // of a body: stores in it may let other threads continue
 }
 
-// instr is an instruction with its executor.
+// instr is an instruction with its executor. The fields that most instructions need share the first cache lines.
 type instr struct {
-	ir.Instr
 	exec   func(g *group, in *instr)
-	inner  func(g *group, in *instr) // executor of a guarded instruction, for the threads for which the guard holds
-	row    arith.RowFunc             // kernel of a row operation
-	move   chunkMover                // of loads and stores, or nil
-	affine *affineOp                 // if Dst is an affine register
-	order  *order                    // of OpCompareAffine
-	native *native                   // if machine code begins with the instruction
+	native *native       // if machine code begins with the instruction
+	row    arith.RowFunc // kernel of a row operation
+	affine *affineOp     // if Dst is an affine register
+	order  *order        // of OpCompareAffine
+	ir.Instr
+	inner func(g *group, in *instr) // executor of a guarded instruction, for the threads for which the guard holds
+	move  chunkMover                // of loads and stores, or nil
 }
 
 // lineAt returns the line of the instruction at, or of the block's ending.
@@ -131,6 +131,9 @@ func (in *instr) bind(c *ir.Instr) {
 	}
 	if c.Dst.Affine != 0 && !c.TakesAffine && c.Op != ir.OpSelect {
 		in.affine, in.exec = &affineOp{affineFuncs[c.Row], alone, in.exec}, runAffine
+		if c.Op == ir.OpRow && (c.Row == "addU32" || c.Row == "movU32") {
+			in.exec = runCounter
+		}
 	}
 	if c.Guard >= 0 {
 		in.inner, in.exec = in.exec, runGuarded
