@@ -192,3 +192,26 @@ func FuzzRuns(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { tryRun(t, seed) })
 }
+
+// Units of a group in which no thread is active access no memory, whatever addresses they had before.
+func TestInactiveUnits(t *testing.T) {
+	needCompiler(t)
+	_ = UseEngine(os.Getenv(EngineVariable))
+	src := []byte(`.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 out)
+{ .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %l<6>; .reg .f32 %f<6>;
+ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.f32 %f1, 0f3f800000; mov.f32 %f2, %f1;
+shr.u32 %r5, %r0, 4; mul.lo.u32 %r5, %r5, 5333; mul.wide.u32 %l1, %r5, 4; add.u64 %l1, %l1, %l0;
+ld.global.f32 %f3, [%l1]; add.f32 %f1, %f1, %f3; mul.f32 %f1, %f1, %f1;
+setp.ge.u32 %p1, %r0, 33; @%p1 bra E;
+xor.b32 %r6, %r0, 1; mul.wide.u32 %l2, %r6, 4; add.u64 %l3, %l0, 60000; add.u64 %l2, %l2, %l3;
+ld.global.f32 %f4, [%l2]; add.f32 %f2, %f2, %f4; mul.f32 %f2, %f2, %f1;
+E: mul.wide.u32 %l4, %r0, 8; add.u64 %l4, %l4, %l0; st.global.f32 [%l4], %f1; st.global.f32 [%l4+4], %f2; ret; }
+`)
+	want, got := runOn(t, src, false, 64), runOn(t, src, true, 64)
+	if got.fault != want.fault || !bytes.Equal(got.memory, want.memory) {
+		t.Fatalf("fault %d with the compiler, %d with the interpreter; the memory is the same: %v", got.fault, want.fault, bytes.Equal(got.memory, want.memory))
+	}
+}

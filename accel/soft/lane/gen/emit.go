@@ -69,6 +69,9 @@ type emitter struct {
 	at     int // number of the instruction
 	count  int // of instructions
 	added  int // additions emitted
+	// pointed has the groups that the pointers are of, each plus 1, or 0; older is the number of the one used earlier.
+	pointed [2]int
+	older   int
 
 	freeRegs  []asm.Vec
 	freeMasks []asm.Mask
@@ -145,6 +148,7 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.set32(nanReg, canonicalNaN, asm.Masking{})
 	growth := e.counters()
 	e.Bind(unit)
+	e.pointed = [2]int{}
 	e.LoadMask(lanes, asm.At(active, 0))
 	e.UpperMask(upperLanes, lanes)
 	if loop != nil {
@@ -606,34 +610,59 @@ func (e *emitter) choose(in *ir.Instr) {
 
 // begin emits the first address and the step of an access group in a unit, for a loop.
 func (e *emitter) begin(n int) {
-	at := e.locate(n)
-	at.Disp += 8
+	at := e.locate(n, &pointers[0])
 	e.Load(asm.RDX, at)
-	e.StoreReg(pointerOf(n), asm.RCX)
+	e.StoreReg(pointerOf(n), pointers[0].first)
 	e.StoreReg(stepOf(n), asm.RDX)
 }
 
-// locate emits RCX = the memory of the unit's first lane, and returns where its Run is.
-func (e *emitter) locate(n int) asm.Mem {
-	e.Load(asm.RAX, runsOf(n))
-	at := asm.At(asm.RAX, 0)
+// pointer is two registers for an access group in a unit: the memory of the first lane, and where the Runs are.
+type pointer struct{ first, runs asm.Reg }
+
+var pointers = [2]pointer{{asm.RCX, asm.RAX}, {asm.RBX, asm.RSI}}
+
+// locate emits the pointer of an access group, and returns the place of its step.
+func (e *emitter) locate(n int, to *pointer) (step asm.Mem) {
+	e.Load(to.runs, runsOf(n))
+	at := asm.At(to.runs, 0)
 	if !e.groups[n].OneRun {
 		at.Index, at.Scale = unitOffset, 1
 	}
-	e.Load(asm.RCX, at)
-	e.RegMem(asm.ADD, asm.RCX, baseOf(n))
+	e.Load(to.first, at)
+	e.RegMem(asm.ADD, to.first, baseOf(n))
+	at.Disp += 8
 	return at
 }
 
-// point emits RCX = the memory of the unit's first lane, and returns the place of the step.
-func (e *emitter) point(n int) asm.Mem {
+// point returns a register with the memory of the unit's first lane, and the place of the step. It emits code for that
+// unless the latest accesses were of the same groups.
+func (e *emitter) point(n int) (first asm.Reg, step asm.Mem) {
 	if e.loops {
 		e.Load(asm.RCX, pointerOf(n))
-		return stepOf(n)
+		return asm.RCX, stepOf(n)
 	}
-	at := e.locate(n)
-	at.Disp += 8
-	return at
+	i := slices.Index(e.pointed[:], n+1)
+	if i < 0 {
+		i = e.older
+		e.pointed[i] = n + 1
+		step = e.locate(n, &pointers[i])
+	} else {
+		step = asm.At(pointers[i].runs, 8)
+		if !e.groups[n].OneRun {
+			step.Index, step.Scale = unitOffset, 1
+		}
+	}
+	e.older = 1 - i
+	return pointers[i].first, step
+}
+
+// again emits the pointer of a group in the register that it has been in.
+func (e *emitter) again(n int, first asm.Reg) {
+	for i := range pointers {
+		if pointers[i].first == first {
+			e.locate(n, &pointers[i])
+		}
+	}
 }
 
 func (e *emitter) groupOf(m *ir.Memory) int {
@@ -654,24 +683,24 @@ func (e *emitter) load(in *ir.Instr) {
 	off := int(int64(m.Offset)) + m.Shift
 	size := m.Type.Size()
 	d := e.result(in.Dst)
-	at := asm.At(asm.RCX, off)
-	step := e.point(n)
+	first, step := e.point(n)
+	at := asm.At(first, off)
 	other, done := &asm.Label{}, &asm.Label{}
 	if !e.groups[n].Contiguous {
 		e.MemInt(asm.CMP, step, int32(size))
 		e.JumpIf(asm.IfNotZero, other)
-		e.late = append(e.late, func() { e.loadOther(m, n, off, d, step, other, done) })
+		e.late = append(e.late, func() { e.loadOther(m, n, off, d, first, step, other, done) })
 	}
 	if e.loops {
 		// A unit executes all iterations before the next unit: the processor can't foresee the next unit's addresses.
-		e.Prefetch(asm.At(asm.RCX, off+unitsAhead*UnitLanes*size))
+		e.Prefetch(asm.At(first, off+unitsAhead*UnitLanes*size))
 	}
 	switch size {
 	case 4:
 		e.Op2M(asm.MOVD, d[0], at, asm.Masking{K: lanes, Zero: true})
 	case 8:
 		e.Op2M(asm.MOVQ, d[0], at, asm.Masking{K: lanes, Zero: true})
-		e.Op2M(asm.MOVQ, d[1], asm.At(asm.RCX, off+64), asm.Masking{K: upperLanes, Zero: true})
+		e.Op2M(asm.MOVQ, d[1], asm.At(first, off+64), asm.Masking{K: upperLanes, Zero: true})
 	default:
 		e.Op2M(narrow[m.Type.Signed()][size], d[0], at, asm.Masking{K: lanes, Zero: true})
 	}
@@ -679,12 +708,12 @@ func (e *emitter) load(in *ir.Instr) {
 	e.define(in.Dst, d, false)
 }
 
-// loadOther emits the loads of elements that aren't consecutive. RCX is the pointer.
-func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, step asm.Mem, other, done *asm.Label) {
+// loadOther emits the loads of elements that aren't consecutive. first has the pointer.
+func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, first asm.Reg, step asm.Mem, other, done *asm.Label) {
 	const t, t2 = firstTemp, firstTemp + 1
 	strided, irregular := &asm.Label{}, &asm.Label{}
 	wide := len(d) == 2
-	at := asm.At(asm.RCX, off)
+	at := asm.At(first, off)
 	e.Bind(other)
 	e.Load(asm.RDX, step)
 	e.RegInt(asm.CMP, asm.RDX, 0)
@@ -708,40 +737,40 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, step asm.Mem,
 	if !wide {
 		e.BroadcastReg(t, asm.RDX, false)
 		e.Op3M(asm.PMULLD, t, t, asm.AtLabel(e.Data(counting32)), asm.Masking{})
-		e.gather(asm.GATHERDPS, d[0], asm.Lanes(asm.RCX, t, off), lanes)
+		e.gather(asm.GATHERDPS, d[0], asm.Lanes(first, t, off), lanes)
 	} else {
 		for i, r := range d {
 			e.BroadcastReg(t, asm.RDX, true)
 			e.Op3M(asm.PMULLQ, t, t, asm.AtLabel(e.Data(counting64[i])), asm.Masking{})
-			e.gather(asm.GATHERQPD, r, asm.Lanes(asm.RCX, t, off), halves[i])
+			e.gather(asm.GATHERQPD, r, asm.Lanes(first, t, off), halves[i])
 		}
 	}
 	e.Jump(done)
 	e.Bind(irregular)
 	if Patterned(m) {
 		none := &asm.Label{}
-		e.Load(asm.RAX, patternOf(n))
-		e.RegInt(asm.CMP, asm.RAX, 0)
+		e.Load(asm.RDX, patternOf(n))
+		e.RegInt(asm.CMP, asm.RDX, 0)
 		e.JumpIf(asm.IfZero, none)
 		for i, r := range []asm.Vec{t, t2} {
-			e.LoadMask(brief, asm.At(asm.RAX, patternLoaded+2*i))
-			e.Op2M(asm.MOVD, r, asm.At(asm.RCX, off+64*i), asm.Masking{K: brief, Zero: true})
+			e.LoadMask(brief, asm.At(asm.RDX, patternLoaded+2*i))
+			e.Op2M(asm.MOVD, r, asm.At(first, off+64*i), asm.Masking{K: brief, Zero: true})
 		}
-		e.Op2M(asm.MOVD, d[0], asm.At(asm.RAX, patternFrom), asm.Masking{})
+		e.Op2M(asm.MOVD, d[0], asm.At(asm.RDX, patternFrom), asm.Masking{})
 		e.Op3(asm.PERMI2D, d[0], t, t2, asm.Masking{})
 		e.Jump(done)
 		e.Bind(none)
 	}
-	e.Load(asm.RAX, addressesOf(n))
-	rows := asm.Mem{Base: asm.RAX, Index: unitOffset, Scale: 4}
+	e.Load(asm.RDX, addressesOf(n))
+	rows := asm.Mem{Base: asm.RDX, Index: unitOffset, Scale: 4}
 	if m.Address.Kind == ir.Row64 {
 		rows.Scale = 8
 	}
-	e.Address(asm.RAX, rows)
-	e.Load(asm.RCX, baseOf(n))
+	e.Address(asm.RDX, rows)
+	e.Load(first, baseOf(n))
 	for i := range 2 {
 		e.addressVector(m, t, i)
-		from, k := asm.Lanes(asm.RCX, t, off), halves[i]
+		from, k := asm.Lanes(first, t, off), halves[i]
 		if wide {
 			e.gather(asm.GATHERQPD, d[i], from, k)
 			continue
@@ -752,6 +781,9 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, step asm.Mem,
 		} else {
 			e.Op3(asm.INSERTHALF, d[0], d[0], t2, asm.Masking{}, 1)
 		}
+	}
+	if !e.loops {
+		e.again(n, first)
 	}
 	e.Jump(done)
 }
@@ -768,17 +800,17 @@ func (e *emitter) gather(o asm.Op, dst asm.Vec, from asm.Mem, k asm.Mask) {
 	e.Op2M(o, dst, from, asm.Under(brief))
 }
 
-// addressVector emits 8 addresses of 64 bits, from the row at RAX.
+// addressVector emits 8 addresses of 64 bits, from the row at RDX.
 func (e *emitter) addressVector(m *ir.Memory, t asm.Vec, half int) {
 	if m.Address.Kind == ir.Row64 {
-		e.Op2M(asm.MOVQ, t, asm.At(asm.RAX, half*64), asm.Masking{})
+		e.Op2M(asm.MOVQ, t, asm.At(asm.RDX, half*64), asm.Masking{})
 		return
 	}
 	o := asm.MOVZXDQ
 	if m.SignedIndex {
 		o = asm.MOVSXDQ
 	}
-	e.Op2M(o, t, asm.At(asm.RAX, half*32), asm.Masking{})
+	e.Op2M(o, t, asm.At(asm.RDX, half*32), asm.Masking{})
 	if m.Scale > 1 {
 		e.Op3M(asm.PMULLQ, t, t, e.Word64(m.Scale), asm.Masking{})
 	}
@@ -789,17 +821,17 @@ func (e *emitter) store(in *ir.Instr) {
 	m := &in.Mem
 	n := e.groupOf(m)
 	off := int(int64(m.Offset)) + m.Shift
-	at := asm.At(asm.RCX, off)
 	size := m.Type.Size()
 	if size == 8 {
-		e.arg(in.B, 0)
-		e.point(n)
+		first, _ := e.point(n)
+		at := asm.At(first, off)
 		e.Store(asm.STOREQ, at, e.arg(in.B, 0).reg, asm.Under(lanes))
-		e.Store(asm.STOREQ, asm.At(asm.RCX, off+64), e.arg(in.B, 1).reg, asm.Under(upperLanes))
+		e.Store(asm.STOREQ, asm.At(first, off+64), e.arg(in.B, 1).reg, asm.Under(upperLanes))
 		return
 	}
 	v := e.vec(e.arg(in.B, 0), false)
-	step := e.point(n)
+	first, step := e.point(n)
+	at := asm.At(first, off)
 	switch size {
 	case 1:
 		e.Store(asm.STOREB, at, v, asm.Under(lanes))
@@ -821,12 +853,12 @@ func (e *emitter) store(in *ir.Instr) {
 			regular := &asm.Label{}
 			e.Reg(asm.ADD, asm.RDX, asm.RDX)
 			e.JumpIf(asm.IfNotZero, regular)
-			e.Load(asm.RAX, patternOf(n))
+			e.Load(asm.RDX, patternOf(n))
 			for i := range 2 {
-				e.Op2M(asm.MOVD, t, asm.At(asm.RAX, patternTo+64*i), asm.Masking{})
+				e.Op2M(asm.MOVD, t, asm.At(asm.RDX, patternTo+64*i), asm.Masking{})
 				e.Op3(asm.PERMD, t, t, v, asm.Masking{})
-				e.LoadMask(brief, asm.At(asm.RAX, patternStored+2*i))
-				e.Store(asm.STORED, asm.At(asm.RCX, off+64*i), t, asm.Under(brief))
+				e.LoadMask(brief, asm.At(asm.RDX, patternStored+2*i))
+				e.Store(asm.STORED, asm.At(first, off+64*i), t, asm.Under(brief))
 			}
 			e.Jump(done)
 			e.Bind(regular)
@@ -835,7 +867,7 @@ func (e *emitter) store(in *ir.Instr) {
 		e.BroadcastReg(t, asm.RDX, false)
 		e.Op3M(asm.PMULLD, t, t, asm.AtLabel(e.Data(counting32)), asm.Masking{})
 		e.MoveMask(brief, lanes)
-		e.Store(asm.SCATTERDPS, asm.Lanes(asm.RCX, t, off), v, asm.Under(brief))
+		e.Store(asm.SCATTERDPS, asm.Lanes(first, t, off), v, asm.Under(brief))
 		e.Jump(done)
 	})
 }
@@ -861,7 +893,12 @@ func (e *emitter) addTo(in *ir.Instr) {
 		}
 	}
 	a.temp, a.active = e.temp(), e.temp()
-	e.point(e.groupOf(m))
+	e.pointed = [2]int{}
+	if e.loops {
+		e.Load(asm.RCX, pointerOf(e.groupOf(m)))
+	} else {
+		e.locate(e.groupOf(m), &pointers[0])
+	}
 	if e.masked {
 		e.addLanes(&a, true)
 		return
