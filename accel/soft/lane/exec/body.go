@@ -46,6 +46,7 @@ func (p *Program) isBody(n, join int32) bool {
 	default:
 		return false
 	}
+	b.holds = 0
 	for i := range b.code {
 		in := &b.code[i]
 		switch in.Op {
@@ -55,7 +56,7 @@ func (p *Program) isBody(n, join int32) bool {
 				return false
 			}
 		case ir.OpHold:
-			b.holds = true
+			b.holds++
 		default:
 			return false
 		}
@@ -67,7 +68,7 @@ func (p *Program) isBody(n, join int32) bool {
 // the others. It returns false, without effect, if they have to be a fragment of their own.
 func (g *group) detour(f *fragment, b *block, yes *mask) (done bool) {
 	body := &g.w.prog.blocks[b.body]
-	if g.w.order.random || g.w.profiler != nil || body.holds && g.holdsBack() {
+	if g.w.order.random || g.w.profiler != nil || body.holds > 0 && g.holdsBack(body.holds) {
 		return false
 	}
 	if g.worked(body.Cost) {

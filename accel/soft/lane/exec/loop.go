@@ -144,6 +144,7 @@ func (g *group) enterLoop(b *block, n *native) bool {
 	}
 	f.Iterations = uint64(count)
 	g.launch(n.loop)
+	g.pass(span.Holds * int(count))
 	g.watched += b.Cost * int(count-1)
 	g.fuel -= int(count - 1)
 	return true

@@ -63,7 +63,7 @@ func (g *group) mixed(b *block, at int) int {
 	for i := at; i < len(b.code); i++ {
 		in := &b.code[i]
 		n := in.native
-		if n != nil && n.span.Holds && g.holdsBack() {
+		if n != nil && n.span.Holds > 0 && g.holdsBack(n.span.Holds) {
 			n = n.part
 		}
 		if n != nil && n.span.Affine != nil {
@@ -75,10 +75,11 @@ func (g *group) mixed(b *block, at int) int {
 			continue
 		}
 		if n != nil {
-			if n.span.Loop != nil && g.enterLoop(b, n) {
+			if n.span.Loop != nil && (n.span.Holds == 0 || !g.holdsBack(heldStores)) && g.enterLoop(b, n) {
 				return len(b.code)
 			}
 			if g.enter(n) {
+				g.pass(n.span.Holds)
 				i += n.span.Count - 1
 				continue
 			}

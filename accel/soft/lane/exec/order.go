@@ -9,7 +9,7 @@ import (
 // Warps that leave a barrier execute at about the same pace on a GPU: a load of one warp does not observe a store that
 // another issues a few instructions later in program order. Compilers rely on that (GCC's broadcasts to the workers of
 // a gang), though by PTX's rules it is a race. So threads that have left a barrier, or begun their block, let all other
-// threads of their block continue before each of their first stores.
+// threads of their block continue before each of their first stores, up to the same number of stores.
 
 // heldStores is the number of stores after a barrier that are held back.
 const heldStores = 8
@@ -27,24 +27,41 @@ func (g *group) begun() {
 
 // runHold is executed before an instruction that changes memory that other warps may read.
 func runHold(g *group, _ *instr) {
-	if !g.holdsBack() {
+	back := g.holdsBack(1)
+	g.pass(1)
+	if !back || g.w.order.random && g.w.order.chance.Uint64()%4 != 0 {
 		return
-	}
-	if g.w.order.random {
-		if g.w.order.chance.Uint64()%4 != 0 {
-			return
-		}
-	} else {
-		g.fresh--
 	}
 	g.held++
 	g.w.held = true
 	g.fault = yielding
 }
 
-// holdsBack reports whether stores may have to wait for other threads.
-func (g *group) holdsBack() bool {
-	return (g.fresh > 0 || g.w.order.random) && g.accompanied()
+// holdsBack reports whether any of the next n stores before which threads let others continue may have to wait for some:
+// for other threads of the group, or for groups that have not come to as many such stores.
+func (g *group) holdsBack(n int) bool {
+	if g.w.order.random {
+		return g.accompanied()
+	}
+	if n = min(n, g.fresh); n == 0 {
+		return false
+	}
+	if g.runnables() > 0 {
+		return true
+	}
+	for _, o := range g.w.groups {
+		if o != g && o.fresh > g.fresh-n && o.runnables() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pass counts n stores before which threads let others continue.
+func (g *group) pass(n int) {
+	if !g.w.order.random {
+		g.fresh -= min(n, g.fresh)
+	}
 }
 
 // accompanied reports whether there are threads of the block beside those of the running fragment that can run.

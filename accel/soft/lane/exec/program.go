@@ -33,7 +33,7 @@ type block struct {
 	compiled bool  // some instructions of it are
 	body     int32 // block that its branch leads around, or into if taken is set; or -1
 	taken    bool
-	holds    bool // of a body: stores in it may let other threads continue
+	holds    int // of a body: stores in it that may let other threads continue
 }
 
 // instr is an instruction with its executor. The fields that most instructions need share the first cache lines.

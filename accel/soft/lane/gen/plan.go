@@ -43,7 +43,7 @@ type Span struct {
 	Masked           int // offset of the code for other groups
 	Groups           []AccessGroup
 	Loop             *Loop   // if the block is a loop of which several iterations can be executed at once, or nil
-	Holds            bool    // it contains instructions that may let other threads continue before a store
+	Holds            int     // its instructions that may let other threads continue before a store
 	Part             bool    // it is a part of the run before it, between such instructions
 	phases           []int   // numbers of the first instructions of the phases but the first
 	Affine           *Affine // if it computes affine registers, for executions in which they are rows, or nil
@@ -133,7 +133,7 @@ func Compile(p *ir.Program) *Result {
 func withParts(spans []Span, blocks []ir.Block, known constants) (all []Span) {
 	for _, s := range spans {
 		all = append(all, s)
-		if !s.Holds {
+		if s.Holds == 0 {
 			continue
 		}
 		code := blocks[s.Block].Code[s.At:][:s.Count]
@@ -192,7 +192,7 @@ type collection struct {
 	groups             []AccessGroup
 	phases             []int       // numbers of the first instructions of the phases but the first
 	phase              []*ir.Instr // accesses of the last phase
-	holds              bool
+	holds              int
 	accesses           int
 	work, taken        int
 }
@@ -208,7 +208,7 @@ func collect(code []ir.Instr, known constants) *collection {
 			c.work += workOf(in)
 		case in.Op == ir.OpHold && in.Guard < 0 && len(c.run) > 0 && len(c.run) < maxRun-1 && i+1 < len(code) && supported(&code[i+1]) && independent(&code[i+1], c.behind) && c.fits(&code[i+1]):
 			c.run = append(c.run, *in)
-			c.holds = true
+			c.holds++
 		case movable(in) && independent(in, c.run) && independent(in, c.behind):
 			c.ahead = append(c.ahead, *in)
 		case movable(in):
