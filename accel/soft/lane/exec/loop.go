@@ -143,10 +143,24 @@ func (g *group) enterLoop(b *block, n *native) bool {
 		}
 	}
 	f.Iterations = uint64(count)
-	g.launch(n.loop)
+	entry := n.loop
+	if n.same != 0 && g.sameAddresses(n) {
+		entry = n.same
+	}
+	g.launch(entry)
 	g.pass(span.Holds * int(count))
 	g.watched += b.Cost * int(count-1)
 	g.fuel -= int(count - 1)
+	return true
+}
+
+// sameAddresses reports whether all lanes have the same address in each access group. The growth is the same for all.
+func (g *group) sameAddresses(n *native) bool {
+	for i := range n.span.Groups {
+		if g.w.loop.addresses[i].now.step != 0 {
+			return false
+		}
+	}
 	return true
 }
 

@@ -28,7 +28,8 @@ func CanCompile() error {
 type native struct {
 	span                *gen.Span
 	whole, masked, loop code.Entry
-	part                *native // its beginning, up to the first instruction that may let other threads continue
+	same                code.Entry // of a loop with loads of which all lanes have the same address, or 0
+	part                *native    // its beginning, up to the first instruction that may let other threads continue
 }
 
 // compiled returns the blocks of a program, with their instructions in the compiler's order, and the runs that have
@@ -52,6 +53,9 @@ func compiled(p *ir.Program) ([]ir.Block, []native) {
 		natives[i] = native{span: s, whole: entry + code.Entry(s.Code), masked: entry + code.Entry(s.Masked)}
 		if s.Loop != nil {
 			natives[i].loop = entry + code.Entry(s.Loop.Code)
+			if s.Loop.Same >= 0 {
+				natives[i].same = entry + code.Entry(s.Loop.Same)
+			}
 		}
 	}
 	return r.Blocks, natives

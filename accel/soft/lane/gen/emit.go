@@ -63,6 +63,7 @@ type emitter struct {
 	live   slots    // behind the run
 	kept   []kept   // the values that stay in registers from one iteration to the next
 	loops  bool     // the code is that of a loop
+	same   bool     // all lanes of a load have the same address
 	groups []AccessGroup
 	affine *Affine
 	phase  int // of the run
@@ -83,10 +84,15 @@ type emitter struct {
 // span emits both versions of a run's code.
 func (e *emitter) span(s *Span, code []ir.Instr, live slots) {
 	e.groups, e.affine = s.Groups, s.Affine
+	e.same = false
 	s.Code = e.version(s, code, live, false, nil)
 	s.Masked = e.version(s, code, live, true, nil)
 	if s.Loop != nil {
 		s.Loop.Code = e.version(s, code, live, false, s.Loop)
+		if len(s.Groups) > 0 && !slices.ContainsFunc(s.Groups, func(g AccessGroup) bool { return g.Adds || g.Contiguous }) {
+			e.same = true
+			s.Loop.Same = e.version(s, code, live, false, s.Loop)
+		}
 	}
 }
 
@@ -161,6 +167,7 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 		e.Load(iterations, frameIterations)
 		e.enterLoop(code)
 		e.Bind(iteration)
+		e.pointed = [2]int{}
 	}
 	for i := range code {
 		e.at, e.temps, e.pinned = i, firstTemp, e.pinned[:0]
@@ -683,6 +690,15 @@ func (e *emitter) load(in *ir.Instr) {
 	off := int(int64(m.Offset)) + m.Shift
 	size := m.Type.Size()
 	d := e.result(in.Dst)
+	if e.same {
+		if e.pointed[0] != n+1 {
+			e.Load(asm.RCX, pointerOf(n))
+			e.pointed[0] = n + 1
+		}
+		e.spread(d, asm.At(asm.RCX, off))
+		e.define(in.Dst, d, false)
+		return
+	}
 	first, step := e.point(n)
 	at := asm.At(first, off)
 	other, done := &asm.Label{}, &asm.Label{}
@@ -718,13 +734,7 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, first asm.Reg
 	e.Load(asm.RDX, step)
 	e.RegInt(asm.CMP, asm.RDX, 0)
 	e.JumpIf(asm.IfNotZero, strided)
-	for _, r := range d {
-		if wide {
-			e.Op2M(asm.BROADCASTQ, r, at, asm.Masking{})
-		} else {
-			e.Op2M(asm.BROADCASTD, r, at, asm.Masking{})
-		}
-	}
+	e.spread(d, at)
 	e.Jump(done)
 	e.Bind(strided)
 	if m.Address.Kind == ir.Single { // never reached: the step is 0
@@ -786,6 +796,17 @@ func (e *emitter) loadOther(m *ir.Memory, n, off int, d []asm.Vec, first asm.Reg
 		e.again(n, first)
 	}
 	e.Jump(done)
+}
+
+// spread emits the load of one element for all lanes.
+func (e *emitter) spread(d []asm.Vec, at asm.Mem) {
+	o := asm.BROADCASTD
+	if len(d) == 2 {
+		o = asm.BROADCASTQ
+	}
+	for _, r := range d {
+		e.Op2M(o, r, at, asm.Masking{})
+	}
 }
 
 // Patterned reports whether irregular runs of an access may have a pattern.

@@ -14,6 +14,7 @@ import (
 // they have behind them.
 type Loop struct {
 	Code      int         // offset of the code
+	Same      int         // offset of the code for loads of which all lanes have the same address, or -1
 	Compare   int         // number of the comparison of the branch's condition, in the block
 	Continue  bool        // the outcome with which the loop goes on
 	Compared  [2]ir.Place // its operands; they are the same at the begin of the run, or at the end of the block
@@ -43,7 +44,7 @@ func loopOf(blocks []ir.Block, s *Span, alone bool) *Loop {
 	if !alone || len(s.phases) > 0 || b.Ending != ir.Jumps || b.Guard < 0 {
 		return nil
 	}
-	l := &Loop{Compare: -1}
+	l := &Loop{Compare: -1, Same: -1}
 	switch int32(s.Block) {
 	case through(blocks, b.Target):
 		l.Continue = !b.GuardNot
