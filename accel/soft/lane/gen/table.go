@@ -250,7 +250,7 @@ func fuse(e *emitter, in *ir.Instr) {
 	x := e.vec(a, false)
 	if in.C.Kind != ir.Single {
 		c := e.row(in.C)
-		if _, needed := e.next(c); !needed || same(in.C, in.Dst) {
+		if _, needed := e.next(c); !c.fixed && (!needed || same(in.C, in.Dst)) {
 			r := c.regs[0]
 			c.regs = nil
 			e.op3(asm.FMADD231PS, r, x, b)
