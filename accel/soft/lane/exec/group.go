@@ -27,6 +27,7 @@ type group struct {
 	// the last one was of block shaped, by the threads shapedFor.
 	shapes    []*shape
 	kept      []keptShape // by Memory.Stable
+	attempts  []attempts  // by the numbers of runs
 	asRows    []uint8     // how often runs that compute affine registers are to compute them as rows, by their numbers
 	turn      uint64
 	shaped    int32

@@ -30,6 +30,7 @@ type native struct {
 	whole, masked, loop code.Entry
 	same                code.Entry // of a loop with loads of which all lanes have the same address, or 0
 	part                *native    // its beginning, up to the first instruction that may let other threads continue
+	number              int        // of the program\'s runs
 }
 
 // compiled returns the blocks of a program, with their instructions in the compiler's order, and the runs that have
@@ -50,7 +51,7 @@ func compiled(p *ir.Program) ([]ir.Block, []native) {
 	natives := make([]native, len(r.Spans))
 	for i := range r.Spans {
 		s := &r.Spans[i]
-		natives[i] = native{span: s, whole: entry + code.Entry(s.Code), masked: entry + code.Entry(s.Masked)}
+		natives[i] = native{span: s, number: i, whole: entry + code.Entry(s.Code), masked: entry + code.Entry(s.Masked)}
 		if s.Loop != nil {
 			natives[i].loop = entry + code.Entry(s.Loop.Code)
 			if s.Loop.Same >= 0 {
@@ -82,7 +83,9 @@ func (g *group) mixed(b *block, at int) int {
 			if n.span.Loop != nil && (n.span.Holds == 0 || !g.holdsBack(heldStores)) && g.enterLoop(b, n) {
 				return len(b.code)
 			}
-			if g.enter(n) {
+			if a := g.attemptsOf(n); a.skipped > 0 {
+				a.skipped--
+			} else if a.count(g.enter(n)) {
 				g.pass(n.span.Holds)
 				i += n.span.Count - 1
 				continue
@@ -93,6 +96,33 @@ func (g *group) mixed(b *block, at int) int {
 		}
 	}
 	return len(b.code)
+}
+
+// attempts counts a group's attempts to execute the machine code of a run.
+type attempts struct{ failed, skipped uint8 }
+
+const (
+	mostFailed  = 4 // failed attempts in a row, behind which some are skipped
+	mostSkipped = 60
+)
+
+func (g *group) attemptsOf(n *native) *attempts {
+	for n.number >= len(g.attempts) {
+		g.attempts = append(g.attempts, attempts{})
+	}
+	return &g.attempts[n.number]
+}
+
+// count counts an attempt and returns whether it succeeded.
+func (a *attempts) count(ok bool) bool {
+	if ok {
+		a.failed = 0
+		return true
+	}
+	if a.failed++; a.failed == mostFailed {
+		*a = attempts{skipped: mostSkipped}
+	}
+	return false
 }
 
 // rowsAgain is the number of executions of a run that computes affine registers as rows, after one in which they were.
