@@ -37,8 +37,8 @@ func runHold(g *group, _ *instr) {
 	g.fault = yielding
 }
 
-// holdsBack reports whether any of the next n stores before which threads let others continue may have to wait for some:
-// for other threads of the group, or for groups that have not come to as many such stores.
+// holdsBack reports whether any of the next n stores before which threads let others continue may have to wait for
+// some: for other threads of the group, or for groups that have not come to as many such stores.
 func (g *group) holdsBack(n int) bool {
 	if g.w.order.random {
 		return g.accompanied()

@@ -35,8 +35,8 @@ func look64AVX2(s *shape, p unsafe.Pointer, chunks int)
 //go:noescape
 func line64AVX512(s *shape, p unsafe.Pointer, chunks int) bool
 
-// sameChunks reports whether in each chunk of a row the differences to the first lane's number are the same. The compiler's
-// processors have AVX-512.
+// sameChunks reports whether in each chunk of a row the differences to the first lane's number are the same. The
+// compiler's processors have AVX-512.
 func sameChunks(p unsafe.Pointer, differences *[chunk]uint32, chunks int) bool {
 	return sameChunksAVX512(p, differences, chunks)
 }

@@ -9,8 +9,8 @@ import (
 // minAffine is the number of instructions of a run that computes affine registers, from which on a call pays off.
 var minAffine = 3
 
-// withAffine adds the runs that compute affine registers. They are those of consecutive instructions whose results are not
-// alive at the end of the block: others, such as the counters of loops, are better kept as numbers.
+// withAffine adds the runs that compute affine registers. They are those of consecutive instructions whose results are
+// not alive at the end of the block: others, such as the counters of loops, are better kept as numbers.
 func withAffine(spans []Span, blocks []ir.Block, s space, alive []slots) (all []Span) {
 	number := 0
 	for i := range blocks {
@@ -37,7 +37,8 @@ func withAffine(spans []Span, blocks []ir.Block, s space, alive []slots) (all []
 	return all
 }
 
-// rowable reports whether an instruction computes an affine register, and can be part of a run that computes it as a row.
+// rowable reports whether an instruction computes an affine register, and can be part of a run that computes it as a
+// row.
 func rowable(in *ir.Instr) bool {
 	if in.Op != ir.OpRow || in.Dst.Affine == 0 {
 		return false

@@ -48,8 +48,8 @@ func (c constants) of(p ir.Place) (v uint32, ok bool) {
 	return uint32(w), ok
 }
 
-// bound returns an upper bound of the unsigned number that a register has at instruction n of a run, if an instruction of
-// the run makes it at most 2^31-1, or -1.
+// bound returns an upper bound of the unsigned number that a register has at instruction n of a run, if an instruction
+// of the run makes it at most 2^31-1, or -1.
 func (c *collection) bound(n int, p ir.Place) int64 {
 	for i := n - 1; i >= 0; i-- {
 		in := &c.run[i]

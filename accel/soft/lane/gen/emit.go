@@ -197,8 +197,8 @@ func (e *emitter) run(code []ir.Instr, loop *Loop) {
 	e.JumpIf(asm.IfNotZero, unit)
 }
 
-// counters emits the values of the affine registers that are numbers for the first lanes, and returns registers with their
-// growth from unit to unit.
+// counters emits the values of the affine registers that are numbers for the first lanes, and returns registers with
+// their growth from unit to unit.
 func (e *emitter) counters() (growth []asm.Vec) {
 	if e.affine == nil {
 		return nil

@@ -56,8 +56,8 @@ type Affine struct {
 	Inputs, Results []ir.Place // the affine registers that it reads before it writes them, and those that it writes
 }
 
-// AccessGroup is the accesses of one kind in a phase of a run whose addresses differ by constants. Its properties are those
-// of the first one.
+// AccessGroup is the accesses of one kind in a phase of a run whose addresses differ by constants. Its properties are
+// those of the first one.
 type AccessGroup struct {
 	First      *ir.Memory
 	Low, High  int64  // the least and the greatest offset
@@ -301,9 +301,9 @@ func (c *collection) add(in *ir.Instr) {
 	c.run = append(c.run, *in)
 }
 
-// continues reports whether an access may belong to the run's last phase. Units of 16 lanes execute a phase one after the
-// other, and no lane may observe accesses of another in an order that the interpreter's is not. Additions can be exchanged
-// with one another, but not those to parts of the same word.
+// continues reports whether an access may belong to the run's last phase. Units of 16 lanes execute a phase one after
+// the other, and no lane may observe accesses of another in an order that the interpreter's is not. Additions can be
+// exchanged with one another, but not those to parts of the same word.
 func (c *collection) continues(in *ir.Instr) bool {
 	for _, o := range c.phase {
 		m, n := &o.Mem, &in.Mem
