@@ -15,7 +15,7 @@ type pattern struct {
 // patterns are the patterns that a worker has found last.
 type patterns struct {
 	known [8]pattern
-	used  int // of known
+	used  int // of them
 	next  int // to be replaced
 }
 

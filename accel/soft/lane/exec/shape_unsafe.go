@@ -25,7 +25,7 @@ type shape struct {
 	spelled   bool   // all of runs are filled in, not only the first: see spell
 	pattern   *pattern
 	searched  bool  // pattern has the pattern of all runs, or nil
-	summed    bool  // common and apart are known
+	summed    bool  // common and apart are valid
 	common    int64 // the step of all runs, or irregular
 	apart     bool  // no run is irregular or has a step of 0
 }

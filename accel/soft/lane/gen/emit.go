@@ -676,7 +676,7 @@ func (e *emitter) groupOf(m *ir.Memory) int {
 	return slices.IndexFunc(e.groups, func(g AccessGroup) bool { return g.holds(m, e.phase) })
 }
 
-// unitsAhead is the number of units between a load in a loop and what it prefetches.
+// unitsAhead is the number of units between a load in a loop and its prefetch.
 const unitsAhead = 4
 
 // narrow are the loads of elements of less than 4 bytes.
