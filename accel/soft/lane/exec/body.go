@@ -83,7 +83,7 @@ func (g *group) detour(f *fragment, b *block, yes *mask) (done bool) {
 	g.shaped, g.shapedFor = part.pc, part.m
 	i := len(body.code)
 	if body.compiled {
-		i = g.mixed(body, 0)
+		i = runner{g}.mixed(body, 0)
 	} else {
 		for k := range body.code {
 			in := &body.code[k]

@@ -183,7 +183,7 @@ func (g *group) run(f fragment) {
 				return
 			}
 		} else if b.compiled {
-			if i := g.mixed(b, at); g.fault != nil {
+			if i := (runner{g}).mixed(b, at); g.fault != nil {
 				g.stop(&f, i)
 				return
 			}

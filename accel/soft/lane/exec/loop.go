@@ -76,7 +76,7 @@ type loopState struct {
 type extent struct{ low, high uint64 }
 
 // observe returns the numbers of a place. ok is false if it has none.
-func (g *group) observe(p ir.Place, width int) (a affine, ok bool) {
+func (g runner) observe(p ir.Place, width int) (a affine, ok bool) {
 	if a, ok = g.progression(p); width == 32 {
 		a = a.narrow()
 	}
@@ -85,7 +85,7 @@ func (g *group) observe(p ir.Place, width int) (a affine, ok bool) {
 
 // observeAll records the numbers of places at the same point of an iteration, and again, in the next one. It
 // returns false if one has none, or does not grow steadily.
-func (g *group) observeAll(list *[]growth, places []gen.Number, again bool) bool {
+func (g runner) observeAll(list *[]growth, places []gen.Number, again bool) bool {
 	if !again {
 		*list = (*list)[:0]
 	}
@@ -112,7 +112,7 @@ func (g *group) observeAll(list *[]growth, places []gen.Number, again bool) bool
 
 // enterLoop executes some iterations of a loop, each up to the branch at its end. It returns false, without effect, if
 // the iteration is to be executed in another way.
-func (g *group) enterLoop(b *block, n *native) bool {
+func (g runner) enterLoop(b *block, n *native) bool {
 	span, l := n.span, n.span.Loop
 	if !g.full || !g.act.whole || g.act.lo != 0 {
 		return false
@@ -155,7 +155,7 @@ func (g *group) enterLoop(b *block, n *native) bool {
 }
 
 // sameAddresses reports whether all lanes have the same address in each access group. The growth is the same for all.
-func (g *group) sameAddresses(n *native) bool {
+func (g runner) sameAddresses(n *native) bool {
 	for i := range n.span.Groups {
 		if g.w.loop.addresses[i].now.step != 0 {
 			return false
@@ -165,16 +165,16 @@ func (g *group) sameAddresses(n *native) bool {
 }
 
 // execute executes instructions that can't fail.
-func (g *group) execute(code []instr) {
+func (g runner) execute(code []instr) {
 	for i := range code {
 		in := &code[i]
-		in.exec(g, in)
+		in.exec(g.group, in)
 	}
 }
 
 // iterations returns how many iterations of a loop machine code may execute. The registers that the loop computes have
 // their values behind the first of them; iterations gives them those behind the last.
-func (g *group) iterations(b *block, n *native) int64 {
+func (g runner) iterations(b *block, n *native) int64 {
 	s, span, l := &g.w.loop, n.span, n.span.Loop
 	units := (g.act.to - g.act.from) / gen.UnitLanes
 	most := min(maxIterations, int64(loopWork/(units*(span.Count+4))), int64(g.fuel))
@@ -214,19 +214,19 @@ func (g *group) iterations(b *block, n *native) int64 {
 	return count
 }
 
-func (g *group) appendAll(list *[]growth, places []gen.Number) bool {
+func (g runner) appendAll(list *[]growth, places []gen.Number) bool {
 	var more []growth
 	ok := g.observeAll(&more, places, false)
 	*list = append(*list, more...)
 	return ok
 }
 
-func (g *group) observeAgain(list []growth, places []gen.Number) bool {
+func (g runner) observeAgain(list []growth, places []gen.Number) bool {
 	return g.observeAll(&list, places, true)
 }
 
 // observeCompared records the operands of a loop's condition.
-func (g *group) observeCompared(l *gen.Loop, o *order) bool {
+func (g runner) observeCompared(l *gen.Loop, o *order) bool {
 	for i, p := range l.Compared {
 		a, ok := g.observe(p, o.width)
 		if !ok {
@@ -238,7 +238,7 @@ func (g *group) observeCompared(l *gen.Loop, o *order) bool {
 }
 
 // againCompared records the operands of a loop's condition in the next iteration.
-func (g *group) againCompared(l *gen.Loop, width int) bool {
+func (g runner) againCompared(l *gen.Loop, width int) bool {
 	s := &g.w.loop
 	for i, p := range l.Compared {
 		a, ok := g.observe(p, width)
@@ -251,7 +251,7 @@ func (g *group) againCompared(l *gen.Loop, width int) bool {
 
 // possible returns how many iterations, up to most, all threads stay in the loop for, with all numbers in their ranges
 // and all accesses in their memory. The first iteration is.
-func (g *group) possible(s *loopState, span *gen.Span, o *order, goes bool, most int64) int64 {
+func (g runner) possible(s *loopState, span *gen.Span, o *order, goes bool, most int64) int64 {
 	last := int64(g.threads - 1)
 	for i := range span.Groups {
 		ag, w, r := &span.Groups[i], &s.addresses[i], s.reach[i]

@@ -33,6 +33,9 @@ type native struct {
 	number              int        // of the program\'s runs
 }
 
+// runner is the part of a group that executes runs of machine code.
+type runner struct{ *group }
+
 // compiled returns the blocks of a program, with their instructions in the compiler's order, and the runs that have
 // machine code.
 func compiled(p *ir.Program) ([]ir.Block, []native) {
@@ -64,7 +67,7 @@ func compiled(p *ir.Program) ([]ir.Block, []native) {
 
 // mixed executes the instructions of a block of which some are compiled, from number at on. It returns the number of the
 // last one, if it failed.
-func (g *group) mixed(b *block, at int) int {
+func (g runner) mixed(b *block, at int) int {
 	for i := at; i < len(b.code); i++ {
 		in := &b.code[i]
 		n := in.native
@@ -91,7 +94,7 @@ func (g *group) mixed(b *block, at int) int {
 				continue
 			}
 		}
-		if in.exec(g, in); g.fault != nil {
+		if in.exec(g.group, in); g.fault != nil {
 			return i
 		}
 	}
@@ -106,7 +109,7 @@ const (
 	mostSkipped = 60
 )
 
-func (g *group) attemptsOf(n *native) *attempts {
+func (g runner) attemptsOf(n *native) *attempts {
 	for n.number >= len(g.attempts) {
 		g.attempts = append(g.attempts, attempts{})
 	}
@@ -130,7 +133,7 @@ const rowsAgain = 16
 
 // enterAffine executes the machine code of a run that computes affine registers, if they were rows lately. It returns
 // false, without effect, if the run is to be interpreted.
-func (g *group) enterAffine(n *native) bool {
+func (g runner) enterAffine(n *native) bool {
 	a := n.span.Affine
 	if a.Number >= len(g.asRows) {
 		g.asRows = append(g.asRows, make([]uint8, a.Number+1-len(g.asRows))...)
@@ -163,7 +166,7 @@ func (g *group) enterAffine(n *native) bool {
 }
 
 // observeForms records whether a run has computed rows.
-func (g *group) observeForms(n *native) {
+func (g runner) observeForms(n *native) {
 	for _, p := range n.span.Affine.Results {
 		if g.affine[p.Affine].form == inRow && g.full {
 			g.asRows[n.span.Affine.Number] = rowsAgain
@@ -174,7 +177,7 @@ func (g *group) observeForms(n *native) {
 
 // enter executes a run's machine code. It returns false, without effect, if the run has to be interpreted: an address
 // needs a closer examination, or its lanes are apart.
-func (g *group) enter(n *native) bool {
+func (g runner) enter(n *native) bool {
 	a, f := &g.act, &g.w.frame
 	if groups := n.span.Groups; len(groups) > 0 {
 		if !a.dense || a.lo != a.from {
@@ -195,7 +198,7 @@ func (g *group) enter(n *native) bool {
 }
 
 // launch executes machine code for the active lanes.
-func (g *group) launch(entry code.Entry) {
+func (g runner) launch(entry code.Entry) {
 	a, f := &g.act, &g.w.frame
 	lo := a.from
 	f.Rows32, f.Rows64, f.Singles = unsafe.Add(g.files[ir.Row32].base, lo*4), unsafe.Add(g.files[ir.Row64].base, lo*8), g.files[ir.Single].base
@@ -210,7 +213,7 @@ const maxReach = 1 << 30
 
 // prepare checks all accesses of a group as reach does, and fills in the frame for them. It returns the part of its
 // region that the group reaches, or false if any access needs the interpreter.
-func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool) {
+func (g runner) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool) {
 	m := ag.First
 	imm, scale := uint64(0), uint64(1)
 	if m.Scale != 0 {
@@ -271,7 +274,7 @@ func (g *group) prepare(ag *gen.AccessGroup, to *gen.Access) (r extent, ok bool)
 }
 
 // oneAddress returns the address of a single value, before the base and the offset are added.
-func (g *group) oneAddress(m *ir.Memory, scale uint64) uint64 {
+func (g runner) oneAddress(m *ir.Memory, scale uint64) uint64 {
 	address := g.uniform[m.Address.Slot]
 	if m.Scale != 0 {
 		if address = uint64(uint32(address)); m.SignedIndex {

@@ -20,7 +20,7 @@ type patterns struct {
 }
 
 // patternOf returns the pattern of the n indices of a row in which all chunks are irregular, or nil.
-func (g *group) patternOf(s *shape, row unsafe.Pointer, n int) *pattern {
+func (g runner) patternOf(s *shape, row unsafe.Pointer, n int) *pattern {
 	if !s.searched {
 		s.pattern, s.searched = g.w.patterns.find(row, n), true
 	}
@@ -63,7 +63,7 @@ func (l *patterns) find(row unsafe.Pointer, n int) *pattern {
 
 // suitsPattern reports whether an access group whose n addresses are all irregular has a pattern that machine code
 // supports. If it stores, no two lanes store to one element.
-func (g *group) suitsPattern(s *shape, row unsafe.Pointer, n int, ag *gen.AccessGroup) *gen.Pattern {
+func (g runner) suitsPattern(s *shape, row unsafe.Pointer, n int, ag *gen.AccessGroup) *gen.Pattern {
 	if !gen.Patterned(ag.First) || g.act.to-g.act.lo != n { // code would access memory for the units without threads
 		return nil
 	}
