@@ -79,7 +79,7 @@ func TestContainerRegion(t *testing.T) {
 func TestServedPort(t *testing.T) {
 	const group = 4711
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give the region to another group")
+		t.Fatal("needs root, to give the region to another group")
 	}
 	region := containerRegion(t, group)
 	m, err := Open(region)
