@@ -146,6 +146,33 @@ func tryLoop(t *testing.T, seed uint64) (ended bool) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	src := loopProgram(r)
 	threads := []int{1, 16, 33, 64, 128, 256, 300}[r.IntN(7)]
+	return compareEngines(t, seed, src, threads)
+}
+
+// Loops of which machine code executes several iterations at once have the results of the interpreter.
+func TestLoops(t *testing.T) {
+	needCompiler(t)
+	_ = UseEngine(os.Getenv(EngineVariable))
+	n := 1500
+	if testing.Short() {
+		n = 300
+	}
+	tryPrograms(t, n, n/8, tryLoop)
+}
+
+// FuzzLoops is TestLoops for any seed.
+func FuzzLoops(f *testing.F) {
+	if err := UseEngine("compiler"); err != nil {
+		f.Skip(err)
+	}
+	_ = UseEngine(os.Getenv(EngineVariable))
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { tryLoop(t, seed) })
+}
+
+// compareEngines runs a program with both engines. It reports whether the program ended by itself, without a fault.
+func compareEngines(t *testing.T, seed uint64, src []byte, threads int) (ended bool) {
+	t.Helper()
 	want := runOn(t, src, false, threads)
 	got := runOn(t, src, true, threads)
 	if want.late || got.late {
@@ -164,31 +191,16 @@ func tryLoop(t *testing.T, seed uint64) (ended bool) {
 	return want.fault == 0
 }
 
-// Loops of which machine code executes several iterations at once have the results of the interpreter.
-func TestLoops(t *testing.T) {
-	needCompiler(t)
-	_ = UseEngine(os.Getenv(EngineVariable))
-	n := 1500
-	if testing.Short() {
-		n = 300
-	}
+// tryPrograms tries n programs, of which some must end.
+func tryPrograms(t *testing.T, n, least int, try func(t *testing.T, seed uint64) (ended bool)) {
+	t.Helper()
 	first, ended := seeds.Fixed(t), 0
 	for i := range n {
-		if tryLoop(t, first+uint64(i)) {
+		if try(t, first+uint64(i)) {
 			ended++
 		}
 	}
-	if ended < n/8 {
-		t.Errorf("only %d of %d loops ended", ended, n)
+	if ended < least {
+		t.Errorf("only %d of %d programs ended", ended, n)
 	}
-}
-
-// FuzzLoops is TestLoops for any seed.
-func FuzzLoops(f *testing.F) {
-	if err := UseEngine("compiler"); err != nil {
-		f.Skip(err)
-	}
-	_ = UseEngine(os.Getenv(EngineVariable))
-	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) { tryLoop(t, seed) })
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"pegasus/test/seeds"
 )
 
 // runProgram makes a kernel of rounds between barriers, each with loads, arithmetic, stores and additions of which the
@@ -146,22 +144,7 @@ func tryRun(t *testing.T, seed uint64) (ended bool) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	src := runProgram(r)
 	threads := []int{16, 33, 64, 128, 200, 256, 256, 300, 512}[r.IntN(9)]
-	want := runOn(t, src, false, threads)
-	got := runOn(t, src, true, threads)
-	if want.late || got.late {
-		return false
-	}
-	if got.fault != want.fault {
-		t.Fatalf("seed %d, %d threads: fault %d with the compiler, %d with the interpreter\n%s", seed, threads, got.fault, want.fault, src)
-	}
-	if !bytes.Equal(got.memory, want.memory) {
-		for i := range got.memory {
-			if got.memory[i] != want.memory[i] {
-				t.Fatalf("seed %d, %d threads: memory at %d: %#x with the compiler, %#x with the interpreter\n%s", seed, threads, i, got.memory[i], want.memory[i], src)
-			}
-		}
-	}
-	return want.fault == 0
+	return compareEngines(t, seed, src, threads)
 }
 
 // Runs with loads, stores and additions in any order have the results of the interpreter.
@@ -172,15 +155,7 @@ func TestRuns(t *testing.T) {
 	if testing.Short() {
 		n = 400
 	}
-	first, ended := seeds.Fixed(t), 0
-	for i := range n {
-		if tryRun(t, first+uint64(i)) {
-			ended++
-		}
-	}
-	if ended < n/4 {
-		t.Errorf("only %d of %d programs ended", ended, n)
-	}
+	tryPrograms(t, n, n/4, tryRun)
 }
 
 // FuzzRuns is TestRuns for any seed.
