@@ -54,7 +54,7 @@ BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
 .PHONY: build binaries man guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak operate-test clients gpu-test vm-test xen-image xen-test vm-demo test check quick format vet staticcheck tidy compile_commands.json \
-	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-test deps-build deps-run deps-bench docs clean help FORCE
+	generate stale unit unit-go unit-nvidia unit-system beside raced race fuzz fresh-test deps deps-test deps-build deps-run deps-bench docs clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
 
@@ -316,8 +316,9 @@ report-test: ## open the simulator's report, the page of the fleet and the site 
 
 test: deps-test ## run all tests; make deps installs what they need
 	@scripts/step 'Build' $(MAKE) build guest-asan
-	@scripts/step 'Format, vet, staticcheck, tidy, generated files' $(MAKE) -k format vet staticcheck tidy stale
-	@scripts/step 'Tests' $(MAKE) unit
+	@scripts/step 'Format, tidy, generated files' $(MAKE) -k format tidy stale
+	@scripts/step 'Tests of the packages' $(MAKE) -j 2 -O unit-go unit-nvidia
+	@scripts/step 'Tests of the whole system; beside them, vet, staticcheck and compiling for the race detector' $(MAKE) -k -j 2 -O unit-system beside
 	@scripts/step 'Tests with virtual machines' $(MAKE) vm-test
 	@scripts/step 'Tests with Xen' $(MAKE) xen-test
 	@scripts/step 'Tests with the race detector' $(MAKE) race
@@ -381,6 +382,9 @@ TESTS_AT_ONCE := -vet=off -parallel $(shell echo $$(($$(nproc) + 2)))
 
 unit: build guest-asan ## the tests that the race detector does not run, or not in full; those of the whole system come last
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
+	@$(MAKE) unit-system
+
+unit-system:
 	$(call step,TEST,./test)
 	$(Q)$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
 
@@ -417,6 +421,14 @@ RACED = $$($(GO) list ./... | grep -vxF $(patsubst %,-e pegasus/%,$(UNRACED) tes
 race: | deps-build ## the tests of the Go packages with the race detector
 	$(call step,RACE,packages)
 	$(Q)GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
+
+# What needs no more than the time that a test of the whole system leaves idle.
+beside:
+	@nice -n 10 $(MAKE) -k vet staticcheck raced
+
+raced: | deps-build
+	$(call step,GO,packages with the race detector)
+	$(Q)CGO_ENABLED=1 $(GO) list -race -test -export $(LIBVIRT_TAG) $(NVIDIA) $(RACED) ./cmd/pegasus-libvirt >/dev/null
 
 fuzz: ## fuzz each decoder for FUZZTIME, by default for 1s or 50000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)

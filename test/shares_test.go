@@ -301,7 +301,7 @@ func TestIdleTimeGoesToTheOthers(t *testing.T) {
 		h.run(s)
 	}
 	// d3 has a context and memory but launches only now and then.
-	background(t, h.guest("d3", "sh", "-c", "while :; do "+built(t, "bench/vectoradd")+" --quiet --iterations 1 >/dev/null; sleep 1; done"))
+	background(t, h.guest("d3", "sh", "-c", "while :; do "+built(t, "bench/vectoradd")+" --quiet --iterations 1 >/dev/null; sleep 3; done"))
 	h.await(sharers)
 	time.Sleep(2 * time.Second)
 	want := map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}
