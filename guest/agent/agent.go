@@ -115,7 +115,7 @@ func (a Agent) prepare(port *bell.Port, fdStore *FDStore) (s *session, err error
 			g.Close()
 		}
 	}()
-	defer unplugged(&err)()
+	defer region.CatchFault(&err, ErrUnplugged)()
 	events := make(chan func())
 	s = &session{
 		agent: a, memory: g, port: port, sleeper: bell.NewSleeper(port, events),
@@ -190,7 +190,7 @@ func (s *session) begin() {
 
 // run serves until ctx ends, or fails when the shared memory is gone.
 func (s *session) run(ctx context.Context) (err error) {
-	defer unplugged(&err)()
+	defer region.CatchFault(&err, ErrUnplugged)()
 	for ctx.Err() == nil {
 		if s.step() {
 			s.sleeper.Worked()
@@ -281,3 +281,14 @@ func (s *session) flush() (sent bool) {
 
 // answerTime is how long a process waits for the host's answer.
 const answerTime = 10 * time.Second
+
+// end releases a session after its region is gone, without notifying its processes.
+func (s *session) end() {
+	close(s.over)
+	for _, p := range s.processes {
+		s.forget(p)
+	}
+	os.Remove(s.agent.recordPath())
+	unix.Munmap(s.area)
+	s.memory.Close()
+}

@@ -42,7 +42,7 @@ func TestUnplugged(t *testing.T) {
 	}
 	defer callbuf.Unmap(mem)
 	use := func() (err error) {
-		defer unplugged(&err)()
+		defer region.CatchFault(&err, ErrUnplugged)()
 		mem[0]++
 		return nil
 	}
@@ -61,7 +61,7 @@ func TestUnplugged(t *testing.T) {
 		}
 	}()
 	func() (err error) {
-		defer unplugged(&err)()
+		defer region.CatchFault(&err, ErrUnplugged)()
 		var nobody *process
 		_ = nobody.number
 		return nil

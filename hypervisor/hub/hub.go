@@ -55,8 +55,12 @@ const sessionEvery = time.Second
 // openEvery is the shortest average interval between new processes.
 const openEvery = 5 * time.Millisecond
 
-// Run serves a machine until ctx ends or the machine is over. It closes the memory then.
-func (h Hub) Run(ctx context.Context) error {
+// ErrWithdrawn reports that memory of the machine no longer exists, although the machine does.
+var ErrWithdrawn = errors.New("memory that the machine shares with the host is gone: was the region's file truncated? Stop the machine and start it again")
+
+// Run serves a machine until ctx ends, the machine is over, or it has withdrawn its memory. It closes the memory then.
+func (h Hub) Run(ctx context.Context) (err error) {
+	defer wire.CatchFault(&err, ErrWithdrawn)()
 	defer h.Memory.Close()
 	ctx, end := context.WithCancel(ctx)
 	defer end()

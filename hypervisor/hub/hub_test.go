@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -491,6 +492,26 @@ func TestRegionGone(t *testing.T) {
 	select {
 	case err := <-m.stopped:
 		if err != nil {
+			t.Error(err)
+		}
+		m.stopped <- nil
+	case <-time.After(soon):
+		t.Error("the hub stays without its region")
+	}
+}
+
+// A machine that truncates its region's file ends its own hub, with the reason.
+func TestRegionTruncated(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	_, servant := m.serve(1)
+	defer servant.end()
+	if err := os.Truncate(m.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-m.stopped:
+		if !errors.Is(err, hub.ErrWithdrawn) {
 			t.Error(err)
 		}
 		m.stopped <- nil
