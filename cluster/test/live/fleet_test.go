@@ -106,15 +106,32 @@ kind: ResourceClaimTemplate
 metadata: {name: fleet, namespace: default}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: fleet.pegasus.dev, capacity: {requests: {credits: "128", memory: 512Mi}}}}]}}}
 `, "apply", "-f", "-")
-	plain := place(ctx, t, api, "plain", pods)
+	plain := place(ctx, t, api, "plain", pods, func() {})
 	before := size(ctx, t, api)
-	named := place(ctx, t, api, "named", pods)
-	claimed := place(ctx, t, api, "claimed", pods)
+	named := place(ctx, t, api, "named", pods, func() { c.seesAll(t, 4*nodes, pods) })
+	claimed := place(ctx, t, api, "claimed", pods, func() {})
 	after := size(ctx, t, api)
 	t.Logf("%d nodes: %.0f plain pods/s; with a claim that exists: %.0f/s (%.0f %%); with a template's claim: %.0f/s (%.0f %%); the slices: %d bytes before, %d after",
 		nodes, plain, named, 100*named/plain, claimed, 100*claimed/plain, before, after)
 	if after != before {
 		t.Errorf("the slices have grown from %d to %d bytes", before, after)
+	}
+}
+
+// seesAll fails unless the view has all accelerators, each with what it has sold. kwok runs no drivers, so none is
+// measured.
+func (c *cluster) seesAll(t testing.TB, accelerators, claims int) {
+	t.Helper()
+	begin := time.Now()
+	f := c.view(t)
+	took := time.Since(begin)
+	var sold int64
+	for i := range f.Accelerators {
+		sold += f.Accelerators[i].Credits.Sold
+	}
+	t.Logf("the view of %d accelerators and %d claims took %v", len(f.Accelerators), claims, took.Round(time.Millisecond))
+	if len(f.Accelerators) != accelerators || sold != 128*int64(claims) {
+		t.Errorf("%d accelerators have sold %d credits; want %d and %d", len(f.Accelerators), sold, accelerators, 128*claims)
 	}
 }
 
@@ -149,7 +166,8 @@ func size(ctx context.Context, t testing.TB, api kubernetes.Interface) (bytes in
 
 // place creates pods, and returns how many the scheduler placed per second. Then it deletes them. The pods are plain, or
 // each has a claim: one of its own that exists before (named), or one that the cluster makes by a template (claimed).
-func place(ctx context.Context, t *testing.T, api kubernetes.Interface, name string, n int) float64 {
+// It calls placed before it deletes them.
+func place(ctx context.Context, t *testing.T, api kubernetes.Interface, name string, n int, placed func()) float64 {
 	t.Helper()
 	pod := func(i int) string { return fmt.Sprintf("%s-%05d", name, i) }
 	if name == "named" {
@@ -190,6 +208,7 @@ func place(ctx context.Context, t *testing.T, api kubernetes.Interface, name str
 		}
 	}
 	rate := float64(n) / time.Since(begin).Seconds()
+	placed()
 	deleted(t, "pods", func() (int, error) {
 		err := api.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}, metav1.ListOptions{LabelSelector: "fleet=" + name})
 		all, listed := api.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "fleet=" + name, Limit: 1})
