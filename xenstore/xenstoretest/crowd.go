@@ -31,6 +31,7 @@ var crowdCases = []Case{
 				}
 			})
 		}
+		e.undone(g)
 		e.begin(g)
 	}}),
 	needsAs(Case{Name: "watches whose start is cancelled are not left", check: func(e *env) {
@@ -42,8 +43,16 @@ var crowdCases = []Case{
 				}
 			})
 		}
+		e.undone(g)
 		e.watch(g, "data")
 	}}),
+}
+
+// undone waits until the abandoned requests of a client are undone: when their answers come, which is before the answer
+// to a later request.
+func (e *env) undone(c *xenstore.Client) {
+	_, err := c.DomainPath(e.ctx, guest)
+	e.ok(err)
 }
 
 // crowd runs many concurrent callers and watches. Each caller checks its answers, and each watch's reader must get the
