@@ -190,7 +190,7 @@ spec:
 	}
 	eventually(t, "both pods compute", func() bool { all := on(); return all["soft0"]+all["soft1"] == 2 })
 	if all := on(); len(all) != 1 {
-		t.Skipf("the scheduler has spread the pods: %v", all)
+		t.Fatalf("the scheduler, which takes the first accelerator with room, has spread the pods: %v", all)
 	}
 	out, errs, err := c.fleet("--advise", "--window", "6s", "--apply", "--yes")
 	t.Logf("%s%s", out, errs)
