@@ -179,7 +179,7 @@ TABLES     := guest/tables
 TABLES_SRC := $(if $(RUNTIME_TABLES),$(filter-out $(if $(RUNTIME_KEY),,%/integrity.c %/md2.c),$(wildcard $(TABLES)/*.c)))
 GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=$(GUEST)/api/zz_libcuda.map
 GUEST_C    := $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(GUEST)
-ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
+ASAN       := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 
 guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so $(BUILD)/guest/libnvidia-ml.so.1
 guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"debug/elf"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,46 +29,12 @@ type object struct {
 
 func (o object) layer() int { return slices.Index(layers, filepath.Dir(o.name)) }
 
-// objects compiles each file of the library by itself and returns the objects by name.
+// objects returns the objects of the library by name. It compiles them if make has not.
 func objects(t *testing.T) map[string]object {
 	t.Helper()
-	compiled.Do(func() { compiledObjects = compileObjects(t) })
-	return compiledObjects
-}
-
-var (
-	compiled        sync.Once
-	compiledObjects map[string]object
-)
-
-func compileObjects(t *testing.T) map[string]object {
-	t.Helper()
-	dir := t.TempDir()
-	paths := make(chan string)
-	failed := make(chan error, len(sources()))
-	var workers sync.WaitGroup
-	for range 2 {
-		workers.Go(func() {
-			for path := range paths {
-				failed <- gcc(append(slices.Clone(warnings), "-O0", "-fPIC", "-fvisibility=hidden", "-c", path, "-o", filepath.Join(dir, objectName(path)+".o"))...)
-			}
-		})
-	}
-	for _, layer := range layers {
-		if err := os.MkdirAll(filepath.Join(dir, layer), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range sources() {
-		paths <- path
-	}
-	close(paths)
-	workers.Wait()
-	close(failed)
-	for err := range failed {
-		if err != nil {
-			t.Fatal(err)
-		}
+	dir, err := compileObjects()
+	if err != nil {
+		t.Fatal(err)
 	}
 	all := map[string]object{}
 	for _, path := range sources() {
@@ -76,6 +43,21 @@ func compileObjects(t *testing.T) map[string]object {
 	}
 	return all
 }
+
+// compileObjects compiles each file of the library by itself, and returns the folder of the objects.
+var compileObjects = sync.OnceValues(func() (dir string, err error) {
+	if made := os.Getenv("PEGASUS_BUILD"); made != "" {
+		return filepath.Join(made, "guest/obj"), nil
+	}
+	dir = filepath.Join(scratch, "objects")
+	for _, layer := range layers {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, layer), 0o755))
+	}
+	for _, path := range sources() {
+		err = errors.Join(err, gcc(append(slices.Clone(warnings), "-O0", "-fPIC", "-fvisibility=hidden", "-c", path, "-o", filepath.Join(dir, objectName(path)+".o"))...))
+	}
+	return dir, err
+})
 
 func objectName(path string) string {
 	return filepath.Join(filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".c"))

@@ -70,7 +70,7 @@ func TestNotAdmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, from := range []string{b.program(t, "start"), filepath.Join(b.dir, "libcuda.so.1")} {
+	for _, from := range []string{b.program(t, "start"), filepath.Join(b.libcuda(t), "libcuda.so.1")} {
 		if out, err := exec.Command("cp", from, dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

@@ -118,7 +118,7 @@ spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: fleet.
 	}
 }
 
-// seesAll fails unless the view has all accelerators, each with what it has sold. kwok runs no drivers, so none is
+// seesAll fails unless the view has all accelerators and all sold credits. kwok runs no drivers, so nothing is
 // measured.
 func (c *cluster) seesAll(t testing.TB, accelerators, claims int) {
 	t.Helper()
