@@ -1,6 +1,6 @@
 /*
  * Calls every exported symbol with null pointers, absurd handles and absurd
- * numbers, each symbol in a child process of its own, and prints the results.
+ * numbers, in child processes, and prints the results.
  *
  *	nullcalls MODE <TABLE
  *
@@ -42,7 +42,17 @@ static const struct pattern patterns[] = {
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
-static int *current; /* the child's current pattern, shared with its parent */
+/* The table. Some symbols share a child process, since its begin takes longest. */
+enum { SYMBOLS = 2000, SYMBOLS_PER_CHILD = 8 };
+static struct line {
+	char symbol[128], kinds[64];
+} lines[SYMBOLS];
+static int count;
+
+/* The call in progress, shared by parent and children. */
+static struct progress {
+	int line, pattern;
+} *progress;
 
 static void callback(void) {}
 
@@ -53,11 +63,11 @@ static int call(any_function f, const char *kinds, const struct pattern *p)
 {
 	static uint8_t buffer[ARGUMENTS][BUFFER];
 	uint64_t a[ARGUMENTS] = {0};
-	memset(buffer, 0, sizeof buffer);
 	for (int i = 0; kinds[i] && i < ARGUMENTS; i++)
 		switch (kinds[i]) {
 		case 'p':
-			a[i] = p->buffer ? (uint64_t)(uintptr_t)buffer[i] : 0;
+			if (p->buffer)
+				a[i] = (uint64_t)(uintptr_t)memset(buffer[i], 0, BUFFER);
 			break;
 		case 'h':
 			a[i] = p->handle;
@@ -74,9 +84,10 @@ static int call(any_function f, const char *kinds, const struct pattern *p)
 	return f(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]);
 }
 
+static CUcontext context;
+
 static int prepare(const char *mode)
 {
-	CUcontext context;
 	if (strcmp(mode, "none") == 0)
 		return 0;
 	if (cuInit(0) != CUDA_SUCCESS)
@@ -84,48 +95,65 @@ static int prepare(const char *mode)
 	return strcmp(mode, "context") == 0 && cuCtxCreate(&context, 0, 0) != CUDA_SUCCESS;
 }
 
-static void child(const char *mode, const char *symbol, const char *kinds)
+/* Makes the calls from the one in progress to those of line LAST. */
+static void child(const char *mode, int last)
 {
-	any_function f = (any_function)dlsym(RTLD_DEFAULT, symbol);
-	char line[200];
-	if (!f || prepare(mode)) {
-		fprintf(stderr, "%s: cannot even begin\n", symbol);
+	char text[200];
+	if (prepare(mode)) {
+		fprintf(stderr, "cannot even begin\n");
 		_exit(1);
 	}
-	alarm(100);
-	for (*current = 0; *current < PATTERNS; ++*current) {
-		int n = snprintf(line, sizeof line, "%s %d %d\n", symbol, *current, call(f, kinds, &patterns[*current]));
-		if (write(STDOUT_FILENO, line, (size_t)n) != n)
+	for (; progress->line <= last; progress->line++) {
+		const struct line *l = &lines[progress->line];
+		any_function f = (any_function)dlsym(RTLD_DEFAULT, l->symbol);
+		/* The symbol before may have popped the context, or destroyed it. */
+		if (!f || (context && cuCtxSetCurrent(context) != CUDA_SUCCESS && prepare(mode))) {
+			fprintf(stderr, "%s: cannot even begin\n", l->symbol);
 			_exit(1);
+		}
+		alarm(100);
+		for (progress->pattern = 0; progress->pattern < PATTERNS; progress->pattern++) {
+			int n = snprintf(text, sizeof text, "%s %d %d\n", l->symbol, progress->pattern, call(f, l->kinds, &patterns[progress->pattern]));
+			if (write(STDOUT_FILENO, text, (size_t)n) != n)
+				_exit(1);
+		}
 	}
 	_exit(0);
 }
 
+/* Returns the last symbol of the first one's child. cuInit has a child of its own: nothing takes a cuInit back. */
+static int share(int first)
+{
+	int last = first;
+	while (last + 1 < count && last + 1 - first < SYMBOLS_PER_CHILD && strcmp(lines[last].symbol, "cuInit") && strcmp(lines[last + 1].symbol, "cuInit"))
+		last++;
+	return last;
+}
+
 int main(int argc, char **argv)
 {
-	char line[256], symbol[128], kinds[64];
+	char text[256];
 	int bad = 0;
 	if (argc != 2)
 		return 2;
-	current = mmap(NULL, sizeof *current, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	while (fgets(line, sizeof line, stdin)) {
-		kinds[0] = 0;
-		if (sscanf(line, "%127s %63s", symbol, kinds) < 1)
-			continue;
+	progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	while (count < SYMBOLS && fgets(text, sizeof text, stdin))
+		count += sscanf(text, "%127s %63s", lines[count].symbol, lines[count].kinds) >= 1;
+	while (progress->line < count) {
+		int last = share(progress->line);
 		fflush(NULL);
 		pid_t id = fork();
 		if (id == 0)
-			child(argv[1], symbol, kinds);
+			child(argv[1], last);
 		int status;
 		if (id < 0 || waitpid(id, &status, 0) != id)
 			return 2;
-		if (WIFSIGNALED(status)) {
-			printf("%s %d crash %d\n", symbol, *current, WTERMSIG(status));
-			bad = 1;
-		} else if (WEXITSTATUS(status) != 0) {
-			printf("%s %d end %d\n", symbol, *current, WEXITSTATUS(status));
-			bad = 1;
-		}
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			continue;
+		bad = 1;
+		printf("%s %d %s %d\n", lines[progress->line].symbol, progress->pattern, WIFSIGNALED(status) ? "crash" : "end",
+			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		progress->line++;
 	}
 	return bad;
 }
