@@ -56,6 +56,14 @@ func DeviceID(claim types.UID) string { return kind + "=" + string(claim) }
 
 // Spec returns the specification of a domain.
 func (h Host) Spec(d *claims.Domain) *specs.Spec {
+	return &specs.Spec{Version: version, Kind: kind,
+		Annotations: map[string]string{claims.DriverName + "/claim": d.String()},
+		Devices:     []specs.Device{{Name: string(d.UID), ContainerEdits: h.Edits(d)}},
+	}
+}
+
+// Edits returns the changes to a container of a domain.
+func (h Host) Edits(d *claims.Domain) specs.ContainerEdits {
 	edits := specs.ContainerEdits{Env: []string{"PEGASUS_DOMAIN=" + d.Name(), "PEGASUS_CREDITS=" + d.Settings["credits"], "PEGASUS_MEMORY=" + d.Settings["memory"]}}
 	if d.Region != nil {
 		for _, m := range kvm.ContainerMounts(d.Region.Path) {
@@ -67,10 +75,7 @@ func (h Host) Spec(d *claims.Domain) *specs.Spec {
 	} else {
 		h.admit(&edits, d)
 	}
-	return &specs.Spec{Version: version, Kind: kind,
-		Annotations: map[string]string{claims.DriverName + "/claim": d.String()},
-		Devices:     []specs.Device{{Name: string(d.UID), ContainerEdits: edits}},
-	}
+	return edits
 }
 
 // admit makes processes of a container guests of the domain.

@@ -36,7 +36,7 @@ const (
 	Shared  = "region"  // memory of the host that a virtual machine shares; 0: the claim is for containers
 )
 
-// Domain is the domain of a claim. The driver stores it as JSON until the claim is unprepared.
+// Domain is the domain of a claim, or of units. The driver stores it as JSON until the claim is unprepared.
 type Domain struct {
 	Namespace string            `json:"namespace"` // of the claim
 	Claim     string            `json:"claim"`     // its name
@@ -47,7 +47,10 @@ type Domain struct {
 	Share     *types.UID        `json:"share,omitempty"`
 	Settings  map[string]string `json:"settings"`         // spelled as in the daemon's configuration
 	Region    *Region           `json:"region,omitempty"` // nil: the claim is for containers
-	Pods      []string          `json:"pods,omitempty"`   // that the claim is reserved for
+	Pods      []string          `json:"pods,omitempty"`   // that the claim is reserved for, or that have the units
+	Units     []string          `json:"units,omitempty"`  // devices of the kubelet's device plugin API; nil: the domain is a claim's
+	Init      bool              `json:"init,omitempty"`   // the kubelet does not list the units: they are an init container's
+	Over      bool              `json:"over,omitempty"`   // the kubelet has allocated the units anew
 }
 
 // Region is the memory that the virtual machine of a claim shares with the host.
@@ -62,8 +65,13 @@ func Name(claim types.UID) string { return "k8s-" + string(claim) }
 // Name returns the domain's name.
 func (d *Domain) Name() string { return Name(d.UID) }
 
-// String identifies the claim.
-func (d *Domain) String() string { return d.Namespace + "/" + d.Claim }
+// String identifies the claim or the units.
+func (d *Domain) String() string {
+	if len(d.Units) > 0 {
+		return strings.Join(d.Units, ",")
+	}
+	return d.Namespace + "/" + d.Claim
+}
 
 // SameAllocation reports whether two domains are of the same allocation of a claim.
 func (d *Domain) SameAllocation(o *Domain) bool {

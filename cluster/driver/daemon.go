@@ -126,6 +126,19 @@ func (d daemon) remove(ctx context.Context, name string) error {
 	})
 }
 
+// processes returns the number of a domain's processes, 0 if there is no such domain.
+func (d daemon) processes(ctx context.Context, name string) (n int, err error) {
+	err = d.do(func(c *client.Client) error {
+		dom, err := c.Domain(ctx, name)
+		n = dom.Processes
+		if missing(err) {
+			return nil
+		}
+		return err
+	})
+	return n, err
+}
+
 func missing(err error) bool {
 	var e *control.Error
 	return errors.As(err, &e) && e.Code == control.CodeNotFound

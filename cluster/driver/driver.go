@@ -1,5 +1,6 @@
 // Package driver prepares claims on a node: a domain of the node's daemon and a CDI file for each claim, from its first
-// pod to its last, and the region of a claim for a virtual machine.
+// pod to its last, and the region of a claim for a virtual machine. For kubelets without claims it makes the domains of
+// the devices of a device plugin (Devices).
 //
 // A claim's record is written first and removed last. So an interrupted step is completed by the next call, or by
 // Reconcile, which makes domains and files what the records require.
@@ -132,8 +133,17 @@ func (d *Driver) make(ctx context.Context, of *claims.Domain) error {
 	if err := d.regions.make(of); err != nil { // after the domain, which the region's hub would create with other settings
 		return err
 	}
-	_, err := d.files.Write(of.UID, d.host.Spec(of))
+	_, err := d.writeFile(of)
 	return err
+}
+
+// writeFile writes the CDI file of a record, unless it is as it has to be, and reports whether it wrote. The containers
+// of units get the same from the kubelet.
+func (d *Driver) writeFile(of *claims.Domain) (bool, error) {
+	if len(of.Units) > 0 {
+		return false, nil
+	}
+	return d.files.Write(of.UID, d.host.Spec(of))
 }
 
 // Unprepare removes the domain and the files of a claim. It can be repeated.
@@ -214,7 +224,7 @@ func (d *Driver) restore(ctx context.Context, of *claims.Domain, held bool) erro
 	if err := d.regions.make(of); err != nil {
 		return fmt.Errorf("claim %s: %w", of, err)
 	}
-	wrote, err := d.files.Write(of.UID, d.host.Spec(of))
+	wrote, err := d.writeFile(of)
 	if wrote {
 		d.log.Info("wrote CDI file", "claim", of.String(), "domain", of.Name())
 	}

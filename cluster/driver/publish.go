@@ -13,30 +13,31 @@ import (
 	"pegasus/cluster/slices"
 )
 
-// Publisher writes the ResourceSlices of the node; kubeletplugin.Helper is one.
-type Publisher interface {
-	PublishResources(context.Context, resourceslice.DriverResources) error
-}
-
 // awayAfter is how long the daemon may be away until its devices are tainted; it restarts in less.
 const awayAfter = 15 * time.Second
 
-// Watcher keeps the node's slices and the prepared claims as they have to be.
+// Interface is one of the two interfaces by which the kubelet uses a driver: Dynamic Resource Allocation, or the device
+// plugin API.
+type Interface interface {
+	// offer gives the scheduler the accelerators of the daemon as last described. Away is the reason for which the daemon
+	// has not answered since; empty: it answers.
+	offer(ctx context.Context, h host, away string, since time.Time) error
+	// Reconcile makes domains and files as the kubelet requires them.
+	Reconcile(ctx context.Context) error
+}
+
+// Watcher keeps the offered accelerators and the domains as they have to be.
 type Watcher struct {
-	Plugin  *Plugin
-	To      Publisher
-	Credits int64         // that each accelerator without max_credits sells
-	Shared  int64         // bytes of virtual machines' regions that each accelerator sells
-	Every   time.Duration // between two looks at the daemon
+	Driver *Driver
+	To     Interface
+	Every  time.Duration // between two looks at the daemon
 
 	host  host      // the last that the daemon reported
 	away  time.Time // of the first failure since the daemon answered; zero: it does
-	has   []resourceapi.Device
-	left  []string
-	noted string // text of the latest error
+	noted string    // text of the latest error
 }
 
-// Run reconciles and publishes until ctx ends.
+// Run reconciles and offers until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	for tick := time.NewTicker(w.Every); ; {
 		w.note(w.step(ctx, time.Now()))
@@ -58,60 +59,81 @@ func (w *Watcher) note(err error) {
 	switch {
 	case text == w.noted:
 	case err != nil:
-		w.Plugin.log.Warn("reconcile", "err", err)
+		w.Driver.log.Warn("reconcile", "err", err)
 	default:
-		w.Plugin.log.Info("reconciled")
+		w.Driver.log.Info("reconciled")
 	}
 	w.noted = text
 }
 
 // step looks at the daemon once.
 func (w *Watcher) step(ctx context.Context, now time.Time) error {
-	host, err := w.Plugin.daemon.describe(ctx)
+	host, err := w.Driver.daemon.describe(ctx)
 	if err != nil {
 		return w.missed(ctx, now, err)
 	}
 	w.host, w.away = host, time.Time{}
-	if err := w.publish(ctx, ""); err != nil {
+	if err := w.To.offer(ctx, host, "", w.away); err != nil {
 		return err
 	}
-	return w.Plugin.Reconcile(ctx)
+	return w.To.Reconcile(ctx)
 }
 
-// missed taints the devices when the daemon has been away for long.
+// missed reports the devices' daemon as away when it has been for long.
 func (w *Watcher) missed(ctx context.Context, now time.Time, cause error) error {
 	if w.away.IsZero() {
 		w.away = now
 	}
 	if now.Sub(w.away) >= awayAfter && len(w.host.accelerators) > 0 {
-		if err := w.publish(ctx, oneLine(cause)); err != nil {
+		if err := w.To.offer(ctx, w.host, oneLine(cause), w.away); err != nil {
 			return err
 		}
 	}
 	return cause
 }
 
-// publish writes the slices if they have changed.
-func (w *Watcher) publish(ctx context.Context, away string) error {
-	devices, left := slices.Devices(w.host.accelerators, slices.Node{
-		Release: w.host.release, CUDA: cudaVersion, Credits: w.Credits, Declared: w.host.declared, Shared: w.Shared,
-		Away: away, AwaySince: metav1.NewTime(w.away.Truncate(time.Second)),
+// Publisher writes the ResourceSlices of the node; kubeletplugin.Helper is one.
+type Publisher interface {
+	PublishResources(context.Context, resourceslice.DriverResources) error
+}
+
+// Slices offers the accelerators as devices of ResourceSlices.
+type Slices struct {
+	*Plugin
+	To      Publisher
+	Credits int64 // that each accelerator without max_credits sells
+	Shared  int64 // bytes of virtual machines' regions that each accelerator sells
+
+	has  []resourceapi.Device
+	left []string
+}
+
+// offer writes the slices if they have changed. Devices whose daemon is away get a taint.
+func (s *Slices) offer(ctx context.Context, h host, away string, since time.Time) error {
+	devices, left := slices.Devices(h.accelerators, slices.Node{
+		Release: h.release, CUDA: cudaVersion, Credits: s.Credits, Declared: h.declared, Shared: s.Shared,
+		Away: away, AwaySince: metav1.NewTime(since.Truncate(time.Second)),
 	})
-	w.Plugin.report(devices, away)
-	if !reflect.DeepEqual(left, w.left) {
-		w.Plugin.log.Warn("accelerators left out", "why", strings.Join(left, "; "))
-		w.left = left
-	}
-	if reflect.DeepEqual(devices, w.has) {
+	s.report(devices, away)
+	s.noteLeft(&s.left, left)
+	if reflect.DeepEqual(devices, s.has) {
 		return nil
 	}
-	err := w.To.PublishResources(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{
-		w.Plugin.node: {Slices: []resourceslice.Slice{{Devices: devices}}}}})
+	err := s.To.PublishResources(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{
+		s.node: {Slices: []resourceslice.Slice{{Devices: devices}}}}})
 	if err == nil {
-		w.has = devices
-		w.Plugin.log.Info("publishing devices", "devices", len(devices))
+		s.has = devices
+		s.log.Info("publishing devices", "devices", len(devices))
 	}
 	return err
+}
+
+// noteLeft logs the accelerators that are not offered, unless they are those of before.
+func (d *Driver) noteLeft(before *[]string, left []string) {
+	if !reflect.DeepEqual(left, *before) {
+		d.log.Warn("accelerators left out", "why", strings.Join(left, "; "))
+		*before = left
+	}
 }
 
 // cudaVersion is the version that the guest's library reports by default.

@@ -25,13 +25,14 @@ func (p *published) PublishResources(_ context.Context, r resourceslice.DriverRe
 func TestAway(t *testing.T) {
 	var to published
 	plugin := NewPlugin(New(Config{RuntimeDir: t.TempDir(), CDI: t.TempDir(), Records: t.TempDir(), Log: slog.New(slog.DiscardHandler)}), "node1")
-	w := Watcher{Plugin: plugin, To: &to, Credits: 1024}
+	offer := &Slices{Plugin: plugin, To: &to, Credits: 1024}
+	w := Watcher{Driver: plugin.Driver, To: offer}
 	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	if err := w.step(t.Context(), start); err == nil || len(to) > 0 {
 		t.Fatalf("before the daemon has answered: %v, %v", err, to)
 	}
 	w.host.accelerators, w.away = []control.Accelerator{{Name: "soft0", Memory: 1 << 30, MaxDomains: 8}}, time.Time{} // it has answered
-	if err := w.publish(t.Context(), ""); err != nil || len(to) != 1 {
+	if err := offer.offer(t.Context(), w.host, "", w.away); err != nil || len(to) != 1 {
 		t.Fatal(err, to)
 	}
 	for after := time.Duration(0); after < time.Minute; after += time.Second {
@@ -52,7 +53,7 @@ func TestAway(t *testing.T) {
 		t.Errorf("health: %v", h)
 	}
 	w.away = time.Time{}
-	if err := w.publish(t.Context(), ""); err != nil || len(to) != 3 || len(to[2].Pools["node1"].Slices[0].Devices[0].Taints) != 0 {
+	if err := offer.offer(t.Context(), w.host, "", w.away); err != nil || len(to) != 3 || len(to[2].Pools["node1"].Slices[0].Devices[0].Taints) != 0 {
 		t.Errorf("when the daemon is back: %v, %v", err, to)
 	}
 	if h := plugin.healthReport().Devices; len(h) != 1 || h[0].Health != kubeletplugin.HealthStatusHealthy {

@@ -54,7 +54,7 @@ func Devices(all []control.Accelerator, node Node) (devices []resourceapi.Device
 			left = append(left, a.Name+": the name of a device must be a DNS label (small letters, digits and -, at most 63); rename the accelerator")
 			continue
 		}
-		credits := node.sold(a)
+		credits := node.Sold(a)
 		if credits <= 0 {
 			left = append(left, fmt.Sprintf("%s: the domains of the configuration that are tied to it have %d credits, all of its max_credits = %d; raise it", a.Name, node.Declared[a.Name], a.MaxCredits))
 			continue
@@ -64,8 +64,8 @@ func Devices(all []control.Accelerator, node Node) (devices []resourceapi.Device
 	return devices, left
 }
 
-// sold returns the credits that an accelerator sells.
-func (n *Node) sold(a *control.Accelerator) int64 {
+// Sold returns the credits that an accelerator sells; 0 or less: none.
+func (n *Node) Sold(a *control.Accelerator) int64 {
 	if a.MaxCredits == 0 {
 		return n.Credits
 	}

@@ -281,7 +281,7 @@ func (n *node) leftovers() (left []string) {
 	for name := range n.domains() {
 		left = append(left, "domain "+name)
 	}
-	for _, dir := range []string{"run/domains", "cdi", "kubelet/plugins/pegasus.dev/claims"} {
+	for _, dir := range []string{"run/domains", "cdi", "kubelet/plugins/pegasus.dev/claims", "kubelet/plugins/pegasus.dev/devices"} {
 		files, _ := filepath.Glob(n.path(dir, "*"))
 		left = append(left, files...)
 	}

@@ -1,5 +1,6 @@
 // Pegasus-dra is the kubelet plugin of a node: it offers the accelerators of the node's daemon to the scheduler, and
-// makes a domain for each claim.
+// makes a domain for each claim. With --device-plugin, for clusters without claims, it makes a domain for the devices of
+// each container.
 package main
 
 import (
@@ -13,6 +14,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +36,8 @@ type options struct {
 	credits                   int64
 	group, qemu               uint
 	shared                    string
+	unit                      int64
+	pod                       string
 	metrics                   string
 	usage                     time.Duration
 	every                     time.Duration
@@ -54,6 +59,8 @@ func main() {
 	flag.DurationVar(&o.every, "interval", 5*time.Second, "`time` between two looks at the daemon, 100ms or more")
 	flag.StringVar(&o.metrics, "metrics", "", "`address` at which to serve the daemon's metrics with the labels of claims, such as :9419; \"\": none")
 	flag.DurationVar(&o.usage, "usage", 0, "write the usage of each claim to its status when it has changed, at most once in this `time`, 10s or more; 0s: never")
+	flag.Int64Var(&o.unit, "device-plugin", 0, "`credits` of each device that is offered by the kubelet's device plugin API, in place of Dynamic Resource Allocation, 1 to 65535; 0: none")
+	flag.StringVar(&o.pod, "pod", os.Getenv("POD"), "with --device-plugin, `namespace/name` of the pod of this program; default: the environment variable POD")
 	flag.StringVar(&o.install, "install-libraries", "", "copy the CUDA libraries into a `directory` and exit")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -71,10 +78,16 @@ func (o *options) check() error {
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("argument %q: there are flags only", flag.Arg(0))
-	case o.node == "" && o.install == "":
+	case o.node == "" && o.install == "" && o.unit == 0:
 		return errors.New("--node: missing; give the name of the node, or set NODE_NAME")
 	case o.credits < 1 || o.credits > 65535:
 		return fmt.Errorf("--credits %d: must be 1 to 65535", o.credits)
+	case o.unit < 0 || o.unit > 65535:
+		return fmt.Errorf("--device-plugin %d: must be 1 to 65535, or 0", o.unit)
+	case o.unit > 0 && strings.Count(o.pod, "/") != 1:
+		return fmt.Errorf("--pod %q: must be the namespace/name of this program's pod, by which it recognises complete lists of pods", o.pod)
+	case o.unit > 0 && (o.shared != "0" || o.usage != 0):
+		return errors.New("--device-plugin: there are no claims, which --region-memory and --usage need; remove these")
 	case o.every < 100*time.Millisecond:
 		return fmt.Errorf("--interval %v: must be 100ms or more", o.every)
 	case o.usage != 0 && o.usage < 10*time.Second:
@@ -94,11 +107,14 @@ func (o *options) run(ctx context.Context) error {
 	if o.install != "" {
 		return driver.InstallLibraries(o.Libraries, o.install)
 	}
+	if o.unit > 0 {
+		return o.runDevices(ctx)
+	}
 	client, err := o.client()
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(o.kubelet, "plugins", claims.DriverName)
+	data := o.data()
 	registry := filepath.Join(o.kubelet, "plugins_registry")
 	for _, dir := range []string{data, registry} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -117,7 +133,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	plugin := driver.NewPlugin(driver.New(o.Config), o.node)
 	if o.metrics != "" {
-		if err := o.serveMetrics(ctx, plugin); err != nil {
+		if err := o.serveMetrics(ctx, plugin.Driver); err != nil {
 			return err
 		}
 	}
@@ -139,18 +155,39 @@ func (o *options) run(ctx context.Context) error {
 		r := driver.Reporter{Driver: plugin.Driver, Client: client, Least: o.usage, Every: o.every}
 		go r.Run(ctx)
 	}
-	w := driver.Watcher{Plugin: plugin, To: helper, Credits: o.credits, Shared: shared.Value(), Every: o.every}
+	offer := &driver.Slices{Plugin: plugin, To: helper, Credits: o.credits, Shared: shared.Value()}
+	w := driver.Watcher{Driver: plugin.Driver, To: offer, Every: o.every}
+	return w.Run(ctx)
+}
+
+// data returns the directory of the driver's files.
+func (o *options) data() string { return filepath.Join(o.kubelet, "plugins", claims.DriverName) }
+
+// runDevices serves the kubelet's device plugin API until ctx ends. It needs no API server.
+func (o *options) runDevices(ctx context.Context) error {
+	o.Records, o.Group = filepath.Join(o.data(), "devices"), uint32(o.group)
+	d := driver.New(o.Config)
+	if o.metrics != "" {
+		if err := o.serveMetrics(ctx, d); err != nil {
+			return err
+		}
+	}
+	devices := driver.NewDevices(d, o.unit, o.credits, o.kubelet, o.pod)
+	var served sync.WaitGroup
+	served.Go(func() { devices.Run(ctx) })
+	defer served.Wait()
+	w := driver.Watcher{Driver: d, To: devices, Every: o.every}
 	return w.Run(ctx)
 }
 
 // serveMetrics serves metrics until ctx ends.
-func (o *options) serveMetrics(ctx context.Context, plugin *driver.Plugin) error {
+func (o *options) serveMetrics(ctx context.Context, d *driver.Driver) error {
 	l, err := net.Listen("tcp", o.metrics)
 	if err != nil {
 		return fmt.Errorf("--metrics: %w", err)
 	}
 	pages := http.NewServeMux()
-	pages.HandleFunc("/metrics", plugin.Metrics)
+	pages.HandleFunc("/metrics", d.Metrics)
 	server := http.Server{Handler: http.TimeoutHandler(pages, 10*time.Second, "the daemon does not answer"), ReadTimeout: 5 * time.Second, WriteTimeout: 15 * time.Second, MaxHeaderBytes: 16 << 10}
 	context.AfterFunc(ctx, func() { server.Close() })
 	go server.Serve(l)
