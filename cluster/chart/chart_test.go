@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	admission "k8s.io/api/admissionregistration/v1"
@@ -59,7 +60,11 @@ func decodedAll(t *testing.T, values map[string]any) (objects []runtime.Object, 
 }
 
 func TestLint(t *testing.T) {
-	l := lint.RunAll(".", image(), "pegasus-system")
+	version, err := common.ParseKubeVersion("v1.37.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lint.RunAll(".", image(), "pegasus-system", lint.WithKubeVersion(version))
 	for _, m := range l.Messages {
 		if m.Severity >= support.WarningSev {
 			t.Error(m)
@@ -105,6 +110,49 @@ func TestDriverAlone(t *testing.T) {
 	pod := objects["DaemonSet"].(*apps.DaemonSet).Spec.Template.Spec
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != "driver" || len(pod.InitContainers) > 0 || len(pod.Volumes) != 4 || objects["ConfigMap"] != nil {
 		t.Errorf("pod: %v", pod)
+	}
+}
+
+// A cluster before 1.34 needs the device plugin, with which the chart has neither objects of resource.k8s.io nor rights.
+func TestDevicePlugin(t *testing.T) {
+	if _, err := render.ChartFor(".", "v1.33.0", image()); err == nil || !strings.Contains(err.Error(), "set devicePlugin.enabled=true") {
+		t.Errorf("a driver for Kubernetes 1.33: %v", err)
+	}
+	values := image()
+	values["devicePlugin"] = map[string]any{"enabled": true, "credits": 128}
+	if _, err := render.ChartFor(".", "v1.33.0", values); err != nil {
+		t.Error(err)
+	}
+	objects, err := decoded(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(objects)), []string{"ConfigMap", "DaemonSet", "ServiceAccount"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if token := objects["ServiceAccount"].(*core.ServiceAccount).AutomountServiceAccountToken; token == nil || *token {
+		t.Error("the plugin has a token")
+	}
+	pod := objects["DaemonSet"].(*apps.DaemonSet).Spec.Template.Spec
+	driver := pod.Containers[len(pod.Containers)-1]
+	if !slices.Contains(driver.Command, "--device-plugin=128") || !slices.ContainsFunc(driver.Env, func(e core.EnvVar) bool { return e.Name == "POD" && e.Value == "pegasus-system/$(POD_NAME)" }) {
+		t.Errorf("driver: %v, %v", driver.Command, driver.Env)
+	}
+	for _, dir := range []string{"plugins", "device-plugins", "pod-resources"} {
+		i := slices.IndexFunc(driver.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/var/lib/kubelet/"+dir })
+		if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool {
+			return v.Name == driver.VolumeMounts[i].Name && v.HostPath.Path == driver.VolumeMounts[i].MountPath
+		}) {
+			t.Errorf("the kubelet's directory %s is not mounted: %v", dir, driver.VolumeMounts)
+		}
+	}
+	values["daemon"] = map[string]any{"enabled": false} // machines would miss its regions first
+	for _, part := range []string{"machines", "usage", "fleet"} {
+		values[part], values["metrics"] = map[string]any{"enabled": true}, map[string]any{"enabled": true}
+		if _, err := render.Chart(".", values); err == nil || !strings.Contains(err.Error(), "need claims") {
+			t.Errorf("%s without claims: %v", part, err)
+		}
+		delete(values, part)
 	}
 }
 
@@ -197,6 +245,7 @@ func TestWrongValues(t *testing.T) {
 		"a daemon without regions": func(v map[string]any) { v["machines"] = map[string]any{"enabled": true} },
 		"no size of regions":       func(v map[string]any) { v["machines"] = map[string]any{"enabled": true, "memory": "0"} },
 		"a wrong time":             func(v map[string]any) { v["usage"] = map[string]any{"interval": "soon"} },
+		"devices without credits":  func(v map[string]any) { v["devicePlugin"] = map[string]any{"credits": 0} },
 		"a relative path":          func(v map[string]any) { v["paths"] = map[string]any{"cdi": "run/cdi"} },
 	} {
 		values := image()

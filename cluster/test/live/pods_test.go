@@ -43,6 +43,17 @@ func (c *cluster) install(t testing.TB, daemon map[string]any, more ...map[strin
 	t.Helper()
 	config, _ := daemon["config"].(string)
 	devices := max(1, strings.Count(config, "[[accelerator]]"))
+	c.apply(t, daemon, more...)
+	eventually(t, "the driver publishes a slice", func() bool {
+		var slices resourceapi.ResourceSliceList
+		c.get(t, &slices, "resourceslices")
+		return len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == devices && len(slices.Items[0].Spec.Devices[0].Taints) == 0
+	})
+}
+
+// apply installs the chart, or changes its values, and waits for its pods.
+func (c *cluster) apply(t testing.TB, daemon map[string]any, more ...map[string]any) {
+	t.Helper()
 	values := map[string]any{"image": map[string]any{"repository": "pegasus.local/pegasus", "tag": "1"}, "daemon": daemon}
 	if daemon["enabled"] == false {
 		values["paths"] = map[string]any{"libraries": built("guest")}
@@ -58,11 +69,6 @@ func (c *cluster) install(t testing.TB, daemon map[string]any, more ...map[strin
 	c.must(t, "", "label", "--overwrite", "namespace", "pegasus-system", "pod-security.kubernetes.io/enforce=privileged")
 	c.must(t, strings.Join(objects, "\n---\n"), "apply", "--prune", "-l", "app.kubernetes.io/instance=pegasus", "-f", "-")
 	c.must(t, "", "-n", "pegasus-system", "rollout", "status", "daemonset/pegasus", "--timeout=3m")
-	eventually(t, "the driver publishes a slice", func() bool {
-		var slices resourceapi.ResourceSliceList
-		c.get(t, &slices, "resourceslices")
-		return len(slices.Items) == 1 && len(slices.Items[0].Spec.Devices) == devices && len(slices.Items[0].Spec.Devices[0].Taints) == 0
-	})
 }
 
 // pod is a pod of one container that has a claim.
@@ -212,7 +218,7 @@ func (c *cluster) nothingIsLeft(t testing.TB) {
 		for name := range all {
 			left = append(left, "domain "+name)
 		}
-		for _, dir := range []string{runtimeDir + "/domains", "/var/run/cdi", "/var/lib/kubelet/plugins/pegasus.dev/claims"} {
+		for _, dir := range []string{runtimeDir + "/domains", "/var/run/cdi", "/var/lib/kubelet/plugins/pegasus.dev/claims", "/var/lib/kubelet/plugins/pegasus.dev/devices"} {
 			files, err := os.ReadDir(dir)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // no claim was prepared yet
 				t.Fatal(err)
