@@ -117,15 +117,18 @@ cluster-check: cluster-vet cluster-unit cluster-fuzz ## vet and test what is for
 cluster-vet:
 	$(call step,VET,cluster)
 	$(Q)$(CLUSTER) vet -tags soak ./...
+	$(Q)$(CLUSTER)/kueue vet ./...
 	$(call step,STATIC,cluster)
 	$(Q)$(CLUSTER) run $(STATICCHECK) ./...
 	$(call step,TIDY,cluster/go.mod)
 	$(Q)$(CLUSTER) mod tidy -diff
+	$(Q)$(CLUSTER)/kueue mod tidy -diff
 
 cluster-unit: build cluster
 	@scripts/deps $(CLUSTER_NEEDS)
 	$(call step,TEST,cluster)
 	$(Q)$(CLUSTER) test -vet=off -timeout $(PATIENCE) ./...
+	$(Q)$(CLUSTER)/kueue test -vet=off -timeout $(PATIENCE) ./...
 
 cluster-fuzz: | deps-build
 	cd cluster && GO=$(GO) GOFLAGS='$(GOFLAGS) -trimpath -buildvcs=false' ../scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
