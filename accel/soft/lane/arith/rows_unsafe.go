@@ -29,7 +29,7 @@ var VectorLevel = detectVectorLevel()
 // FastRow returns the fastest kernel of an operation, or nil.
 func FastRow(name string) RowFunc {
 	for level := VectorLevel; level > 0; level-- {
-		if f := vectorRows[level-1][name]; f != nil {
+		if f := vectorRows[name][level-1]; f != nil {
 			return f
 		}
 	}
@@ -60,18 +60,20 @@ func bitAt(p unsafe.Pointer, i int) bool {
 	return *(*uint64)(unsafe.Add(p, i>>6*8))>>(i&63)&1 != 0
 }
 
-// partly runs a vector kernel of one f32 operand that stops at lanes that it doesn't support, and returns how many are
-// left. The plain kernel computes these.
-func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plain RowFunc, d, a unsafe.Pointer, n int, scalars int) {
-	for n > 0 {
-		left := vector(d, a, nil, nil, n, scalars)
-		d = unsafe.Add(d, (n-left)*4)
-		a = unsafe.Add(a, (n-left)*stepOf(scalars, 0, 4))
-		n = min(left, BlockLanes)
-		plain(d, a, nil, nil, n, scalars)
-		d = unsafe.Add(d, n*4)
-		a = unsafe.Add(a, n*stepOf(scalars, 0, 4))
-		n = left - n
+// partly returns a row operation of one f32 operand by a vector kernel that stops at lanes that it doesn't support, and
+// returns how many are left. The plain kernel computes these.
+func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plain RowFunc) RowFunc {
+	return func(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+		for n > 0 {
+			left := vector(d, a, nil, nil, n, scalars)
+			d = unsafe.Add(d, (n-left)*4)
+			a = unsafe.Add(a, (n-left)*stepOf(scalars, 0, 4))
+			n = min(left, BlockLanes)
+			plain(d, a, nil, nil, n, scalars)
+			d = unsafe.Add(d, n*4)
+			a = unsafe.Add(a, n*stepOf(scalars, 0, 4))
+			n = left - n
+		}
 	}
 }
 

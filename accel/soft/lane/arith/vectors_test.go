@@ -59,12 +59,16 @@ func TestVectorKernels(t *testing.T) {
 		rounds = 5
 	}
 	for level := 1; level <= detectVectorLevel(); level++ {
-		for _, name := range slices.Sorted(maps.Keys(vectorRows[level-1])) {
+		for _, name := range slices.Sorted(maps.Keys(vectorRows)) {
+			vector := vectorRows[name][level-1]
+			if vector == nil {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d/%s", level, name), func(t *testing.T) {
 				in, out := operandBits(t, name)
 				r := lanetest.Random(7)
 				for range rounds {
-					compareKernels(t, r, vectorRows[level-1][name], plainRows[name], in, out)
+					compareKernels(t, r, vector, plainRows[name], in, out)
 				}
 			})
 		}

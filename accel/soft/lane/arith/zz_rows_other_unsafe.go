@@ -5,4 +5,4 @@
 package arith
 
 // vectorRows has no kernels for this machine.
-var vectorRows [2]map[string]RowFunc
+var vectorRows map[string][2]RowFunc

@@ -306,86 +306,70 @@ var plainRows = map[string]RowFunc{
 	"selectU64":        selectU64,
 }
 
-func addU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func addU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x + y
 	}
 }
 
-func subU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func subU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x - y
 	}
 }
 
-func mulU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x * y
 	}
 }
 
-func andU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func andU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x & y
 	}
 }
 
-func orU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func orU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x | y
 	}
 }
 
-func xorU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func xorU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x ^ y
 	}
 }
 
-func madU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func madU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x*y + z
 	}
 }
 
-func movU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func movU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -394,7 +378,7 @@ func movU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func notU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func notU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -403,7 +387,7 @@ func notU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func negU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func negU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -412,7 +396,7 @@ func negU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func absS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func absS32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -421,92 +405,76 @@ func absS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func shlU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func shlU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x << y
 	}
 }
 
-func shrU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func shrU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func shrS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func shrS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func minU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func maxU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func divU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = quotientU32(x, y)
 	}
 }
 
-func remU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func remU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = remainderU32(x, y)
 	}
 }
 
-func cmpltU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -515,15 +483,13 @@ func cmpltU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -532,15 +498,13 @@ func cmpleU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -549,15 +513,13 @@ func cmpgtU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -566,59 +528,49 @@ func cmpgeU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func minS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func maxS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func divS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = quotientS32(x, y)
 	}
 }
 
-func remS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func remS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = remainderS32(x, y)
 	}
 }
 
-func cmpltS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int32)(unsafe.Add(a, i*as))
-			y := *(*int32)(unsafe.Add(b, i*bs))
+			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -627,15 +579,13 @@ func cmpltS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int32)(unsafe.Add(a, i*as))
-			y := *(*int32)(unsafe.Add(b, i*bs))
+			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -644,15 +594,13 @@ func cmpleS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int32)(unsafe.Add(a, i*as))
-			y := *(*int32)(unsafe.Add(b, i*bs))
+			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -661,15 +609,13 @@ func cmpgtS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int32)(unsafe.Add(a, i*as))
-			y := *(*int32)(unsafe.Add(b, i*bs))
+			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -678,15 +624,13 @@ func cmpgeS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpeqU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpeqU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -695,15 +639,13 @@ func cmpeqU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpneU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint32)(unsafe.Add(a, i*as))
-			y := *(*uint32)(unsafe.Add(b, i*bs))
+			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -712,15 +654,13 @@ func cmpneU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpeqF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpeqF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -729,15 +669,13 @@ func cmpeqF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpeqFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpeqFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) == Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -746,15 +684,13 @@ func cmpeqFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpneF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x < y || x > y {
 				m |= 1 << (i & 63)
 			}
@@ -763,15 +699,13 @@ func cmpneF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpneFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) < Flush(y) || Flush(x) > Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -780,15 +714,13 @@ func cmpneFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -797,15 +729,13 @@ func cmpltF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) < Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -814,15 +744,13 @@ func cmpltFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -831,15 +759,13 @@ func cmpleF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) <= Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -848,15 +774,13 @@ func cmpleFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -865,15 +789,13 @@ func cmpgtF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) > Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -882,15 +804,13 @@ func cmpgtFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -899,15 +819,13 @@ func cmpgeF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) >= Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -916,15 +834,13 @@ func cmpgeFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpequF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpequF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x < y || x > y) {
 				m |= 1 << (i & 63)
 			}
@@ -933,15 +849,13 @@ func cmpequF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpequFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpequFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(Flush(x) < Flush(y) || Flush(x) > Flush(y)) {
 				m |= 1 << (i & 63)
 			}
@@ -950,15 +864,13 @@ func cmpequFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpneuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -967,15 +879,13 @@ func cmpneuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpneuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) != Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -984,15 +894,13 @@ func cmpneuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x >= y) {
 				m |= 1 << (i & 63)
 			}
@@ -1001,15 +909,13 @@ func cmpltuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpltuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(Flush(x) >= Flush(y)) {
 				m |= 1 << (i & 63)
 			}
@@ -1018,15 +924,13 @@ func cmpltuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x > y) {
 				m |= 1 << (i & 63)
 			}
@@ -1035,15 +939,13 @@ func cmpleuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpleuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(Flush(x) > Flush(y)) {
 				m |= 1 << (i & 63)
 			}
@@ -1052,15 +954,13 @@ func cmpleuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x <= y) {
 				m |= 1 << (i & 63)
 			}
@@ -1069,15 +969,13 @@ func cmpgtuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgtuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(Flush(x) <= Flush(y)) {
 				m |= 1 << (i & 63)
 			}
@@ -1086,15 +984,13 @@ func cmpgtuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x < y) {
 				m |= 1 << (i & 63)
 			}
@@ -1103,15 +999,13 @@ func cmpgeuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpgeuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(Flush(x) < Flush(y)) {
 				m |= 1 << (i & 63)
 			}
@@ -1120,15 +1014,13 @@ func cmpgeuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnumF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpnumF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x == x && y == y {
 				m |= 1 << (i & 63)
 			}
@@ -1137,15 +1029,13 @@ func cmpnumF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnumFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpnumFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) == Flush(x) && Flush(y) == Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -1154,15 +1044,13 @@ func cmpnumFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnanF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpnanF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x != x || y != y {
 				m |= 1 << (i & 63)
 			}
@@ -1171,15 +1059,13 @@ func cmpnanF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnanFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func cmpnanFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float32)(unsafe.Add(a, i*as))
-			y := *(*float32)(unsafe.Add(b, i*bs))
+			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if Flush(x) != Flush(x) || Flush(y) != Flush(y) {
 				m |= 1 << (i & 63)
 			}
@@ -1188,86 +1074,70 @@ func cmpnanFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func addU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func addU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x + y
 	}
 }
 
-func subU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func subU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x - y
 	}
 }
 
-func mulU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func mulU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x * y
 	}
 }
 
-func andU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func andU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x & y
 	}
 }
 
-func orU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func orU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x | y
 	}
 }
 
-func xorU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func xorU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = x ^ y
 	}
 }
 
-func madU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 8)
+func madU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint64)(unsafe.Add(c, i*cs))
 		ds[i] = x*y + z
 	}
 }
 
-func movU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func movU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -1276,7 +1146,7 @@ func movU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func notU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func notU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -1285,7 +1155,7 @@ func notU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func negU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func negU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -1294,7 +1164,7 @@ func negU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func absS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func absS64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
@@ -1303,92 +1173,76 @@ func absS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func shlU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 4)
+func shlU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x << y
 	}
 }
 
-func shrU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 4)
+func shrU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func shrS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 4)
+func shrS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*int64)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func minU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func minU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func maxU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func maxU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func divU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func divU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = quotientU64(x, y)
 	}
 }
 
-func remU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func remU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = remainderU64(x, y)
 	}
 }
 
-func cmpltU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpltU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -1397,15 +1251,13 @@ func cmpltU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpleU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -1414,15 +1266,13 @@ func cmpleU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgtU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -1431,15 +1281,13 @@ func cmpgtU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgeU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -1448,59 +1296,49 @@ func cmpgeU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func minS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func minS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*int64)(unsafe.Add(b, i*bs))
+		x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func maxS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func maxS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*int64)(unsafe.Add(b, i*bs))
+		x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func divS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func divS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*int64)(unsafe.Add(b, i*bs))
+		x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 		ds[i] = quotientS64(x, y)
 	}
 }
 
-func remS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func remS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*int64)(unsafe.Add(b, i*bs))
+		x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 		ds[i] = remainderS64(x, y)
 	}
 }
 
-func cmpltS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpltS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int64)(unsafe.Add(a, i*as))
-			y := *(*int64)(unsafe.Add(b, i*bs))
+			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -1509,15 +1347,13 @@ func cmpltS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpleS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int64)(unsafe.Add(a, i*as))
-			y := *(*int64)(unsafe.Add(b, i*bs))
+			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -1526,15 +1362,13 @@ func cmpleS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgtS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int64)(unsafe.Add(a, i*as))
-			y := *(*int64)(unsafe.Add(b, i*bs))
+			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -1543,15 +1377,13 @@ func cmpgtS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgeS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*int64)(unsafe.Add(a, i*as))
-			y := *(*int64)(unsafe.Add(b, i*bs))
+			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -1560,15 +1392,13 @@ func cmpgeS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpeqU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpeqU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -1577,15 +1407,13 @@ func cmpeqU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpneU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*uint64)(unsafe.Add(a, i*as))
-			y := *(*uint64)(unsafe.Add(b, i*bs))
+			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -1594,15 +1422,13 @@ func cmpneU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpeqF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpeqF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -1611,15 +1437,13 @@ func cmpeqF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpneF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x < y || x > y {
 				m |= 1 << (i & 63)
 			}
@@ -1628,15 +1452,13 @@ func cmpneF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpltF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -1645,15 +1467,13 @@ func cmpltF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpleF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -1662,15 +1482,13 @@ func cmpleF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgtF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -1679,15 +1497,13 @@ func cmpgtF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgeF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -1696,15 +1512,13 @@ func cmpgeF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpequF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpequF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x < y || x > y) {
 				m |= 1 << (i & 63)
 			}
@@ -1713,15 +1527,13 @@ func cmpequF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpneuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpneuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -1730,15 +1542,13 @@ func cmpneuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpltuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpltuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x >= y) {
 				m |= 1 << (i & 63)
 			}
@@ -1747,15 +1557,13 @@ func cmpltuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpleuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpleuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x > y) {
 				m |= 1 << (i & 63)
 			}
@@ -1764,15 +1572,13 @@ func cmpleuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgtuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgtuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x <= y) {
 				m |= 1 << (i & 63)
 			}
@@ -1781,15 +1587,13 @@ func cmpgtuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpgeuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpgeuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x < y) {
 				m |= 1 << (i & 63)
 			}
@@ -1798,15 +1602,13 @@ func cmpgeuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnumF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpnumF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x == x && y == y {
 				m |= 1 << (i & 63)
 			}
@@ -1815,15 +1617,13 @@ func cmpnumF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cmpnanF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func cmpnanF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := *(*float64)(unsafe.Add(a, i*as))
-			y := *(*float64)(unsafe.Add(b, i*bs))
+			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if x != x || y != y {
 				m |= 1 << (i & 63)
 			}
@@ -1832,81 +1632,65 @@ func cmpnanF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func addF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func addF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(x + y)
 	}
 }
 
-func addFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func addFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(Flush(x) + Flush(y)))
 	}
 }
 
-func subF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func subF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(x - y)
 	}
 }
 
-func subFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func subFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(Flush(x) - Flush(y)))
 	}
 }
 
-func mulF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(x * y)
 	}
 }
 
-func mulFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(Flush(x) * Flush(y)))
 	}
 }
 
-func fmaF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func fmaF32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		s := float64(x)*float64(y) + float64(z)
 		if doubtful(s) {
 			ds[i] = fma32Slow(x, y, z)
@@ -1916,86 +1700,70 @@ func fmaF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func fmaFtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func fmaFtzF32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		ds[i] = Flush(FMA32(Flush(x), Flush(y), Flush(z)))
 	}
 }
 
-func divF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(x / y)
 	}
 }
 
-func divFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(Flush(x) / Flush(y)))
 	}
 }
 
-func divFullF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divFullF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(x / y)
 	}
 }
 
-func divFullFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divFullFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(Flush(x) / Flush(y)))
 	}
 }
 
-func divApproxF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divApproxF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(quotientApprox(x, y))
 	}
 }
 
-func divApproxFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func divApproxFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(CanonF32(quotientApprox(Flush(x), Flush(y))))
 	}
 }
 
-func rcpF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func rcpF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2004,7 +1772,7 @@ func rcpF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func rcpFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func rcpFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2013,7 +1781,7 @@ func rcpFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func sqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func sqrtF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2022,7 +1790,7 @@ func sqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func sqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func sqrtFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2031,7 +1799,7 @@ func sqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func rsqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func rsqrtF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2040,7 +1808,7 @@ func rsqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func rsqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func rsqrtFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2049,95 +1817,79 @@ func rsqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func minF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Lesser32(x, y)
 	}
 }
 
-func minFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(Lesser32(Flush(x), Flush(y)))
 	}
 }
 
-func maxF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Greater32(x, y)
 	}
 }
 
-func maxFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(Greater32(Flush(x), Flush(y)))
 	}
 }
 
-func minNaNF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minNaNF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Strict32(x, y, Lesser32(x, y))
 	}
 }
 
-func minNaNFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func minNaNFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(Strict32(Flush(x), Flush(y), Lesser32(Flush(x), Flush(y))))
 	}
 }
 
-func maxNaNF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxNaNF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Strict32(x, y, Greater32(x, y))
 	}
 }
 
-func maxNaNFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func maxNaNFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*float32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Flush(Strict32(Flush(x), Flush(y), Greater32(Flush(x), Flush(y))))
 	}
 }
 
-func absF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func absF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2146,7 +1898,7 @@ func absF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func absFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func absFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2155,7 +1907,7 @@ func absFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func negF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func negF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2164,7 +1916,7 @@ func negF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func negFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func negFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2173,7 +1925,7 @@ func negFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func copyF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func copyF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2182,7 +1934,7 @@ func copyF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func copyFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func copyFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2191,7 +1943,7 @@ func copyFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func ex2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func ex2F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2200,7 +1952,7 @@ func ex2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func ex2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func ex2FtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2209,7 +1961,7 @@ func ex2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func lg2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func lg2F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2218,7 +1970,7 @@ func lg2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func lg2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func lg2FtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2227,7 +1979,7 @@ func lg2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func sinF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func sinF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2236,7 +1988,7 @@ func sinF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func sinFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func sinFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2245,7 +1997,7 @@ func sinFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cosF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cosF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2254,7 +2006,7 @@ func cosF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cosFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cosFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2263,7 +2015,7 @@ func cosFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func tanhF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func tanhF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2272,7 +2024,7 @@ func tanhF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func tanhFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func tanhFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2281,7 +2033,7 @@ func tanhFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func floorF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func floorF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2290,7 +2042,7 @@ func floorF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func floorFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func floorFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2299,7 +2051,7 @@ func floorFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func ceilF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func ceilF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2308,7 +2060,7 @@ func ceilF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func ceilFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func ceilFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2317,7 +2069,7 @@ func ceilFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func truncF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func truncF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2326,7 +2078,7 @@ func truncF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func truncFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func truncFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2335,7 +2087,7 @@ func truncFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func nearF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func nearF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2344,7 +2096,7 @@ func nearF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func nearFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func nearFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2353,64 +2105,52 @@ func nearFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func addF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func addF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = x + y
 	}
 }
 
-func subF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func subF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = x - y
 	}
 }
 
-func mulF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func mulF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = x * y
 	}
 }
 
-func divF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func divF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = x / y
 	}
 }
 
-func fmaF64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 8)
+func fmaF64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
-		z := *(*float64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs)), *(*float64)(unsafe.Add(c, i*cs))
 		ds[i] = math.FMA(x, y, z)
 	}
 }
 
-func rcpF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func rcpF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2419,7 +2159,7 @@ func rcpF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func sqrtF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func sqrtF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2428,29 +2168,25 @@ func sqrtF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func minF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func minF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = lesser64(x, y)
 	}
 }
 
-func maxF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func maxF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
-		x := *(*float64)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = greater64(x, y)
 	}
 }
 
-func floorF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func floorF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2459,7 +2195,7 @@ func floorF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func ceilF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func ceilF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2468,7 +2204,7 @@ func ceilF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func truncF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func truncF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2477,7 +2213,7 @@ func truncF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func nearF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func nearF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -2486,7 +2222,7 @@ func nearF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func flushF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func flushF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2495,7 +2231,7 @@ func flushF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func satF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func satF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -2504,7 +2240,7 @@ func satF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func absF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func absF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -2513,7 +2249,7 @@ func absF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func negF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func negF64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -2522,55 +2258,43 @@ func negF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func wideU(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func wideU(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = uint64(x) * uint64(y)
 	}
 }
 
-func wideS(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func wideS(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = int64(x) * int64(y)
 	}
 }
 
-func madWideU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 8)
+func madWideU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint64)(unsafe.Add(c, i*cs))
 		ds[i] = uint64(x)*uint64(y) + z
 	}
 }
 
-func madWideS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 8)
+func madWideS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
-		z := *(*int64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int64)(unsafe.Add(c, i*cs))
 		ds[i] = int64(x)*int64(y) + z
 	}
 }
 
-func cvtU64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU64U32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -2579,7 +2303,7 @@ func cvtU64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS64S32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
@@ -2588,7 +2312,7 @@ func cvtS64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU32U64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2597,7 +2321,7 @@ func cvtU32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU16(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2606,7 +2330,7 @@ func cvtU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU8(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2615,7 +2339,7 @@ func cvtU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS16(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -2624,7 +2348,7 @@ func cvtS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS8(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -2633,77 +2357,61 @@ func cvtS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func texelBetween(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func texelBetween(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = between(x, y)
 	}
 }
 
-func texelNearest(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func texelNearest(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = nearest(x, y)
 	}
 }
 
-func texelFirst(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func texelFirst(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = min(x>>8, y)
 	}
 }
 
-func texelTowards(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func texelTowards(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x - y<<8
 	}
 }
 
-func texelField(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func texelField(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x >> y & z
 	}
 }
 
-func texelBlend(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func texelBlend(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x<<8 + (y-x)*z
 	}
 }
 
-func texelRound(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func texelRound(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2712,94 +2420,70 @@ func texelRound(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func texelRatio(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 8)
+func texelRatio(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*float64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(float32(float64(x) / y))
 	}
 }
 
-func mulHiU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulHiU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = highU32(x, y)
 	}
 }
 
-func sadU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func sadU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + max(x, y) - min(x, y)
 	}
 }
 
-func sadS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func sadS32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
-		z := *(*int32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
 		ds[i] = z + max(x, y) - min(x, y)
 	}
 }
 
-func bfeU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func bfeU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = extractU32(x, y, z)
 	}
 }
 
-func bfeS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func bfeS32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = extractS32(x, y, z)
 	}
 }
 
-func bfiU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func bfiU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = insertU32(x, y, z)
 	}
 }
 
-func cnotU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cnotU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2808,18 +2492,16 @@ func cnotU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func copysignF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func copysignF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = y&^(1<<31) | x&(1<<31)
 	}
 }
 
-func popcU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func popcU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2828,7 +2510,7 @@ func popcU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clzU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clzU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2837,7 +2519,7 @@ func clzU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func brevU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func brevU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2846,7 +2528,7 @@ func brevU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func bfindU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func bfindU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2855,7 +2537,7 @@ func bfindU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func bfindS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func bfindS32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -2864,174 +2546,124 @@ func bfindS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func slctU32S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func slctU32S32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*int32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(z >= 0, y, x)
 	}
 }
 
-func slctU32F32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func slctU32F32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(z >= 0, y, x)
 	}
 }
 
-func slctU32FtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func slctU32FtzF32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(Flush(z) >= 0, y, x)
 	}
 }
 
-func addcU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func addcU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x + y + z&1
 	}
 }
 
-func subcU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func subcU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x + ^y + z&1
 	}
 }
 
-func addcCarryU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func addcCarryU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = carryU32(x, y, x+y+z&1)
 	}
 }
 
-func subcCarryU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func subcCarryU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = carryU32(x, ^y, x+^y+z&1)
 	}
 }
 
-func mulHiU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func mulHiU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = highU64(x, y)
 	}
 }
 
-func sadU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 8)
+func sadU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint64)(unsafe.Add(c, i*cs))
 		ds[i] = z + max(x, y) - min(x, y)
 	}
 }
 
-func sadS64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 8)
+func sadS64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*int64)(unsafe.Add(b, i*bs))
-		z := *(*int64)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs)), *(*int64)(unsafe.Add(c, i*cs))
 		ds[i] = z + max(x, y) - min(x, y)
 	}
 }
 
-func bfeU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func bfeU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = extractU64(x, y, z)
 	}
 }
 
-func bfeS64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func bfeS64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int64)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = extractS64(x, y, z)
 	}
 }
 
-func bfiU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func bfiU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = insertU64(x, y, z)
 	}
 }
 
-func cnotU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cnotU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -3040,18 +2672,16 @@ func cnotU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func copysignF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func copysignF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = y&^(1<<63) | x&(1<<63)
 	}
 }
 
-func popcU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func popcU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3060,7 +2690,7 @@ func popcU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clzU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clzU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3069,7 +2699,7 @@ func clzU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func brevU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func brevU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -3078,7 +2708,7 @@ func brevU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func bfindU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func bfindU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3087,7 +2717,7 @@ func bfindU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func bfindS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func bfindS64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3096,514 +2726,376 @@ func bfindS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func slctU64S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func slctU64S32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*int32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(z >= 0, y, x)
 	}
 }
 
-func slctU64F32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func slctU64F32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(z >= 0, y, x)
 	}
 }
 
-func slctU64FtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func slctU64FtzF32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*float32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
 		ds[i] = Pick(Flush(z) >= 0, y, x)
 	}
 }
 
-func addcU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func addcU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x + y + uint64(z&1)
 	}
 }
 
-func subcU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func subcU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x + ^y + uint64(z&1)
 	}
 }
 
-func addcCarryU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func addcCarryU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = carryU64(x, y, x+y+uint64(z&1))
 	}
 }
 
-func subcCarryU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
-	cs := stepOf(scalars, 2, 4)
+func subcCarryU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = carryU64(x, ^y, x+^y+uint64(z&1))
 	}
 }
 
-func mulHiS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulHiS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = highS32(x, y)
 	}
 }
 
-func mulHiS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func mulHiS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
+		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = highS64(x, y)
 	}
 }
 
-func mulHiU16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulHiU16(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x * y >> 16
 	}
 }
 
-func mulHiS16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mulHiS16(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = x * y >> 16
 	}
 }
 
-func addSatS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func addSatS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = SaturateS32(int64(x) + int64(y))
 	}
 }
 
-func subSatS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func subSatS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = SaturateS32(int64(x) - int64(y))
 	}
 }
 
-func mul24U32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mul24U32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = uint32(product24U(x, y))
 	}
 }
 
-func mad24U32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func mad24U32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = uint32(product24U(x, y)) + z
 	}
 }
 
-func mul24HiU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mul24HiU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = uint32(product24U(x, y) >> 16)
 	}
 }
 
-func mad24HiU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func mad24HiU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = uint32(product24U(x, y)>>16) + z
 	}
 }
 
-func mul24S32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mul24S32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = int32(product24S(x, y))
 	}
 }
 
-func mad24S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func mad24S32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
-		z := *(*int32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
 		ds[i] = int32(product24S(x, y)) + z
 	}
 }
 
-func mul24HiS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func mul24HiS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
+		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = int32(product24S(x, y) >> 16)
 	}
 }
 
-func mad24HiS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func mad24HiS32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		y := *(*int32)(unsafe.Add(b, i*bs))
-		z := *(*int32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
 		ds[i] = int32(product24S(x, y)>>16) + z
 	}
 }
 
-func shfLeftClampU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func shfLeftClampU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = funnelLeft(x, y, min(z, 32))
 	}
 }
 
-func shfRightClampU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func shfRightClampU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = funnelRight(x, y, min(z, 32))
 	}
 }
 
-func shfLeftWrapU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func shfLeftWrapU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = funnelLeft(x, y, z&31)
 	}
 }
 
-func shfRightWrapU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func shfRightWrapU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = funnelRight(x, y, z&31)
 	}
 }
 
-func prmtU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func prmtU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = permuteU32(x, y, z)
 	}
 }
 
-func dp4aUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp4aUU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<24>>24)*(y<<24>>24) + (x<<16>>24)*(y<<16>>24) + (x<<8>>24)*(y<<8>>24) + (x<<0>>24)*(y<<0>>24)
 	}
 }
 
-func dp2aLoUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aLoUU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<16>>16)*(y<<24>>24) + (x<<0>>16)*(y<<16>>24)
 	}
 }
 
-func dp2aHiUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aHiUU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<16>>16)*(y<<8>>24) + (x<<0>>16)*(y<<0>>24)
 	}
 }
 
-func dp4aUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp4aUS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<24>>24)*uint32(int32(y<<24)>>24) + (x<<16>>24)*uint32(int32(y<<16)>>24) + (x<<8>>24)*uint32(int32(y<<8)>>24) + (x<<0>>24)*uint32(int32(y<<0)>>24)
 	}
 }
 
-func dp2aLoUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aLoUS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<16>>16)*uint32(int32(y<<24)>>24) + (x<<0>>16)*uint32(int32(y<<16)>>24)
 	}
 }
 
-func dp2aHiUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aHiUS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + (x<<16>>16)*uint32(int32(y<<8)>>24) + (x<<0>>16)*uint32(int32(y<<0)>>24)
 	}
 }
 
-func dp4aSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp4aSU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<24)>>24)*(y<<24>>24) + uint32(int32(x<<16)>>24)*(y<<16>>24) + uint32(int32(x<<8)>>24)*(y<<8>>24) + uint32(int32(x<<0)>>24)*(y<<0>>24)
 	}
 }
 
-func dp2aLoSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aLoSU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<24>>24) + uint32(int32(x<<0)>>16)*(y<<16>>24)
 	}
 }
 
-func dp2aHiSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aHiSU(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<8>>24) + uint32(int32(x<<0)>>16)*(y<<0>>24)
 	}
 }
 
-func dp4aSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp4aSS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<24)>>24)*uint32(int32(y<<24)>>24) + uint32(int32(x<<16)>>24)*uint32(int32(y<<16)>>24) + uint32(int32(x<<8)>>24)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>24)*uint32(int32(y<<0)>>24)
 	}
 }
 
-func dp2aLoSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aLoSS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<24)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<16)>>24)
 	}
 }
 
-func dp2aHiSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
-	cs := stepOf(scalars, 2, 4)
+func dp2aHiSS(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := *(*uint32)(unsafe.Add(c, i*cs))
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<0)>>24)
 	}
 }
 
-func packU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func packU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = uint64(x) | uint64(y)<<32
 	}
 }
 
-func packU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func packU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x | y<<16
 	}
 }
 
-func packU16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func packU16(d, a, b, _ unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
+		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x&0xff | y&0xff<<8
 	}
 }
 
-func upperU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func upperU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3612,7 +3104,7 @@ func upperU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func upperU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func upperU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3621,7 +3113,7 @@ func upperU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF32S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF32S32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -3630,7 +3122,7 @@ func cvtF32S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS32F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -3639,7 +3131,7 @@ func cvtS32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF64S32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -3648,7 +3140,7 @@ func cvtF64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS32F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -3657,7 +3149,7 @@ func cvtS32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF32U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF32U32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -3666,7 +3158,7 @@ func cvtF32U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU32F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3675,7 +3167,7 @@ func cvtU32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF64U32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -3684,7 +3176,7 @@ func cvtF64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU32F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3693,7 +3185,7 @@ func cvtU32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF32S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF32S64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -3702,7 +3194,7 @@ func cvtF32S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS64F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
@@ -3711,7 +3203,7 @@ func cvtS64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF64S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF64S64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -3720,7 +3212,7 @@ func cvtF64S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtS64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtS64F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*int64)(d), n)
 	for i := range ds {
@@ -3729,7 +3221,7 @@ func cvtS64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF32U64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -3738,7 +3230,7 @@ func cvtF32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU64F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -3747,7 +3239,7 @@ func cvtU64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF64U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF64U64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -3756,7 +3248,7 @@ func cvtF64U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtU64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtU64F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
@@ -3765,7 +3257,7 @@ func cvtU64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF64F32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float64)(d), n)
 	for i := range ds {
@@ -3774,7 +3266,7 @@ func cvtF64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func cvtF32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func cvtF32F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
@@ -3783,7 +3275,7 @@ func cvtF32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clampU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clampU16(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3792,7 +3284,7 @@ func clampU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clampS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clampS16(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -3801,7 +3293,7 @@ func clampS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clampU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clampU8(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
@@ -3810,7 +3302,7 @@ func clampU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func clampS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+func clampS8(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
@@ -3819,26 +3311,20 @@ func clampS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	}
 }
 
-func selectU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	bs := stepOf(scalars, 1, 4)
+func selectU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		y := *(*uint32)(unsafe.Add(b, i*bs))
-		z := bitAt(c, i)
+		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), bitAt(c, i)
 		ds[i] = Pick(z, y, x)
 	}
 }
 
-func selectU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	bs := stepOf(scalars, 1, 8)
+func selectU64(d, a, b, c unsafe.Pointer, n, scalars int) {
+	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		y := *(*uint64)(unsafe.Add(b, i*bs))
-		z := bitAt(c, i)
+		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), bitAt(c, i)
 		ds[i] = Pick(z, y, x)
 	}
 }

@@ -162,7 +162,7 @@ func (c *code) prune() {
 func (c *code) assemble() (setup, body []string, err error) {
 	c.prune()
 	for pinned := len(c.order); pinned >= 0; pinned-- {
-		a := &allocation{code: c, last: c.lastUses(), at: map[vec]int{}}
+		a := &allocation{code: c, last: c.lastUses(), at: map[vec]int{}, pending: map[vec]memory{}}
 		if setup, body = a.run(pinned); !a.full {
 			return setup, body, nil
 		}
@@ -182,14 +182,36 @@ func (c *code) lastUses() map[vec]int {
 	return last
 }
 
+// uses counts the arguments that are a register.
+func (c *code) uses() map[vec]int {
+	n := map[vec]int{}
+	for _, i := range c.insts {
+		for _, a := range i.args {
+			n[vecOf(a)]++
+		}
+	}
+	return n
+}
+
+// loaded returns the place that a load of a vector reads.
+func loaded(i inst) (memory, bool) {
+	if i.name != "VMOVUPS" || i.dst < 0 {
+		return "", false
+	}
+	m, ok := i.args[0].(memory)
+	return m, ok
+}
+
 // allocation is an attempt to place all registers.
 type allocation struct {
 	*code
 	last map[vec]int // instruction that reads it last
 	at   map[vec]int // numbers of the real registers
 	free [2][]int
-	full bool
-	out  []string
+	// pending has the loads whose only use comes later: it may read memory itself.
+	pending map[vec]memory
+	full    bool
+	out     []string
 }
 
 func (a *allocation) run(pinned int) (setup, body []string) {
@@ -204,8 +226,13 @@ func (a *allocation) run(pinned int) (setup, body []string) {
 		a.last[v] = len(a.insts)
 		setup = append(setup, fmt.Sprintf("VMOVUPS %s<>(SB), %s", a.consts[v], a.name(v, a.isa.full)))
 	}
-	for n := range a.insts {
-		a.inst(n, a.insts[n])
+	uses := a.uses()
+	for n, i := range a.insts {
+		if m, ok := loaded(i); ok && uses[i.dst] == 1 {
+			a.pending[i.dst] = m
+			continue
+		}
+		a.inst(n, i)
 	}
 	return setup, a.out
 }
@@ -239,34 +266,38 @@ func (a *allocation) name(v vec, letter string) string {
 // dies reports whether instruction n is the last to read v.
 func (a *allocation) dies(v vec, n int) bool {
 	_, placed := a.at[v]
-	return placed && a.last[v] == n
+	_, pending := a.pending[v]
+	return (placed || pending) && a.last[v] == n
 }
 
 func (a *allocation) inst(n int, i inst) {
 	if i.fma {
 		i = a.form(n, i)
 	}
-	// Constants without a register: as the operand that may be in memory, or through a register.
-	var loaded []vec
+	// Constants without a register, and pending loads: as the operand that may be in memory, or through a register.
+	var through []vec
 	memoryTaken := slices.ContainsFunc(i.args, func(x any) bool { _, ok := x.(memory); return ok })
 	for k, x := range i.args {
 		v := vecOf(x)
-		name := a.consts[v]
-		if v < 0 || name == "" {
+		if _, placed := a.at[v]; placed || v < 0 {
 			continue
 		}
-		if _, placed := a.at[v]; placed {
+		from, pending := a.pending[v]
+		if name := a.consts[v]; name != "" {
+			from = memory(name + "<>(SB)")
+		} else if !pending {
 			continue
 		}
-		if k == memoryOperand(i) && !memoryTaken {
+		delete(a.pending, v)
+		if k == a.memoryOperand(i) && !memoryTaken {
 			i.args = slices.Clone(i.args)
-			i.args[k] = memory(name + "<>(SB)")
+			i.args[k] = from
 			memoryTaken = true
 			continue
 		}
 		a.place(v)
-		a.write("VMOVUPS", name+"<>(SB)", a.name(v, a.isa.full))
-		loaded = append(loaded, v)
+		a.write("VMOVUPS", string(from), a.name(v, a.isa.full))
+		through = append(through, v)
 	}
 	var words []string
 	for k, x := range i.args {
@@ -275,7 +306,7 @@ func (a *allocation) inst(n int, i inst) {
 		}
 		words = append(words, a.operand(x))
 	}
-	dying := loaded
+	dying := through
 	for _, x := range i.args {
 		if v := vecOf(x); v >= 0 && a.dies(v, n) {
 			dying = append(dying, v)
@@ -328,20 +359,26 @@ func (a *allocation) form(n int, i inst) inst {
 	return i
 }
 
-// memoryOperand returns the argument that may be in memory.
-func memoryOperand(i inst) int {
+// memoryOperand returns the argument that may be in memory, or -1.
+func (s *isa) memoryOperand(i inst) int {
 	if strings.HasPrefix(i.name, "VBLENDV") {
 		return 1
 	}
-	if len(i.args) > 0 {
-		if _, imm := i.args[0].(int); imm {
-			return 1
-		}
-	}
-	if i.tied == 0 {
+	if i.tied == 0 || i.dst < 0 || i.dstHalf {
 		return -1
 	}
+	if _, imm := i.args[0].(int); imm {
+		shift := strings.HasPrefix(i.name, "VPSLL") || strings.HasPrefix(i.name, "VPSR")
+		return pick(shift && !s.masks, -1, 1)
+	}
 	return 0
+}
+
+func pick[T any](yes bool, a, b T) T {
+	if yes {
+		return a
+	}
+	return b
 }
 
 func (a *allocation) operand(x any) string {
@@ -394,9 +431,14 @@ func (p *pool) write(b *strings.Builder) {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		for i, v := range p.values[n] {
-			fmt.Fprintf(b, "DATA %s<>+%d(SB)/8, $0x%016x\n", n, i*8, v)
+		v := p.values[n]
+		if equal := [8]uint64{v[0], v[0], v[0], v[0], v[0], v[0], v[0], v[0]}; v == equal {
+			fmt.Fprintf(b, "VECTOR(%s, 0x%016x)\n", n, v[0])
+			continue
 		}
-		fmt.Fprintf(b, "GLOBL %s<>(SB), RODATA|NOPTR, $64\n\n", n)
+		for i, w := range v {
+			fmt.Fprintf(b, "DATA %s<>+%d(SB)/8, $0x%016x\n", n, i*8, w)
+		}
+		fmt.Fprintf(b, "GLOBL %s<>(SB), RODATA|NOPTR, $64\n", n)
 	}
 }

@@ -2,29 +2,33 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // operand is a parameter of a kernel.
 type operand struct {
-	letter, kind   string
-	pointer, step  string // registers
-	slot, slotSize int    // where a scalar is spread on the stack
+	letter, kind  string
+	pointer, step string // registers
 }
+
+// operandRegisters are the registers of the operands' pointers and steps.
+var operandRegisters = [][2]string{{"SI", "R8"}, {"DX", "R9"}, {"CX", "R10"}}
 
 // kernel is the vector version of an operation. It computes n lanes, a multiple of 16, or of 64 if the result is a row
 // of bits. An operand with its bit set in the kernel's argument scalars is a single value: the kernel first fills a
-// vector on the stack with it, and each iteration reads that vector.
+// vector on the stack with it, and each iteration reads that vector. What kernels have in common are macros: those of
+// rows_amd64.h, and one for each choice of operands.
 type kernel struct {
 	*isa
 	op       *operation
 	operands []operand
-	frame    int
 }
 
+// frame is the size of the vectors on the stack, two for each operand.
+func (s *isa) frame() int { return 2 * len(operandRegisters) * s.bytes() }
+
 // write writes the kernel, or nothing if the instruction set lacks something that it needs.
-func (s *source) write(b *strings.Builder, op *operation, set *isa, p *pool) (done bool) {
+func (s *source) write(b *strings.Builder, op *operation, set *isa, p *pool, entries map[string]*kernel) (done bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(unsupported); !ok {
@@ -35,18 +39,13 @@ func (s *source) write(b *strings.Builder, op *operation, set *isa, p *pool) (do
 	}()
 	k := &kernel{isa: set, op: op}
 	for i, t := range strings.Fields(op.types) {
-		o := operand{letter: "abc"[i : i+1], kind: t, pointer: []string{"SI", "DX", "CX"}[i], step: []string{"R8", "R9", "R10"}[i]}
-		if t != "bit" {
-			o.slotSize = parts(t) * set.bytes()
-			k.frame += o.slotSize
-			o.slot = k.frame
-		}
-		k.operands = append(k.operands, o)
+		k.operands = append(k.operands, operand{"abc"[i : i+1], t, operandRegisters[i][0], operandRegisters[i][1]})
 	}
 	setup, body, err := s.body(k, p)
 	if err != nil {
 		return false
 	}
+	entries[k.entry()] = k
 	k.print(b, setup, body)
 	return true
 }
@@ -107,60 +106,26 @@ func (c *compiler) store(kind string, v value) {
 		name = "KMOVW"
 	}
 	c.do(name, v.v[0], "R11")
-	// R12 collects the bits of 64 lanes. It is stored each time that some are added; the last time they are complete.
-	c.do(fmt.Sprintf("SHRQ $%d, R12", c.lanes))
-	c.do(fmt.Sprintf("SHLQ $%d, R11", 64-c.lanes))
-	c.do("ORQ R11, R12")
-	c.do("MOVQ DI, R13")
-	c.do("ANDQ $~7, R13")
-	c.do("MOVQ R12, (R13)")
+	c.do(fmt.Sprintf("BITS(%d, %d)", c.lanes, 64-c.lanes))
 }
 
 // print writes the whole function.
 func (k *kernel) print(b *strings.Builder, setup, body []string) {
-	guarded := k.op.guard != ""
-	size := 48
-	if guarded {
-		size = 56
+	size, next := 48, fmt.Sprintf("NEXT%d", len(k.operands))
+	if k.op.guard != "" {
+		size, next = 56, "PART"
 	}
-	line := func(format string, args ...any) { fmt.Fprintf(b, "\t"+format+"\n", args...) }
-	fmt.Fprintf(b, "TEXT ·%s(SB), NOSPLIT, $%d-%d\n", k.symbol(), k.frame, size)
-	line("MOVQ d+0(FP), DI")
-	for i, o := range k.operands {
-		line("MOVQ %s+%d(FP), %s", o.letter, 8*(i+1), o.pointer)
-		line("MOVL $%d, %s", k.stepOf(o.kind), o.step)
-	}
-	line("MOVQ n+32(FP), BX")
-	k.spread(line)
-	b.WriteString("\nready:\n")
-	for _, s := range setup {
-		line("%s", s)
-	}
-	b.WriteString("\nloop:\n")
-	for _, s := range body {
-		line("%s", s)
-	}
-	line("ADDQ $%d, DI", k.stepOf(k.op.out))
-	for _, o := range k.operands {
-		line("ADDQ %s, %s", o.step, o.pointer)
-	}
-	line("SUBQ $%d, BX", k.lanes)
-	line("JGT loop")
-	if guarded {
-		b.WriteString("\ndone:\n")
-		line("MOVQ BX, ret+48(FP)")
-	}
-	line("VZEROUPPER")
-	line("RET")
-	b.WriteString("\n")
+	lines := func(all ...string) string { return "\t" + strings.Join(all, "\n\t") + "\n" }
+	fmt.Fprintf(b, "TEXT ·%s(SB), NOSPLIT, $%d-%d\n%s", k.symbol(), k.frame(), size, lines(append([]string{k.entry()}, setup...)...))
+	fmt.Fprintf(b, "loop:\n%s\t%s(%d, %d)\n\n", lines(body...), next, k.stepOf(k.op.out), k.lanes)
 }
 
 // stepOf returns how many bytes of a row a loop does.
-func (k *kernel) stepOf(kind string) int {
+func (s *isa) stepOf(kind string) int {
 	if kind == "bit" {
-		return k.lanes / 8
+		return s.lanes / 8
 	}
-	return parts(kind) * k.bytes()
+	return parts(kind) * s.bytes()
 }
 
 // symbol returns the function's name.
@@ -171,27 +136,33 @@ func (k *kernel) symbol() string {
 	return k.op.name + k.name
 }
 
-// spread stores the scalars on the stack, as vectors of equal lanes.
-func (k *kernel) spread(line func(string, ...any)) {
-	rows := slices.DeleteFunc(slices.Clone(k.operands), func(o operand) bool { return o.slotSize == 0 })
-	line("MOVQ scalars+40(FP), AX")
-	line("TESTL AX, AX")
-	line("JEQ ready")
-	line("XORL R11, R11")
-	for i, o := range rows {
-		name := "VPBROADCASTD"
-		if wide(o.kind) {
-			name = "VPBROADCASTQ"
+// entry returns the name of the macro that begins kernels with the same kinds of operands.
+func (k *kernel) entry() string {
+	name := "ENTER" + k.name
+	for _, o := range k.operands {
+		if o.kind == "bit" {
+			name += "_BIT"
+		} else {
+			name += fmt.Sprintf("_%d", width(o.kind))
 		}
-		line("%s (%s), %s0", name, o.pointer, k.full)
-		for part := range parts(o.kind) {
-			line("VMOVUPS %s0, %s", k.full, slot(o, part*k.bytes()))
-		}
-		line("LEAQ %s, R12", slot(o, 0))
-		line("TESTL $%d, AX", 1<<i)
-		line("CMOVQNE R12, %s", o.pointer)
-		line("CMOVQNE R11, %s", o.step)
 	}
+	return name
 }
 
-func slot(o operand, off int) string { return fmt.Sprintf("%s-%d(SP)", o.letter+"s", o.slot-off) }
+// writeEntry writes that macro.
+func (k *kernel) writeEntry(b *strings.Builder) {
+	var load, spread string
+	for i, o := range k.operands {
+		load += fmt.Sprintf("\tOPERAND(%s+%d, %s, %s, %d); \\\n", o.letter, 8*(i+1), o.pointer, o.step, k.stepOf(o.kind))
+		if o.kind == "bit" {
+			continue
+		}
+		slot := func(n int) string { return fmt.Sprintf("%ss-%d", o.letter, k.frame()-(2*i+n)*k.bytes()) }
+		places := slot(0)
+		if wide(o.kind) {
+			places += ", " + slot(1)
+		}
+		spread += fmt.Sprintf("\tSPREAD%d(%s0, %d, %s, %s, %s); \\\n", width(o.kind), k.full, 1<<i, places, o.pointer, o.step)
+	}
+	fmt.Fprintf(b, "#define %s \\\n%s\tSCALARS; \\\n%sready:\n\n", k.entry(), load, spread)
+}
