@@ -1,10 +1,10 @@
 package ptx
 
 // varying are instructions with results that may differ between executions or lanes even if the
-// operands don't.
+// operands don't, and those that are lowered to comparisons, whose result is a row of bits.
 var varying = func() (set [256]bool) {
 	for _, name := range []string{"ldu", "atom", "shfl", "vote", "activemask", "match", "redux", "elect", "tex", "tld4", "txq", "suq", "suld", "call", "bar", "barrier",
-		"setp", "set", "testp", "mma", "wmma", "ldmatrix", "movmatrix", "addc", "subc", "madc", "mbarrier", "alloca", "stacksave"} {
+		"setp", "set", "slct", "cnot", "testp", "mma", "wmma", "ldmatrix", "movmatrix", "addc", "subc", "madc", "mbarrier", "alloca", "stacksave"} {
 		set[OpOf(name)] = true
 	}
 	return set

@@ -1,7 +1,5 @@
 package arith
 
-import "math/bits"
-
 // Integer operations that Go has no operator for. The vector kernels are
 // compiled from them, so they have no branches but for choices.
 
@@ -110,10 +108,6 @@ func reverse32(x uint32) uint32 {
 func reverse64(x uint64) uint64 {
 	return uint64(reverse32(uint32(x)))<<32 | uint64(reverse32(uint32(x>>32)))
 }
-
-// highest32 and highest64 are the numbers of the highest set bit, or all ones.
-func highest32(x uint32) uint32 { return 31 - uint32(bits.LeadingZeros32(x)) }
-func highest64(x uint64) uint32 { return 63 - uint32(bits.LeadingZeros64(x)) }
 
 // carryU32 and carryU64 return 1 if the sum s of x, y and perhaps one more exceeds the range, else 0.
 func carryU32(x, y, s uint32) uint32 { return (x&y | (x|y)&^s) >> 31 }

@@ -8,300 +8,204 @@ import "unsafe"
 
 // vectorRows has the kernels of the operations, for AVX2 and AVX-512.
 var vectorRows = map[string][2]RowFunc{
-	"addU32":           {addU32AVX2, addU32AVX512},
-	"subU32":           {subU32AVX2, subU32AVX512},
-	"mulU32":           {mulU32AVX2, mulU32AVX512},
-	"andU32":           {andU32AVX2, andU32AVX512},
-	"orU32":            {orU32AVX2, orU32AVX512},
-	"xorU32":           {xorU32AVX2, xorU32AVX512},
-	"madU32":           {madU32AVX2, madU32AVX512},
-	"movU32":           {movU32AVX2, movU32AVX512},
-	"notU32":           {notU32AVX2, notU32AVX512},
-	"negU32":           {negU32AVX2, negU32AVX512},
-	"absS32":           {absS32AVX2, absS32AVX512},
-	"shlU32":           {shlU32AVX2, shlU32AVX512},
-	"shrU32":           {shrU32AVX2, shrU32AVX512},
-	"shrS32":           {shrS32AVX2, shrS32AVX512},
-	"minU32":           {minU32AVX2, minU32AVX512},
-	"maxU32":           {maxU32AVX2, maxU32AVX512},
-	"divU32":           {divU32AVX2, divU32AVX512},
-	"remU32":           {remU32AVX2, remU32AVX512},
-	"cmpltU32":         {cmpltU32AVX2, cmpltU32AVX512},
-	"cmpleU32":         {cmpleU32AVX2, cmpleU32AVX512},
-	"cmpgtU32":         {cmpgtU32AVX2, cmpgtU32AVX512},
-	"cmpgeU32":         {cmpgeU32AVX2, cmpgeU32AVX512},
-	"minS32":           {minS32AVX2, minS32AVX512},
-	"maxS32":           {maxS32AVX2, maxS32AVX512},
-	"divS32":           {divS32AVX2, divS32AVX512},
-	"remS32":           {remS32AVX2, remS32AVX512},
-	"cmpltS32":         {cmpltS32AVX2, cmpltS32AVX512},
-	"cmpleS32":         {cmpleS32AVX2, cmpleS32AVX512},
-	"cmpgtS32":         {cmpgtS32AVX2, cmpgtS32AVX512},
-	"cmpgeS32":         {cmpgeS32AVX2, cmpgeS32AVX512},
-	"cmpeqU32":         {cmpeqU32AVX2, cmpeqU32AVX512},
-	"cmpneU32":         {cmpneU32AVX2, cmpneU32AVX512},
-	"cmpeqF32":         {cmpeqF32AVX2, cmpeqF32AVX512},
-	"cmpeqFtzF32":      {cmpeqFtzF32AVX2, cmpeqFtzF32AVX512},
-	"cmpneF32":         {cmpneF32AVX2, cmpneF32AVX512},
-	"cmpneFtzF32":      {cmpneFtzF32AVX2, cmpneFtzF32AVX512},
-	"cmpltF32":         {cmpltF32AVX2, cmpltF32AVX512},
-	"cmpltFtzF32":      {cmpltFtzF32AVX2, cmpltFtzF32AVX512},
-	"cmpleF32":         {cmpleF32AVX2, cmpleF32AVX512},
-	"cmpleFtzF32":      {cmpleFtzF32AVX2, cmpleFtzF32AVX512},
-	"cmpgtF32":         {cmpgtF32AVX2, cmpgtF32AVX512},
-	"cmpgtFtzF32":      {cmpgtFtzF32AVX2, cmpgtFtzF32AVX512},
-	"cmpgeF32":         {cmpgeF32AVX2, cmpgeF32AVX512},
-	"cmpgeFtzF32":      {cmpgeFtzF32AVX2, cmpgeFtzF32AVX512},
-	"cmpequF32":        {cmpequF32AVX2, cmpequF32AVX512},
-	"cmpequFtzF32":     {cmpequFtzF32AVX2, cmpequFtzF32AVX512},
-	"cmpneuF32":        {cmpneuF32AVX2, cmpneuF32AVX512},
-	"cmpneuFtzF32":     {cmpneuFtzF32AVX2, cmpneuFtzF32AVX512},
-	"cmpltuF32":        {cmpltuF32AVX2, cmpltuF32AVX512},
-	"cmpltuFtzF32":     {cmpltuFtzF32AVX2, cmpltuFtzF32AVX512},
-	"cmpleuF32":        {cmpleuF32AVX2, cmpleuF32AVX512},
-	"cmpleuFtzF32":     {cmpleuFtzF32AVX2, cmpleuFtzF32AVX512},
-	"cmpgtuF32":        {cmpgtuF32AVX2, cmpgtuF32AVX512},
-	"cmpgtuFtzF32":     {cmpgtuFtzF32AVX2, cmpgtuFtzF32AVX512},
-	"cmpgeuF32":        {cmpgeuF32AVX2, cmpgeuF32AVX512},
-	"cmpgeuFtzF32":     {cmpgeuFtzF32AVX2, cmpgeuFtzF32AVX512},
-	"cmpnumF32":        {cmpnumF32AVX2, cmpnumF32AVX512},
-	"cmpnumFtzF32":     {cmpnumFtzF32AVX2, cmpnumFtzF32AVX512},
-	"cmpnanF32":        {cmpnanF32AVX2, cmpnanF32AVX512},
-	"cmpnanFtzF32":     {cmpnanFtzF32AVX2, cmpnanFtzF32AVX512},
-	"addU64":           {addU64AVX2, addU64AVX512},
-	"subU64":           {subU64AVX2, subU64AVX512},
-	"mulU64":           {mulU64AVX2, mulU64AVX512},
-	"andU64":           {andU64AVX2, andU64AVX512},
-	"orU64":            {orU64AVX2, orU64AVX512},
-	"xorU64":           {xorU64AVX2, xorU64AVX512},
-	"madU64":           {madU64AVX2, madU64AVX512},
-	"movU64":           {movU64AVX2, movU64AVX512},
-	"notU64":           {notU64AVX2, notU64AVX512},
-	"negU64":           {negU64AVX2, negU64AVX512},
-	"absS64":           {absS64AVX2, absS64AVX512},
-	"shlU64":           {shlU64AVX2, shlU64AVX512},
-	"shrU64":           {shrU64AVX2, shrU64AVX512},
-	"shrS64":           {shrS64AVX2, shrS64AVX512},
-	"minU64":           {minU64AVX2, minU64AVX512},
-	"maxU64":           {maxU64AVX2, maxU64AVX512},
-	"divU64":           {nil, nil},
-	"remU64":           {nil, nil},
-	"cmpltU64":         {cmpltU64AVX2, cmpltU64AVX512},
-	"cmpleU64":         {cmpleU64AVX2, cmpleU64AVX512},
-	"cmpgtU64":         {cmpgtU64AVX2, cmpgtU64AVX512},
-	"cmpgeU64":         {cmpgeU64AVX2, cmpgeU64AVX512},
-	"minS64":           {minS64AVX2, minS64AVX512},
-	"maxS64":           {maxS64AVX2, maxS64AVX512},
-	"divS64":           {nil, nil},
-	"remS64":           {nil, nil},
-	"cmpltS64":         {cmpltS64AVX2, cmpltS64AVX512},
-	"cmpleS64":         {cmpleS64AVX2, cmpleS64AVX512},
-	"cmpgtS64":         {cmpgtS64AVX2, cmpgtS64AVX512},
-	"cmpgeS64":         {cmpgeS64AVX2, cmpgeS64AVX512},
-	"cmpeqU64":         {cmpeqU64AVX2, cmpeqU64AVX512},
-	"cmpneU64":         {cmpneU64AVX2, cmpneU64AVX512},
-	"cmpeqF64":         {cmpeqF64AVX2, cmpeqF64AVX512},
-	"cmpneF64":         {cmpneF64AVX2, cmpneF64AVX512},
-	"cmpltF64":         {cmpltF64AVX2, cmpltF64AVX512},
-	"cmpleF64":         {cmpleF64AVX2, cmpleF64AVX512},
-	"cmpgtF64":         {cmpgtF64AVX2, cmpgtF64AVX512},
-	"cmpgeF64":         {cmpgeF64AVX2, cmpgeF64AVX512},
-	"cmpequF64":        {cmpequF64AVX2, cmpequF64AVX512},
-	"cmpneuF64":        {cmpneuF64AVX2, cmpneuF64AVX512},
-	"cmpltuF64":        {cmpltuF64AVX2, cmpltuF64AVX512},
-	"cmpleuF64":        {cmpleuF64AVX2, cmpleuF64AVX512},
-	"cmpgtuF64":        {cmpgtuF64AVX2, cmpgtuF64AVX512},
-	"cmpgeuF64":        {cmpgeuF64AVX2, cmpgeuF64AVX512},
-	"cmpnumF64":        {cmpnumF64AVX2, cmpnumF64AVX512},
-	"cmpnanF64":        {cmpnanF64AVX2, cmpnanF64AVX512},
-	"addF32":           {addF32AVX2, addF32AVX512},
-	"addFtzF32":        {addFtzF32AVX2, addFtzF32AVX512},
-	"subF32":           {subF32AVX2, subF32AVX512},
-	"subFtzF32":        {subFtzF32AVX2, subFtzF32AVX512},
-	"mulF32":           {mulF32AVX2, mulF32AVX512},
-	"mulFtzF32":        {mulFtzF32AVX2, mulFtzF32AVX512},
-	"fmaF32":           {fmaF32AVX2, fmaF32AVX512},
-	"fmaFtzF32":        {fmaFtzF32AVX2, fmaFtzF32AVX512},
-	"divF32":           {divF32AVX2, divF32AVX512},
-	"divFtzF32":        {divFtzF32AVX2, divFtzF32AVX512},
-	"divFullF32":       {divFullF32AVX2, divFullF32AVX512},
-	"divFullFtzF32":    {divFullFtzF32AVX2, divFullFtzF32AVX512},
-	"divApproxF32":     {divApproxF32AVX2, divApproxF32AVX512},
-	"divApproxFtzF32":  {divApproxFtzF32AVX2, divApproxFtzF32AVX512},
-	"rcpF32":           {rcpF32AVX2, rcpF32AVX512},
-	"rcpFtzF32":        {rcpFtzF32AVX2, rcpFtzF32AVX512},
-	"sqrtF32":          {sqrtF32AVX2, sqrtF32AVX512},
-	"sqrtFtzF32":       {sqrtFtzF32AVX2, sqrtFtzF32AVX512},
-	"rsqrtF32":         {rsqrtF32AVX2, rsqrtF32AVX512},
-	"rsqrtFtzF32":      {rsqrtFtzF32AVX2, rsqrtFtzF32AVX512},
-	"minF32":           {minF32AVX2, minF32AVX512},
-	"minFtzF32":        {minFtzF32AVX2, minFtzF32AVX512},
-	"maxF32":           {maxF32AVX2, maxF32AVX512},
-	"maxFtzF32":        {maxFtzF32AVX2, maxFtzF32AVX512},
-	"minNaNF32":        {minNaNF32AVX2, minNaNF32AVX512},
-	"minNaNFtzF32":     {minNaNFtzF32AVX2, minNaNFtzF32AVX512},
-	"maxNaNF32":        {maxNaNF32AVX2, maxNaNF32AVX512},
-	"maxNaNFtzF32":     {maxNaNFtzF32AVX2, maxNaNFtzF32AVX512},
-	"absF32":           {absF32AVX2, absF32AVX512},
-	"absFtzF32":        {absFtzF32AVX2, absFtzF32AVX512},
-	"negF32":           {negF32AVX2, negF32AVX512},
-	"negFtzF32":        {negFtzF32AVX2, negFtzF32AVX512},
-	"copyF32":          {copyF32AVX2, copyF32AVX512},
-	"copyFtzF32":       {copyFtzF32AVX2, copyFtzF32AVX512},
-	"ex2F32":           {ex2F32AVX2, ex2F32AVX512},
-	"ex2FtzF32":        {ex2FtzF32AVX2, ex2FtzF32AVX512},
-	"lg2F32":           {lg2F32AVX2, lg2F32AVX512},
-	"lg2FtzF32":        {lg2FtzF32AVX2, lg2FtzF32AVX512},
-	"sinF32":           {partly(sinF32AVX2Part, sinF32), partly(sinF32AVX512Part, sinF32)},
-	"sinFtzF32":        {partly(sinFtzF32AVX2Part, sinFtzF32), partly(sinFtzF32AVX512Part, sinFtzF32)},
-	"cosF32":           {partly(cosF32AVX2Part, cosF32), partly(cosF32AVX512Part, cosF32)},
-	"cosFtzF32":        {partly(cosFtzF32AVX2Part, cosFtzF32), partly(cosFtzF32AVX512Part, cosFtzF32)},
-	"tanhF32":          {tanhF32AVX2, tanhF32AVX512},
-	"tanhFtzF32":       {tanhFtzF32AVX2, tanhFtzF32AVX512},
-	"floorF32":         {floorF32AVX2, floorF32AVX512},
-	"floorFtzF32":      {floorFtzF32AVX2, floorFtzF32AVX512},
-	"ceilF32":          {ceilF32AVX2, ceilF32AVX512},
-	"ceilFtzF32":       {ceilFtzF32AVX2, ceilFtzF32AVX512},
-	"truncF32":         {truncF32AVX2, truncF32AVX512},
-	"truncFtzF32":      {truncFtzF32AVX2, truncFtzF32AVX512},
-	"nearF32":          {nearF32AVX2, nearF32AVX512},
-	"nearFtzF32":       {nearFtzF32AVX2, nearFtzF32AVX512},
-	"addF64":           {addF64AVX2, addF64AVX512},
-	"subF64":           {subF64AVX2, subF64AVX512},
-	"mulF64":           {mulF64AVX2, mulF64AVX512},
-	"divF64":           {divF64AVX2, divF64AVX512},
-	"fmaF64":           {fmaF64AVX2, fmaF64AVX512},
-	"rcpF64":           {rcpF64AVX2, rcpF64AVX512},
-	"sqrtF64":          {sqrtF64AVX2, sqrtF64AVX512},
-	"minF64":           {minF64AVX2, minF64AVX512},
-	"maxF64":           {maxF64AVX2, maxF64AVX512},
-	"floorF64":         {floorF64AVX2, floorF64AVX512},
-	"ceilF64":          {ceilF64AVX2, ceilF64AVX512},
-	"truncF64":         {truncF64AVX2, truncF64AVX512},
-	"nearF64":          {nearF64AVX2, nearF64AVX512},
-	"flushF32":         {flushF32AVX2, flushF32AVX512},
-	"satF32":           {satF32AVX2, satF32AVX512},
-	"absF64":           {absF64AVX2, absF64AVX512},
-	"negF64":           {negF64AVX2, negF64AVX512},
-	"wideU":            {wideUAVX2, wideUAVX512},
-	"wideS":            {wideSAVX2, wideSAVX512},
-	"madWideU":         {madWideUAVX2, madWideUAVX512},
-	"madWideS":         {madWideSAVX2, madWideSAVX512},
-	"cvtU64U32":        {cvtU64U32AVX2, cvtU64U32AVX512},
-	"cvtS64S32":        {cvtS64S32AVX2, cvtS64S32AVX512},
-	"cvtU32U64":        {cvtU32U64AVX2, cvtU32U64AVX512},
-	"cvtU16":           {cvtU16AVX2, cvtU16AVX512},
-	"cvtU8":            {cvtU8AVX2, cvtU8AVX512},
-	"cvtS16":           {cvtS16AVX2, cvtS16AVX512},
-	"cvtS8":            {cvtS8AVX2, cvtS8AVX512},
-	"texelBetween":     {texelBetweenAVX2, texelBetweenAVX512},
-	"texelNearest":     {texelNearestAVX2, texelNearestAVX512},
-	"texelFirst":       {texelFirstAVX2, texelFirstAVX512},
-	"texelTowards":     {texelTowardsAVX2, texelTowardsAVX512},
-	"texelField":       {texelFieldAVX2, texelFieldAVX512},
-	"texelBlend":       {texelBlendAVX2, texelBlendAVX512},
-	"texelRound":       {texelRoundAVX2, texelRoundAVX512},
-	"texelRatio":       {texelRatioAVX2, texelRatioAVX512},
-	"mulHiU32":         {mulHiU32AVX2, mulHiU32AVX512},
-	"sadU32":           {sadU32AVX2, sadU32AVX512},
-	"sadS32":           {sadS32AVX2, sadS32AVX512},
-	"bfeU32":           {bfeU32AVX2, bfeU32AVX512},
-	"bfeS32":           {bfeS32AVX2, bfeS32AVX512},
-	"bfiU32":           {bfiU32AVX2, bfiU32AVX512},
-	"cnotU32":          {cnotU32AVX2, cnotU32AVX512},
-	"copysignF32":      {copysignF32AVX2, copysignF32AVX512},
-	"popcU32":          {nil, popcU32AVX512},
-	"clzU32":           {nil, clzU32AVX512},
-	"brevU32":          {brevU32AVX2, brevU32AVX512},
-	"bfindU32":         {nil, bfindU32AVX512},
-	"bfindS32":         {nil, bfindS32AVX512},
-	"slctU32S32":       {slctU32S32AVX2, slctU32S32AVX512},
-	"slctU32F32":       {slctU32F32AVX2, slctU32F32AVX512},
-	"slctU32FtzF32":    {slctU32FtzF32AVX2, slctU32FtzF32AVX512},
-	"addcU32":          {addcU32AVX2, addcU32AVX512},
-	"subcU32":          {subcU32AVX2, subcU32AVX512},
-	"addcCarryU32":     {addcCarryU32AVX2, addcCarryU32AVX512},
-	"subcCarryU32":     {subcCarryU32AVX2, subcCarryU32AVX512},
-	"mulHiU64":         {mulHiU64AVX2, mulHiU64AVX512},
-	"sadU64":           {sadU64AVX2, sadU64AVX512},
-	"sadS64":           {sadS64AVX2, sadS64AVX512},
-	"bfeU64":           {bfeU64AVX2, bfeU64AVX512},
-	"bfeS64":           {bfeS64AVX2, bfeS64AVX512},
-	"bfiU64":           {bfiU64AVX2, bfiU64AVX512},
-	"cnotU64":          {cnotU64AVX2, cnotU64AVX512},
-	"copysignF64":      {copysignF64AVX2, copysignF64AVX512},
-	"popcU64":          {nil, popcU64AVX512},
-	"clzU64":           {nil, clzU64AVX512},
-	"brevU64":          {brevU64AVX2, brevU64AVX512},
-	"bfindU64":         {nil, bfindU64AVX512},
-	"bfindS64":         {nil, bfindS64AVX512},
-	"slctU64S32":       {slctU64S32AVX2, slctU64S32AVX512},
-	"slctU64F32":       {slctU64F32AVX2, slctU64F32AVX512},
-	"slctU64FtzF32":    {slctU64FtzF32AVX2, slctU64FtzF32AVX512},
-	"addcU64":          {addcU64AVX2, addcU64AVX512},
-	"subcU64":          {subcU64AVX2, subcU64AVX512},
-	"addcCarryU64":     {addcCarryU64AVX2, addcCarryU64AVX512},
-	"subcCarryU64":     {subcCarryU64AVX2, subcCarryU64AVX512},
-	"mulHiS32":         {mulHiS32AVX2, mulHiS32AVX512},
-	"mulHiS64":         {nil, mulHiS64AVX512},
-	"mulHiU16":         {mulHiU16AVX2, mulHiU16AVX512},
-	"mulHiS16":         {mulHiS16AVX2, mulHiS16AVX512},
-	"addSatS32":        {addSatS32AVX2, addSatS32AVX512},
-	"subSatS32":        {subSatS32AVX2, subSatS32AVX512},
-	"mul24U32":         {mul24U32AVX2, mul24U32AVX512},
-	"mad24U32":         {mad24U32AVX2, mad24U32AVX512},
-	"mul24HiU32":       {mul24HiU32AVX2, mul24HiU32AVX512},
-	"mad24HiU32":       {mad24HiU32AVX2, mad24HiU32AVX512},
-	"mul24S32":         {mul24S32AVX2, mul24S32AVX512},
-	"mad24S32":         {mad24S32AVX2, mad24S32AVX512},
-	"mul24HiS32":       {mul24HiS32AVX2, mul24HiS32AVX512},
-	"mad24HiS32":       {mad24HiS32AVX2, mad24HiS32AVX512},
-	"shfLeftClampU32":  {shfLeftClampU32AVX2, shfLeftClampU32AVX512},
-	"shfRightClampU32": {shfRightClampU32AVX2, shfRightClampU32AVX512},
-	"shfLeftWrapU32":   {shfLeftWrapU32AVX2, shfLeftWrapU32AVX512},
-	"shfRightWrapU32":  {shfRightWrapU32AVX2, shfRightWrapU32AVX512},
-	"prmtU32":          {prmtU32AVX2, prmtU32AVX512},
-	"dp4aUU":           {dp4aUUAVX2, dp4aUUAVX512},
-	"dp2aLoUU":         {dp2aLoUUAVX2, dp2aLoUUAVX512},
-	"dp2aHiUU":         {dp2aHiUUAVX2, dp2aHiUUAVX512},
-	"dp4aUS":           {dp4aUSAVX2, dp4aUSAVX512},
-	"dp2aLoUS":         {dp2aLoUSAVX2, dp2aLoUSAVX512},
-	"dp2aHiUS":         {dp2aHiUSAVX2, dp2aHiUSAVX512},
-	"dp4aSU":           {dp4aSUAVX2, dp4aSUAVX512},
-	"dp2aLoSU":         {dp2aLoSUAVX2, dp2aLoSUAVX512},
-	"dp2aHiSU":         {dp2aHiSUAVX2, dp2aHiSUAVX512},
-	"dp4aSS":           {dp4aSSAVX2, dp4aSSAVX512},
-	"dp2aLoSS":         {dp2aLoSSAVX2, dp2aLoSSAVX512},
-	"dp2aHiSS":         {dp2aHiSSAVX2, dp2aHiSSAVX512},
-	"packU64":          {packU64AVX2, packU64AVX512},
-	"packU32":          {packU32AVX2, packU32AVX512},
-	"packU16":          {packU16AVX2, packU16AVX512},
-	"upperU64":         {upperU64AVX2, upperU64AVX512},
-	"upperU32":         {upperU32AVX2, upperU32AVX512},
-	"cvtF32S32":        {cvtF32S32AVX2, cvtF32S32AVX512},
-	"cvtS32F32":        {cvtS32F32AVX2, cvtS32F32AVX512},
-	"cvtF64S32":        {cvtF64S32AVX2, cvtF64S32AVX512},
-	"cvtS32F64":        {cvtS32F64AVX2, cvtS32F64AVX512},
-	"cvtF32U32":        {cvtF32U32AVX2, cvtF32U32AVX512},
-	"cvtU32F32":        {cvtU32F32AVX2, cvtU32F32AVX512},
-	"cvtF64U32":        {cvtF64U32AVX2, cvtF64U32AVX512},
-	"cvtU32F64":        {cvtU32F64AVX2, cvtU32F64AVX512},
-	"cvtF32S64":        {nil, cvtF32S64AVX512},
-	"cvtS64F32":        {nil, cvtS64F32AVX512},
-	"cvtF64S64":        {nil, cvtF64S64AVX512},
-	"cvtS64F64":        {nil, cvtS64F64AVX512},
-	"cvtF32U64":        {nil, cvtF32U64AVX512},
-	"cvtU64F32":        {nil, cvtU64F32AVX512},
-	"cvtF64U64":        {nil, cvtF64U64AVX512},
-	"cvtU64F64":        {nil, cvtU64F64AVX512},
-	"cvtF64F32":        {cvtF64F32AVX2, cvtF64F32AVX512},
-	"cvtF32F64":        {cvtF32F64AVX2, cvtF32F64AVX512},
-	"clampU16":         {clampU16AVX2, clampU16AVX512},
-	"clampS16":         {clampS16AVX2, clampS16AVX512},
-	"clampU8":          {clampU8AVX2, clampU8AVX512},
-	"clampS8":          {clampS8AVX2, clampS8AVX512},
-	"selectU32":        {selectU32AVX2, selectU32AVX512},
-	"selectU64":        {selectU64AVX2, selectU64AVX512},
+	"addU32":       {addU32AVX2, addU32AVX512},
+	"subU32":       {subU32AVX2, subU32AVX512},
+	"mulU32":       {mulU32AVX2, mulU32AVX512},
+	"andU32":       {andU32AVX2, andU32AVX512},
+	"orU32":        {orU32AVX2, orU32AVX512},
+	"xorU32":       {xorU32AVX2, xorU32AVX512},
+	"madU32":       {madU32AVX2, madU32AVX512},
+	"movU32":       {movU32AVX2, movU32AVX512},
+	"notU32":       {notU32AVX2, nil},
+	"negU32":       {negU32AVX2, negU32AVX512},
+	"absS32":       {absS32AVX2, absS32AVX512},
+	"shlU32":       {shlU32AVX2, shlU32AVX512},
+	"shrU32":       {shrU32AVX2, shrU32AVX512},
+	"shrS32":       {shrS32AVX2, shrS32AVX512},
+	"minU32":       {minU32AVX2, minU32AVX512},
+	"maxU32":       {maxU32AVX2, maxU32AVX512},
+	"divU32":       {divU32AVX2, divU32AVX512},
+	"remU32":       {remU32AVX2, remU32AVX512},
+	"cmpltU32":     {cmpltU32AVX2, cmpltU32AVX512},
+	"cmpleU32":     {cmpleU32AVX2, cmpleU32AVX512},
+	"minS32":       {minS32AVX2, minS32AVX512},
+	"maxS32":       {maxS32AVX2, maxS32AVX512},
+	"divS32":       {divS32AVX2, divS32AVX512},
+	"remS32":       {remS32AVX2, remS32AVX512},
+	"cmpltS32":     {cmpltS32AVX2, cmpltS32AVX512},
+	"cmpleS32":     {cmpleS32AVX2, cmpleS32AVX512},
+	"cmpeqU32":     {cmpeqU32AVX2, cmpeqU32AVX512},
+	"cmpneU32":     {cmpneU32AVX2, cmpneU32AVX512},
+	"cmpeqF32":     {cmpeqF32AVX2, cmpeqF32AVX512},
+	"cmpneF32":     {cmpneF32AVX2, nil},
+	"cmpltF32":     {cmpltF32AVX2, cmpltF32AVX512},
+	"cmpleF32":     {cmpleF32AVX2, cmpleF32AVX512},
+	"cmpequF32":    {cmpequF32AVX2, nil},
+	"cmpneuF32":    {cmpneuF32AVX2, nil},
+	"cmpltuF32":    {cmpltuF32AVX2, cmpltuF32AVX512},
+	"cmpleuF32":    {cmpleuF32AVX2, cmpleuF32AVX512},
+	"cmpnumF32":    {cmpnumF32AVX2, nil},
+	"cmpnanF32":    {cmpnanF32AVX2, nil},
+	"addU64":       {addU64AVX2, addU64AVX512},
+	"subU64":       {subU64AVX2, subU64AVX512},
+	"mulU64":       {mulU64AVX2, mulU64AVX512},
+	"andU64":       {andU64AVX2, andU64AVX512},
+	"orU64":        {orU64AVX2, orU64AVX512},
+	"xorU64":       {xorU64AVX2, nil},
+	"madU64":       {madU64AVX2, madU64AVX512},
+	"movU64":       {movU64AVX2, movU64AVX512},
+	"notU64":       {notU64AVX2, nil},
+	"negU64":       {negU64AVX2, nil},
+	"absS64":       {absS64AVX2, nil},
+	"shlU64":       {shlU64AVX2, shlU64AVX512},
+	"shrU64":       {shrU64AVX2, shrU64AVX512},
+	"shrS64":       {shrS64AVX2, nil},
+	"minU64":       {minU64AVX2, nil},
+	"maxU64":       {maxU64AVX2, nil},
+	"divU64":       {nil, nil},
+	"remU64":       {nil, nil},
+	"cmpltU64":     {cmpltU64AVX2, cmpltU64AVX512},
+	"cmpleU64":     {cmpleU64AVX2, cmpleU64AVX512},
+	"minS64":       {minS64AVX2, nil},
+	"maxS64":       {maxS64AVX2, nil},
+	"divS64":       {nil, nil},
+	"remS64":       {nil, nil},
+	"cmpltS64":     {cmpltS64AVX2, nil},
+	"cmpleS64":     {cmpleS64AVX2, nil},
+	"cmpeqU64":     {cmpeqU64AVX2, cmpeqU64AVX512},
+	"cmpneU64":     {cmpneU64AVX2, cmpneU64AVX512},
+	"cmpeqF64":     {cmpeqF64AVX2, nil},
+	"cmpneF64":     {cmpneF64AVX2, nil},
+	"cmpltF64":     {cmpltF64AVX2, cmpltF64AVX512},
+	"cmpleF64":     {cmpleF64AVX2, cmpleF64AVX512},
+	"cmpequF64":    {cmpequF64AVX2, nil},
+	"cmpneuF64":    {cmpneuF64AVX2, nil},
+	"cmpltuF64":    {cmpltuF64AVX2, nil},
+	"cmpleuF64":    {cmpleuF64AVX2, cmpleuF64AVX512},
+	"cmpnumF64":    {cmpnumF64AVX2, cmpnumF64AVX512},
+	"cmpnanF64":    {cmpnanF64AVX2, nil},
+	"addF32":       {addF32AVX2, addF32AVX512},
+	"addFtzF32":    {addFtzF32AVX2, addFtzF32AVX512},
+	"subF32":       {subF32AVX2, subF32AVX512},
+	"subFtzF32":    {subFtzF32AVX2, subFtzF32AVX512},
+	"mulF32":       {mulF32AVX2, mulF32AVX512},
+	"mulFtzF32":    {mulFtzF32AVX2, mulFtzF32AVX512},
+	"fmaF32":       {fmaF32AVX2, fmaF32AVX512},
+	"fmaFtzF32":    {fmaFtzF32AVX2, fmaFtzF32AVX512},
+	"divF32":       {divF32AVX2, divF32AVX512},
+	"divApproxF32": {divApproxF32AVX2, divApproxF32AVX512},
+	"rcpF32":       {rcpF32AVX2, rcpF32AVX512},
+	"sqrtF32":      {sqrtF32AVX2, sqrtF32AVX512},
+	"rsqrtF32":     {rsqrtF32AVX2, nil},
+	"rsqrtFtzF32":  {rsqrtFtzF32AVX2, rsqrtFtzF32AVX512},
+	"minF32":       {minF32AVX2, nil},
+	"maxF32":       {maxF32AVX2, maxF32AVX512},
+	"absF32":       {absF32AVX2, nil},
+	"negF32":       {negF32AVX2, negF32AVX512},
+	"copyF32":      {copyF32AVX2, copyF32AVX512},
+	"ex2F32":       {ex2F32AVX2, nil},
+	"ex2FtzF32":    {ex2FtzF32AVX2, ex2FtzF32AVX512},
+	"lg2F32":       {lg2F32AVX2, nil},
+	"lg2FtzF32":    {lg2FtzF32AVX2, lg2FtzF32AVX512},
+	"sinF32":       {partly(sinF32AVX2Part, sinF32), partly(sinF32AVX512Part, sinF32)},
+	"cosF32":       {partly(cosF32AVX2Part, cosF32), partly(cosF32AVX512Part, cosF32)},
+	"tanhF32":      {tanhF32AVX2, nil},
+	"floorF32":     {floorF32AVX2, floorF32AVX512},
+	"ceilF32":      {ceilF32AVX2, nil},
+	"truncF32":     {truncF32AVX2, nil},
+	"nearF32":      {nearF32AVX2, nil},
+	"addF64":       {addF64AVX2, addF64AVX512},
+	"subF64":       {subF64AVX2, subF64AVX512},
+	"mulF64":       {mulF64AVX2, mulF64AVX512},
+	"divF64":       {divF64AVX2, divF64AVX512},
+	"fmaF64":       {fmaF64AVX2, nil},
+	"rcpF64":       {rcpF64AVX2, nil},
+	"sqrtF64":      {sqrtF64AVX2, sqrtF64AVX512},
+	"minF64":       {minF64AVX2, nil},
+	"maxF64":       {maxF64AVX2, maxF64AVX512},
+	"floorF64":     {floorF64AVX2, nil},
+	"ceilF64":      {ceilF64AVX2, nil},
+	"truncF64":     {truncF64AVX2, nil},
+	"nearF64":      {nearF64AVX2, nil},
+	"flushF32":     {flushF32AVX2, flushF32AVX512},
+	"satF32":       {satF32AVX2, satF32AVX512},
+	"absF64":       {absF64AVX2, absF64AVX512},
+	"negF64":       {negF64AVX2, nil},
+	"wideU":        {wideUAVX2, wideUAVX512},
+	"wideS":        {wideSAVX2, nil},
+	"madWideU":     {madWideUAVX2, madWideUAVX512},
+	"madWideS":     {madWideSAVX2, madWideSAVX512},
+	"cvtU64U32":    {cvtU64U32AVX2, cvtU64U32AVX512},
+	"cvtS64S32":    {cvtS64S32AVX2, cvtS64S32AVX512},
+	"cvtU32U64":    {cvtU32U64AVX2, cvtU32U64AVX512},
+	"cvtU16":       {cvtU16AVX2, cvtU16AVX512},
+	"cvtU8":        {cvtU8AVX2, nil},
+	"cvtS16":       {cvtS16AVX2, cvtS16AVX512},
+	"cvtS8":        {cvtS8AVX2, cvtS8AVX512},
+	"texelBetween": {texelBetweenAVX2, texelBetweenAVX512},
+	"texelNearest": {texelNearestAVX2, texelNearestAVX512},
+	"texelFirst":   {texelFirstAVX2, texelFirstAVX512},
+	"texelTowards": {texelTowardsAVX2, texelTowardsAVX512},
+	"texelField":   {texelFieldAVX2, nil},
+	"texelBlend":   {texelBlendAVX2, texelBlendAVX512},
+	"texelRound":   {texelRoundAVX2, texelRoundAVX512},
+	"texelRatio":   {texelRatioAVX2, texelRatioAVX512},
+	"mulHiU32":     {mulHiU32AVX2, nil},
+	"bfeU32":       {bfeU32AVX2, bfeU32AVX512},
+	"bfeS32":       {bfeS32AVX2, nil},
+	"bfiU32":       {bfiU32AVX2, nil},
+	"popcU32":      {nil, popcU32AVX512},
+	"clzU32":       {nil, clzU32AVX512},
+	"brevU32":      {brevU32AVX2, nil},
+	"addcU32":      {addcU32AVX2, nil},
+	"addcCarryU32": {addcCarryU32AVX2, nil},
+	"mulHiU64":     {mulHiU64AVX2, nil},
+	"bfeU64":       {nil, nil},
+	"bfeS64":       {nil, nil},
+	"bfiU64":       {nil, nil},
+	"popcU64":      {nil, popcU64AVX512},
+	"clzU64":       {nil, clzU64AVX512},
+	"brevU64":      {nil, nil},
+	"addcU64":      {addcU64AVX2, nil},
+	"addcCarryU64": {addcCarryU64AVX2, nil},
+	"mulHiS32":     {mulHiS32AVX2, nil},
+	"mulHiS64":     {nil, nil},
+	"addSatS32":    {addSatS32AVX2, nil},
+	"subSatS32":    {subSatS32AVX2, nil},
+	"mul24U32":     {mul24U32AVX2, mul24U32AVX512},
+	"mul24HiU32":   {nil, nil},
+	"mul24S32":     {mul24S32AVX2, nil},
+	"mul24HiS32":   {nil, nil},
+	"shfLeftU32":   {shfLeftU32AVX2, nil},
+	"shfRightU32":  {shfRightU32AVX2, nil},
+	"prmtU32":      {prmtU32AVX2, nil},
+	"dp4aUU":       {dp4aUUAVX2, nil},
+	"dp4aSS":       {dp4aSSAVX2, nil},
+	"packU64":      {packU64AVX2, packU64AVX512},
+	"packU32":      {packU32AVX2, nil},
+	"packU16":      {packU16AVX2, nil},
+	"upperU64":     {upperU64AVX2, upperU64AVX512},
+	"upperU32":     {upperU32AVX2, nil},
+	"cvtF32S32":    {cvtF32S32AVX2, cvtF32S32AVX512},
+	"cvtS32F32":    {cvtS32F32AVX2, cvtS32F32AVX512},
+	"cvtF64S32":    {cvtF64S32AVX2, cvtF64S32AVX512},
+	"cvtS32F64":    {cvtS32F64AVX2, nil},
+	"cvtF32U32":    {cvtF32U32AVX2, cvtF32U32AVX512},
+	"cvtU32F32":    {cvtU32F32AVX2, nil},
+	"cvtF64U32":    {cvtF64U32AVX2, nil},
+	"cvtU32F64":    {cvtU32F64AVX2, nil},
+	"cvtF32S64":    {nil, cvtF32S64AVX512},
+	"cvtS64F32":    {nil, cvtS64F32AVX512},
+	"cvtF64S64":    {nil, cvtF64S64AVX512},
+	"cvtS64F64":    {nil, cvtS64F64AVX512},
+	"cvtF32U64":    {nil, cvtF32U64AVX512},
+	"cvtU64F32":    {nil, cvtU64F32AVX512},
+	"cvtF64U64":    {nil, cvtF64U64AVX512},
+	"cvtU64F64":    {nil, cvtU64F64AVX512},
+	"cvtF64F32":    {cvtF64F32AVX2, nil},
+	"cvtF32F64":    {cvtF32F64AVX2, nil},
+	"selectU32":    {selectU32AVX2, selectU32AVX512},
+	"selectU64":    {selectU64AVX2, selectU64AVX512},
 }
 
 func addU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -321,7 +225,6 @@ func madU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func movU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func movU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func notU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func notU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func absS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -344,10 +247,6 @@ func cmpltU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -360,70 +259,25 @@ func cmpltS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpeqFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpeqFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpleFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpleFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpequF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpequF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpequFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpequFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneuF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneuF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneuFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneuFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltuF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltuF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltuFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltuFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleuF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleuF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpleuFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpleuFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpnumF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnumF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnumFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnumFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpnanF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnanF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnanFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnanFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func subU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -435,79 +289,46 @@ func andU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func orU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func orU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func xorU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func xorU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func madU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func madU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func movU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func movU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func notU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func notU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func negU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func absS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func absS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func shlU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func shlU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func shrU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func shrU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func shrS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shrS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpleS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpeqF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpeqF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpequF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpequF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpneuF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpneuF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpltuF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpltuF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleuF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpleuF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgtuF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpgeuF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpnumF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpnumF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cmpnanF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cmpnanF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -526,92 +347,39 @@ func fmaFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func fmaFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFullF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFullF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFullFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divFullFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divApproxF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divApproxF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divApproxFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func divApproxFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rcpF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rcpF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func rcpFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func rcpFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func sqrtF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func sqrtF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sqrtFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sqrtFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rsqrtF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func rsqrtF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rsqrtFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rsqrtFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minNaNF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minNaNF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minNaNFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minNaNFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxNaNF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxNaNF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxNaNFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func maxNaNFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func absF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func absF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func absFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func absFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func negFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func negFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func copyF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func copyF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copyFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copyFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func ex2F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func ex2F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func ex2FtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func ex2FtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func lg2F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func lg2F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func lg2FtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func lg2FtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func sinF32AVX2Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
 func sinF32AVX512Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
-func sinFtzF32AVX2Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
-func sinFtzF32AVX512Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
 func cosF32AVX2Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
 func cosF32AVX512Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
-func cosFtzF32AVX2Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
-func cosFtzF32AVX512Part(d, a, b, c unsafe.Pointer, n int, scalars int) int
 func tanhF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func tanhF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func tanhFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func tanhFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func floorF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func floorF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func floorFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func floorFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func ceilF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func ceilF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func ceilFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func ceilFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func truncF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func truncF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func truncFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func truncFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func nearF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func nearF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func nearFtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func nearFtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func subF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -621,23 +389,16 @@ func mulF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func divF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func fmaF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func fmaF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func rcpF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func rcpF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func sqrtF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func sqrtF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func minF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func minF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func maxF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func floorF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func floorF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func ceilF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func ceilF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func truncF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func truncF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func nearF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func nearF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func flushF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func flushF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func satF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -645,11 +406,9 @@ func satF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func absF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func absF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func negF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func negF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func wideUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func wideUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func wideSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func wideSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func madWideUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func madWideUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func madWideSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -663,7 +422,6 @@ func cvtU32U64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU8AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtU8AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS8AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -677,7 +435,6 @@ func texelFirstAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelTowardsAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelTowardsAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelFieldAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func texelFieldAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelBlendAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelBlendAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelRoundAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -685,148 +442,38 @@ func texelRoundAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelRatioAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func texelRatioAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mulHiU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func bfeU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func bfeU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func bfeS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfeS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func bfiU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfiU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cnotU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cnotU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copysignF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copysignF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func popcU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func clzU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func brevU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func brevU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfindU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfindS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32FtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU32FtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func addcU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcCarryU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func addcCarryU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcCarryU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcCarryU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mulHiU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func sadS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfeU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfeU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfeS64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfeS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfiU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfiU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cnotU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cnotU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copysignF64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func copysignF64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func popcU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func clzU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func brevU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func brevU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfindU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func bfindS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64FtzF32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func slctU64FtzF32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func addcU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcCarryU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func addcCarryU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcCarryU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subcCarryU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mulHiS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiU16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiU16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiS16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mulHiS16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addSatS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func addSatS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func subSatS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func subSatS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mul24U32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mul24U32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24U32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24U32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mul24HiU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mul24HiU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24HiU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24HiU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mul24S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mul24S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mul24HiS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mul24HiS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24HiS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func mad24HiS32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfLeftClampU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfLeftClampU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfRightClampU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfRightClampU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfLeftWrapU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfLeftWrapU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfRightWrapU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func shfRightWrapU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
+func shfLeftU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
+func shfRightU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func prmtU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func prmtU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func dp4aUUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aUUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoUUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoUUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiUUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiUUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aUSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aUSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoUSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoUSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiUSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiUSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aSUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aSUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoSUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoSUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiSUAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiSUAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func dp4aSSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp4aSSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoSSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aLoSSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiSSAVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func dp2aHiSSAVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func packU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func packU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func packU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func packU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func packU16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func packU16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func upperU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func upperU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func upperU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func upperU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS32F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -834,15 +481,11 @@ func cvtS32F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64S32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64S32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS32F64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtS32F64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32U32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32U32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU32F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtU32F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64U32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtF64U32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU32F64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtU32F64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32S64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtS64F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64S64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
@@ -852,17 +495,7 @@ func cvtU64F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64U64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtU64F64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF64F32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtF64F32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func cvtF32F64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func cvtF32F64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampU16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampU16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampS16AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampS16AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampU8AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampU8AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampS8AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
-func clampS8AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func selectU32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func selectU32AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func selectU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)

@@ -10,300 +10,204 @@ import (
 
 // plainRows has the plain loop of each operation.
 var plainRows = map[string]RowFunc{
-	"addU32":           addU32,
-	"subU32":           subU32,
-	"mulU32":           mulU32,
-	"andU32":           andU32,
-	"orU32":            orU32,
-	"xorU32":           xorU32,
-	"madU32":           madU32,
-	"movU32":           movU32,
-	"notU32":           notU32,
-	"negU32":           negU32,
-	"absS32":           absS32,
-	"shlU32":           shlU32,
-	"shrU32":           shrU32,
-	"shrS32":           shrS32,
-	"minU32":           minU32,
-	"maxU32":           maxU32,
-	"divU32":           divU32,
-	"remU32":           remU32,
-	"cmpltU32":         cmpltU32,
-	"cmpleU32":         cmpleU32,
-	"cmpgtU32":         cmpgtU32,
-	"cmpgeU32":         cmpgeU32,
-	"minS32":           minS32,
-	"maxS32":           maxS32,
-	"divS32":           divS32,
-	"remS32":           remS32,
-	"cmpltS32":         cmpltS32,
-	"cmpleS32":         cmpleS32,
-	"cmpgtS32":         cmpgtS32,
-	"cmpgeS32":         cmpgeS32,
-	"cmpeqU32":         cmpeqU32,
-	"cmpneU32":         cmpneU32,
-	"cmpeqF32":         cmpeqF32,
-	"cmpeqFtzF32":      cmpeqFtzF32,
-	"cmpneF32":         cmpneF32,
-	"cmpneFtzF32":      cmpneFtzF32,
-	"cmpltF32":         cmpltF32,
-	"cmpltFtzF32":      cmpltFtzF32,
-	"cmpleF32":         cmpleF32,
-	"cmpleFtzF32":      cmpleFtzF32,
-	"cmpgtF32":         cmpgtF32,
-	"cmpgtFtzF32":      cmpgtFtzF32,
-	"cmpgeF32":         cmpgeF32,
-	"cmpgeFtzF32":      cmpgeFtzF32,
-	"cmpequF32":        cmpequF32,
-	"cmpequFtzF32":     cmpequFtzF32,
-	"cmpneuF32":        cmpneuF32,
-	"cmpneuFtzF32":     cmpneuFtzF32,
-	"cmpltuF32":        cmpltuF32,
-	"cmpltuFtzF32":     cmpltuFtzF32,
-	"cmpleuF32":        cmpleuF32,
-	"cmpleuFtzF32":     cmpleuFtzF32,
-	"cmpgtuF32":        cmpgtuF32,
-	"cmpgtuFtzF32":     cmpgtuFtzF32,
-	"cmpgeuF32":        cmpgeuF32,
-	"cmpgeuFtzF32":     cmpgeuFtzF32,
-	"cmpnumF32":        cmpnumF32,
-	"cmpnumFtzF32":     cmpnumFtzF32,
-	"cmpnanF32":        cmpnanF32,
-	"cmpnanFtzF32":     cmpnanFtzF32,
-	"addU64":           addU64,
-	"subU64":           subU64,
-	"mulU64":           mulU64,
-	"andU64":           andU64,
-	"orU64":            orU64,
-	"xorU64":           xorU64,
-	"madU64":           madU64,
-	"movU64":           movU64,
-	"notU64":           notU64,
-	"negU64":           negU64,
-	"absS64":           absS64,
-	"shlU64":           shlU64,
-	"shrU64":           shrU64,
-	"shrS64":           shrS64,
-	"minU64":           minU64,
-	"maxU64":           maxU64,
-	"divU64":           divU64,
-	"remU64":           remU64,
-	"cmpltU64":         cmpltU64,
-	"cmpleU64":         cmpleU64,
-	"cmpgtU64":         cmpgtU64,
-	"cmpgeU64":         cmpgeU64,
-	"minS64":           minS64,
-	"maxS64":           maxS64,
-	"divS64":           divS64,
-	"remS64":           remS64,
-	"cmpltS64":         cmpltS64,
-	"cmpleS64":         cmpleS64,
-	"cmpgtS64":         cmpgtS64,
-	"cmpgeS64":         cmpgeS64,
-	"cmpeqU64":         cmpeqU64,
-	"cmpneU64":         cmpneU64,
-	"cmpeqF64":         cmpeqF64,
-	"cmpneF64":         cmpneF64,
-	"cmpltF64":         cmpltF64,
-	"cmpleF64":         cmpleF64,
-	"cmpgtF64":         cmpgtF64,
-	"cmpgeF64":         cmpgeF64,
-	"cmpequF64":        cmpequF64,
-	"cmpneuF64":        cmpneuF64,
-	"cmpltuF64":        cmpltuF64,
-	"cmpleuF64":        cmpleuF64,
-	"cmpgtuF64":        cmpgtuF64,
-	"cmpgeuF64":        cmpgeuF64,
-	"cmpnumF64":        cmpnumF64,
-	"cmpnanF64":        cmpnanF64,
-	"addF32":           addF32,
-	"addFtzF32":        addFtzF32,
-	"subF32":           subF32,
-	"subFtzF32":        subFtzF32,
-	"mulF32":           mulF32,
-	"mulFtzF32":        mulFtzF32,
-	"fmaF32":           fmaF32,
-	"fmaFtzF32":        fmaFtzF32,
-	"divF32":           divF32,
-	"divFtzF32":        divFtzF32,
-	"divFullF32":       divFullF32,
-	"divFullFtzF32":    divFullFtzF32,
-	"divApproxF32":     divApproxF32,
-	"divApproxFtzF32":  divApproxFtzF32,
-	"rcpF32":           rcpF32,
-	"rcpFtzF32":        rcpFtzF32,
-	"sqrtF32":          sqrtF32,
-	"sqrtFtzF32":       sqrtFtzF32,
-	"rsqrtF32":         rsqrtF32,
-	"rsqrtFtzF32":      rsqrtFtzF32,
-	"minF32":           minF32,
-	"minFtzF32":        minFtzF32,
-	"maxF32":           maxF32,
-	"maxFtzF32":        maxFtzF32,
-	"minNaNF32":        minNaNF32,
-	"minNaNFtzF32":     minNaNFtzF32,
-	"maxNaNF32":        maxNaNF32,
-	"maxNaNFtzF32":     maxNaNFtzF32,
-	"absF32":           absF32,
-	"absFtzF32":        absFtzF32,
-	"negF32":           negF32,
-	"negFtzF32":        negFtzF32,
-	"copyF32":          copyF32,
-	"copyFtzF32":       copyFtzF32,
-	"ex2F32":           ex2F32,
-	"ex2FtzF32":        ex2FtzF32,
-	"lg2F32":           lg2F32,
-	"lg2FtzF32":        lg2FtzF32,
-	"sinF32":           sinF32,
-	"sinFtzF32":        sinFtzF32,
-	"cosF32":           cosF32,
-	"cosFtzF32":        cosFtzF32,
-	"tanhF32":          tanhF32,
-	"tanhFtzF32":       tanhFtzF32,
-	"floorF32":         floorF32,
-	"floorFtzF32":      floorFtzF32,
-	"ceilF32":          ceilF32,
-	"ceilFtzF32":       ceilFtzF32,
-	"truncF32":         truncF32,
-	"truncFtzF32":      truncFtzF32,
-	"nearF32":          nearF32,
-	"nearFtzF32":       nearFtzF32,
-	"addF64":           addF64,
-	"subF64":           subF64,
-	"mulF64":           mulF64,
-	"divF64":           divF64,
-	"fmaF64":           fmaF64,
-	"rcpF64":           rcpF64,
-	"sqrtF64":          sqrtF64,
-	"minF64":           minF64,
-	"maxF64":           maxF64,
-	"floorF64":         floorF64,
-	"ceilF64":          ceilF64,
-	"truncF64":         truncF64,
-	"nearF64":          nearF64,
-	"flushF32":         flushF32,
-	"satF32":           satF32,
-	"absF64":           absF64,
-	"negF64":           negF64,
-	"wideU":            wideU,
-	"wideS":            wideS,
-	"madWideU":         madWideU,
-	"madWideS":         madWideS,
-	"cvtU64U32":        cvtU64U32,
-	"cvtS64S32":        cvtS64S32,
-	"cvtU32U64":        cvtU32U64,
-	"cvtU16":           cvtU16,
-	"cvtU8":            cvtU8,
-	"cvtS16":           cvtS16,
-	"cvtS8":            cvtS8,
-	"texelBetween":     texelBetween,
-	"texelNearest":     texelNearest,
-	"texelFirst":       texelFirst,
-	"texelTowards":     texelTowards,
-	"texelField":       texelField,
-	"texelBlend":       texelBlend,
-	"texelRound":       texelRound,
-	"texelRatio":       texelRatio,
-	"mulHiU32":         mulHiU32,
-	"sadU32":           sadU32,
-	"sadS32":           sadS32,
-	"bfeU32":           bfeU32,
-	"bfeS32":           bfeS32,
-	"bfiU32":           bfiU32,
-	"cnotU32":          cnotU32,
-	"copysignF32":      copysignF32,
-	"popcU32":          popcU32,
-	"clzU32":           clzU32,
-	"brevU32":          brevU32,
-	"bfindU32":         bfindU32,
-	"bfindS32":         bfindS32,
-	"slctU32S32":       slctU32S32,
-	"slctU32F32":       slctU32F32,
-	"slctU32FtzF32":    slctU32FtzF32,
-	"addcU32":          addcU32,
-	"subcU32":          subcU32,
-	"addcCarryU32":     addcCarryU32,
-	"subcCarryU32":     subcCarryU32,
-	"mulHiU64":         mulHiU64,
-	"sadU64":           sadU64,
-	"sadS64":           sadS64,
-	"bfeU64":           bfeU64,
-	"bfeS64":           bfeS64,
-	"bfiU64":           bfiU64,
-	"cnotU64":          cnotU64,
-	"copysignF64":      copysignF64,
-	"popcU64":          popcU64,
-	"clzU64":           clzU64,
-	"brevU64":          brevU64,
-	"bfindU64":         bfindU64,
-	"bfindS64":         bfindS64,
-	"slctU64S32":       slctU64S32,
-	"slctU64F32":       slctU64F32,
-	"slctU64FtzF32":    slctU64FtzF32,
-	"addcU64":          addcU64,
-	"subcU64":          subcU64,
-	"addcCarryU64":     addcCarryU64,
-	"subcCarryU64":     subcCarryU64,
-	"mulHiS32":         mulHiS32,
-	"mulHiS64":         mulHiS64,
-	"mulHiU16":         mulHiU16,
-	"mulHiS16":         mulHiS16,
-	"addSatS32":        addSatS32,
-	"subSatS32":        subSatS32,
-	"mul24U32":         mul24U32,
-	"mad24U32":         mad24U32,
-	"mul24HiU32":       mul24HiU32,
-	"mad24HiU32":       mad24HiU32,
-	"mul24S32":         mul24S32,
-	"mad24S32":         mad24S32,
-	"mul24HiS32":       mul24HiS32,
-	"mad24HiS32":       mad24HiS32,
-	"shfLeftClampU32":  shfLeftClampU32,
-	"shfRightClampU32": shfRightClampU32,
-	"shfLeftWrapU32":   shfLeftWrapU32,
-	"shfRightWrapU32":  shfRightWrapU32,
-	"prmtU32":          prmtU32,
-	"dp4aUU":           dp4aUU,
-	"dp2aLoUU":         dp2aLoUU,
-	"dp2aHiUU":         dp2aHiUU,
-	"dp4aUS":           dp4aUS,
-	"dp2aLoUS":         dp2aLoUS,
-	"dp2aHiUS":         dp2aHiUS,
-	"dp4aSU":           dp4aSU,
-	"dp2aLoSU":         dp2aLoSU,
-	"dp2aHiSU":         dp2aHiSU,
-	"dp4aSS":           dp4aSS,
-	"dp2aLoSS":         dp2aLoSS,
-	"dp2aHiSS":         dp2aHiSS,
-	"packU64":          packU64,
-	"packU32":          packU32,
-	"packU16":          packU16,
-	"upperU64":         upperU64,
-	"upperU32":         upperU32,
-	"cvtF32S32":        cvtF32S32,
-	"cvtS32F32":        cvtS32F32,
-	"cvtF64S32":        cvtF64S32,
-	"cvtS32F64":        cvtS32F64,
-	"cvtF32U32":        cvtF32U32,
-	"cvtU32F32":        cvtU32F32,
-	"cvtF64U32":        cvtF64U32,
-	"cvtU32F64":        cvtU32F64,
-	"cvtF32S64":        cvtF32S64,
-	"cvtS64F32":        cvtS64F32,
-	"cvtF64S64":        cvtF64S64,
-	"cvtS64F64":        cvtS64F64,
-	"cvtF32U64":        cvtF32U64,
-	"cvtU64F32":        cvtU64F32,
-	"cvtF64U64":        cvtF64U64,
-	"cvtU64F64":        cvtU64F64,
-	"cvtF64F32":        cvtF64F32,
-	"cvtF32F64":        cvtF32F64,
-	"clampU16":         clampU16,
-	"clampS16":         clampS16,
-	"clampU8":          clampU8,
-	"clampS8":          clampS8,
-	"selectU32":        selectU32,
-	"selectU64":        selectU64,
+	"addU32":       addU32,
+	"subU32":       subU32,
+	"mulU32":       mulU32,
+	"andU32":       andU32,
+	"orU32":        orU32,
+	"xorU32":       xorU32,
+	"madU32":       madU32,
+	"movU32":       movU32,
+	"notU32":       notU32,
+	"negU32":       negU32,
+	"absS32":       absS32,
+	"shlU32":       shlU32,
+	"shrU32":       shrU32,
+	"shrS32":       shrS32,
+	"minU32":       minU32,
+	"maxU32":       maxU32,
+	"divU32":       divU32,
+	"remU32":       remU32,
+	"cmpltU32":     cmpltU32,
+	"cmpleU32":     cmpleU32,
+	"minS32":       minS32,
+	"maxS32":       maxS32,
+	"divS32":       divS32,
+	"remS32":       remS32,
+	"cmpltS32":     cmpltS32,
+	"cmpleS32":     cmpleS32,
+	"cmpeqU32":     cmpeqU32,
+	"cmpneU32":     cmpneU32,
+	"cmpeqF32":     cmpeqF32,
+	"cmpneF32":     cmpneF32,
+	"cmpltF32":     cmpltF32,
+	"cmpleF32":     cmpleF32,
+	"cmpequF32":    cmpequF32,
+	"cmpneuF32":    cmpneuF32,
+	"cmpltuF32":    cmpltuF32,
+	"cmpleuF32":    cmpleuF32,
+	"cmpnumF32":    cmpnumF32,
+	"cmpnanF32":    cmpnanF32,
+	"addU64":       addU64,
+	"subU64":       subU64,
+	"mulU64":       mulU64,
+	"andU64":       andU64,
+	"orU64":        orU64,
+	"xorU64":       xorU64,
+	"madU64":       madU64,
+	"movU64":       movU64,
+	"notU64":       notU64,
+	"negU64":       negU64,
+	"absS64":       absS64,
+	"shlU64":       shlU64,
+	"shrU64":       shrU64,
+	"shrS64":       shrS64,
+	"minU64":       minU64,
+	"maxU64":       maxU64,
+	"divU64":       divU64,
+	"remU64":       remU64,
+	"cmpltU64":     cmpltU64,
+	"cmpleU64":     cmpleU64,
+	"minS64":       minS64,
+	"maxS64":       maxS64,
+	"divS64":       divS64,
+	"remS64":       remS64,
+	"cmpltS64":     cmpltS64,
+	"cmpleS64":     cmpleS64,
+	"cmpeqU64":     cmpeqU64,
+	"cmpneU64":     cmpneU64,
+	"cmpeqF64":     cmpeqF64,
+	"cmpneF64":     cmpneF64,
+	"cmpltF64":     cmpltF64,
+	"cmpleF64":     cmpleF64,
+	"cmpequF64":    cmpequF64,
+	"cmpneuF64":    cmpneuF64,
+	"cmpltuF64":    cmpltuF64,
+	"cmpleuF64":    cmpleuF64,
+	"cmpnumF64":    cmpnumF64,
+	"cmpnanF64":    cmpnanF64,
+	"addF32":       addF32,
+	"addFtzF32":    addFtzF32,
+	"subF32":       subF32,
+	"subFtzF32":    subFtzF32,
+	"mulF32":       mulF32,
+	"mulFtzF32":    mulFtzF32,
+	"fmaF32":       fmaF32,
+	"fmaFtzF32":    fmaFtzF32,
+	"divF32":       divF32,
+	"divApproxF32": divApproxF32,
+	"rcpF32":       rcpF32,
+	"sqrtF32":      sqrtF32,
+	"rsqrtF32":     rsqrtF32,
+	"rsqrtFtzF32":  rsqrtFtzF32,
+	"minF32":       minF32,
+	"maxF32":       maxF32,
+	"absF32":       absF32,
+	"negF32":       negF32,
+	"copyF32":      copyF32,
+	"ex2F32":       ex2F32,
+	"ex2FtzF32":    ex2FtzF32,
+	"lg2F32":       lg2F32,
+	"lg2FtzF32":    lg2FtzF32,
+	"sinF32":       sinF32,
+	"cosF32":       cosF32,
+	"tanhF32":      tanhF32,
+	"floorF32":     floorF32,
+	"ceilF32":      ceilF32,
+	"truncF32":     truncF32,
+	"nearF32":      nearF32,
+	"addF64":       addF64,
+	"subF64":       subF64,
+	"mulF64":       mulF64,
+	"divF64":       divF64,
+	"fmaF64":       fmaF64,
+	"rcpF64":       rcpF64,
+	"sqrtF64":      sqrtF64,
+	"minF64":       minF64,
+	"maxF64":       maxF64,
+	"floorF64":     floorF64,
+	"ceilF64":      ceilF64,
+	"truncF64":     truncF64,
+	"nearF64":      nearF64,
+	"flushF32":     flushF32,
+	"satF32":       satF32,
+	"absF64":       absF64,
+	"negF64":       negF64,
+	"wideU":        wideU,
+	"wideS":        wideS,
+	"madWideU":     madWideU,
+	"madWideS":     madWideS,
+	"cvtU64U32":    cvtU64U32,
+	"cvtS64S32":    cvtS64S32,
+	"cvtU32U64":    cvtU32U64,
+	"cvtU16":       cvtU16,
+	"cvtU8":        cvtU8,
+	"cvtS16":       cvtS16,
+	"cvtS8":        cvtS8,
+	"texelBetween": texelBetween,
+	"texelNearest": texelNearest,
+	"texelFirst":   texelFirst,
+	"texelTowards": texelTowards,
+	"texelField":   texelField,
+	"texelBlend":   texelBlend,
+	"texelRound":   texelRound,
+	"texelRatio":   texelRatio,
+	"mulHiU32":     mulHiU32,
+	"bfeU32":       bfeU32,
+	"bfeS32":       bfeS32,
+	"bfiU32":       bfiU32,
+	"popcU32":      popcU32,
+	"clzU32":       clzU32,
+	"brevU32":      brevU32,
+	"addcU32":      addcU32,
+	"addcCarryU32": addcCarryU32,
+	"mulHiU64":     mulHiU64,
+	"bfeU64":       bfeU64,
+	"bfeS64":       bfeS64,
+	"bfiU64":       bfiU64,
+	"popcU64":      popcU64,
+	"clzU64":       clzU64,
+	"brevU64":      brevU64,
+	"addcU64":      addcU64,
+	"addcCarryU64": addcCarryU64,
+	"mulHiS32":     mulHiS32,
+	"mulHiS64":     mulHiS64,
+	"addSatS32":    addSatS32,
+	"subSatS32":    subSatS32,
+	"mul24U32":     mul24U32,
+	"mul24HiU32":   mul24HiU32,
+	"mul24S32":     mul24S32,
+	"mul24HiS32":   mul24HiS32,
+	"shfLeftU32":   shfLeftU32,
+	"shfRightU32":  shfRightU32,
+	"prmtU32":      prmtU32,
+	"dp4aUU":       dp4aUU,
+	"dp4aSS":       dp4aSS,
+	"packU64":      packU64,
+	"packU32":      packU32,
+	"packU16":      packU16,
+	"upperU64":     upperU64,
+	"upperU32":     upperU32,
+	"cvtF32S32":    cvtF32S32,
+	"cvtS32F32":    cvtS32F32,
+	"cvtF64S32":    cvtF64S32,
+	"cvtS32F64":    cvtS32F64,
+	"cvtF32U32":    cvtF32U32,
+	"cvtU32F32":    cvtU32F32,
+	"cvtF64U32":    cvtF64U32,
+	"cvtU32F64":    cvtU32F64,
+	"cvtF32S64":    cvtF32S64,
+	"cvtS64F32":    cvtS64F32,
+	"cvtF64S64":    cvtF64S64,
+	"cvtS64F64":    cvtS64F64,
+	"cvtF32U64":    cvtF32U64,
+	"cvtU64F32":    cvtU64F32,
+	"cvtF64U64":    cvtF64U64,
+	"cvtU64F64":    cvtU64F64,
+	"cvtF64F32":    cvtF64F32,
+	"cvtF32F64":    cvtF32F64,
+	"selectU32":    selectU32,
+	"selectU64":    selectU64,
 }
 
 func addU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
@@ -498,36 +402,6 @@ func cmpleU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpgtU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func minS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
@@ -594,36 +468,6 @@ func cmpleS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpgtS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpeqU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -669,21 +513,6 @@ func cmpeqF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpeqFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) == Flush(y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpneF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -692,21 +521,6 @@ func cmpneF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x < y || x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) < Flush(y) || Flush(x) > Flush(y) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -729,21 +543,6 @@ func cmpltF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpltFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) < Flush(y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpleF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -752,81 +551,6 @@ func cmpleF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) <= Flush(y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) > Flush(y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) >= Flush(y) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -849,21 +573,6 @@ func cmpequF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpequFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(Flush(x) < Flush(y) || Flush(x) > Flush(y)) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpneuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -872,21 +581,6 @@ func cmpneuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) != Flush(y) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -909,21 +603,6 @@ func cmpltuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpltuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(Flush(x) >= Flush(y)) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpleuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -932,81 +611,6 @@ func cmpleuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(Flush(x) > Flush(y)) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(Flush(x) <= Flush(y)) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(x < y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if !(Flush(x) < Flush(y)) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -1029,21 +633,6 @@ func cmpnumF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpnumFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) == Flush(x) && Flush(y) == Flush(y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpnanF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -1052,21 +641,6 @@ func cmpnanF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 			if x != x || y != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnanFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-			if Flush(x) != Flush(x) || Flush(y) != Flush(y) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -1266,36 +840,6 @@ func cmpleU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpgtU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func minS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*int64)(d), n)
@@ -1355,36 +899,6 @@ func cmpleS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
 			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs))
-			if x >= y {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -1482,36 +996,6 @@ func cmpleF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cmpgtF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
 func cmpequF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
@@ -1565,36 +1049,6 @@ func cmpleuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
 			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
 			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x, y := *(*float64)(unsafe.Add(a, i*as)), *(*float64)(unsafe.Add(b, i*bs))
-			if !(x < y) {
 				m |= 1 << (i & 63)
 			}
 		}
@@ -1718,48 +1172,12 @@ func divF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func divFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(CanonF32(Flush(x) / Flush(y)))
-	}
-}
-
-func divFullF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = CanonF32(x / y)
-	}
-}
-
-func divFullFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(CanonF32(Flush(x) / Flush(y)))
-	}
-}
-
 func divApproxF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = CanonF32(quotientApprox(x, y))
-	}
-}
-
-func divApproxFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(CanonF32(quotientApprox(Flush(x), Flush(y))))
 	}
 }
 
@@ -1772,30 +1190,12 @@ func rcpF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func rcpFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(1 / Flush(x)))
-	}
-}
-
 func sqrtF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = CanonF32(float32(math.Sqrt(float64(x))))
-	}
-}
-
-func sqrtFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(float32(math.Sqrt(float64(Flush(x))))))
 	}
 }
 
@@ -1826,66 +1226,12 @@ func minF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func minFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(Lesser32(Flush(x), Flush(y)))
-	}
-}
-
 func maxF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = Greater32(x, y)
-	}
-}
-
-func maxFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(Greater32(Flush(x), Flush(y)))
-	}
-}
-
-func minNaNF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Strict32(x, y, Lesser32(x, y))
-	}
-}
-
-func minNaNFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(Strict32(Flush(x), Flush(y), Lesser32(Flush(x), Flush(y))))
-	}
-}
-
-func maxNaNF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Strict32(x, y, Greater32(x, y))
-	}
-}
-
-func maxNaNFtzF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x, y := *(*float32)(unsafe.Add(a, i*as)), *(*float32)(unsafe.Add(b, i*bs))
-		ds[i] = Flush(Strict32(Flush(x), Flush(y), Greater32(Flush(x), Flush(y))))
 	}
 }
 
@@ -1898,15 +1244,6 @@ func absF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func absFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(math.Float32frombits(math.Float32bits(Flush(x)) &^ (1 << 31))))
-	}
-}
-
 func negF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
@@ -1916,30 +1253,12 @@ func negF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func negFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(-Flush(x)))
-	}
-}
-
 func copyF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = CanonF32(x)
-	}
-}
-
-func copyFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(Flush(x)))
 	}
 }
 
@@ -1988,30 +1307,12 @@ func sinF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func sinFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(sin32(Flush(x)))
-	}
-}
-
 func cosF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = cos32(x)
-	}
-}
-
-func cosFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(cos32(Flush(x)))
 	}
 }
 
@@ -2024,30 +1325,12 @@ func tanhF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func tanhFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(tanh32(Flush(x)))
-	}
-}
-
 func floorF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = CanonF32(float32(math.Floor(float64(x))))
-	}
-}
-
-func floorFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(float32(math.Floor(float64(Flush(x))))))
 	}
 }
 
@@ -2060,15 +1343,6 @@ func ceilF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func ceilFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(float32(math.Ceil(float64(Flush(x))))))
-	}
-}
-
 func truncF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
@@ -2078,30 +1352,12 @@ func truncF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func truncFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(float32(math.Trunc(float64(Flush(x))))))
-	}
-}
-
 func nearF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = CanonF32(float32(math.RoundToEven(float64(x))))
-	}
-}
-
-func nearFtzF32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := *(*float32)(unsafe.Add(a, i*as))
-		ds[i] = Flush(CanonF32(float32(math.RoundToEven(float64(Flush(x))))))
 	}
 }
 
@@ -2438,24 +1694,6 @@ func mulHiU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func sadU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + max(x, y) - min(x, y)
-	}
-}
-
-func sadS32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
-		ds[i] = z + max(x, y) - min(x, y)
-	}
-}
-
 func bfeU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
@@ -2480,24 +1718,6 @@ func bfiU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	for i := range ds {
 		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = insertU32(x, y, z)
-	}
-}
-
-func cnotU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		ds[i] = Pick(x == 0, uint32(0), 1)
-	}
-}
-
-func copysignF32(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
-		ds[i] = y&^(1<<31) | x&(1<<31)
 	}
 }
 
@@ -2528,66 +1748,12 @@ func brevU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func bfindU32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*uint32)(unsafe.Add(a, i*as))
-		ds[i] = highest32(x)
-	}
-}
-
-func bfindS32(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		ds[i] = highest32(uint32(x ^ x>>31))
-	}
-}
-
-func slctU32S32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(z >= 0, y, x)
-	}
-}
-
-func slctU32F32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(z >= 0, y, x)
-	}
-}
-
-func slctU32FtzF32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(Flush(z) >= 0, y, x)
-	}
-}
-
 func addcU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x + y + z&1
-	}
-}
-
-func subcU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = x + ^y + z&1
 	}
 }
 
@@ -2600,39 +1766,12 @@ func addcCarryU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func subcCarryU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = carryU32(x, ^y, x+^y+z&1)
-	}
-}
-
 func mulHiU64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
 	ds := unsafe.Slice((*uint64)(d), n)
 	for i := range ds {
 		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = highU64(x, y)
-	}
-}
-
-func sadU64(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint64)(unsafe.Add(c, i*cs))
-		ds[i] = z + max(x, y) - min(x, y)
-	}
-}
-
-func sadS64(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 8)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x, y, z := *(*int64)(unsafe.Add(a, i*as)), *(*int64)(unsafe.Add(b, i*bs)), *(*int64)(unsafe.Add(c, i*cs))
-		ds[i] = z + max(x, y) - min(x, y)
 	}
 }
 
@@ -2663,24 +1802,6 @@ func bfiU64(d, a, b, c unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func cnotU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		ds[i] = Pick(x == 0, uint64(0), 1)
-	}
-}
-
-func copysignF64(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
-		ds[i] = y&^(1<<63) | x&(1<<63)
-	}
-}
-
 func popcU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	as := stepOf(scalars, 0, 8)
 	ds := unsafe.Slice((*uint32)(d), n)
@@ -2708,51 +1829,6 @@ func brevU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func bfindU64(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*uint64)(unsafe.Add(a, i*as))
-		ds[i] = highest64(x)
-	}
-}
-
-func bfindS64(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 8)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*int64)(unsafe.Add(a, i*as))
-		ds[i] = highest64(uint64(x ^ x>>63))
-	}
-}
-
-func slctU64S32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(z >= 0, y, x)
-	}
-}
-
-func slctU64F32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(z >= 0, y, x)
-	}
-}
-
-func slctU64FtzF32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*float32)(unsafe.Add(c, i*cs))
-		ds[i] = Pick(Flush(z) >= 0, y, x)
-	}
-}
-
 func addcU64(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint64)(d), n)
@@ -2762,30 +1838,12 @@ func addcU64(d, a, b, c unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func subcU64(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = x + ^y + uint64(z&1)
-	}
-}
-
 func addcCarryU64(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = carryU64(x, y, x+y+uint64(z&1))
-	}
-}
-
-func subcCarryU64(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 8), stepOf(scalars, 1, 8), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = carryU64(x, ^y, x+^y+uint64(z&1))
 	}
 }
 
@@ -2804,24 +1862,6 @@ func mulHiS64(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	for i := range ds {
 		x, y := *(*uint64)(unsafe.Add(a, i*as)), *(*uint64)(unsafe.Add(b, i*bs))
 		ds[i] = highS64(x, y)
-	}
-}
-
-func mulHiU16(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
-		ds[i] = x * y >> 16
-	}
-}
-
-func mulHiS16(d, a, b, _ unsafe.Pointer, n, scalars int) {
-	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x, y := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs))
-		ds[i] = x * y >> 16
 	}
 }
 
@@ -2852,30 +1892,12 @@ func mul24U32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func mad24U32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = uint32(product24U(x, y)) + z
-	}
-}
-
 func mul24HiU32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = uint32(product24U(x, y) >> 16)
-	}
-}
-
-func mad24HiU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = uint32(product24U(x, y)>>16) + z
 	}
 }
 
@@ -2888,15 +1910,6 @@ func mul24S32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func mad24S32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
-		ds[i] = int32(product24S(x, y)) + z
-	}
-}
-
 func mul24HiS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	as, bs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
@@ -2906,48 +1919,21 @@ func mul24HiS32(d, a, b, _ unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func mad24HiS32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x, y, z := *(*int32)(unsafe.Add(a, i*as)), *(*int32)(unsafe.Add(b, i*bs)), *(*int32)(unsafe.Add(c, i*cs))
-		ds[i] = int32(product24S(x, y)>>16) + z
-	}
-}
-
-func shfLeftClampU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+func shfLeftU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = funnelLeft(x, y, min(z, 32))
+		ds[i] = funnelLeft(x, y, z)
 	}
 }
 
-func shfRightClampU32(d, a, b, c unsafe.Pointer, n, scalars int) {
+func shfRightU32(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = funnelRight(x, y, min(z, 32))
-	}
-}
-
-func shfLeftWrapU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = funnelLeft(x, y, z&31)
-	}
-}
-
-func shfRightWrapU32(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = funnelRight(x, y, z&31)
+		ds[i] = funnelRight(x, y, z)
 	}
 }
 
@@ -2969,102 +1955,12 @@ func dp4aUU(d, a, b, c unsafe.Pointer, n, scalars int) {
 	}
 }
 
-func dp2aLoUU(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + (x<<16>>16)*(y<<24>>24) + (x<<0>>16)*(y<<16>>24)
-	}
-}
-
-func dp2aHiUU(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + (x<<16>>16)*(y<<8>>24) + (x<<0>>16)*(y<<0>>24)
-	}
-}
-
-func dp4aUS(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + (x<<24>>24)*uint32(int32(y<<24)>>24) + (x<<16>>24)*uint32(int32(y<<16)>>24) + (x<<8>>24)*uint32(int32(y<<8)>>24) + (x<<0>>24)*uint32(int32(y<<0)>>24)
-	}
-}
-
-func dp2aLoUS(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + (x<<16>>16)*uint32(int32(y<<24)>>24) + (x<<0>>16)*uint32(int32(y<<16)>>24)
-	}
-}
-
-func dp2aHiUS(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + (x<<16>>16)*uint32(int32(y<<8)>>24) + (x<<0>>16)*uint32(int32(y<<0)>>24)
-	}
-}
-
-func dp4aSU(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + uint32(int32(x<<24)>>24)*(y<<24>>24) + uint32(int32(x<<16)>>24)*(y<<16>>24) + uint32(int32(x<<8)>>24)*(y<<8>>24) + uint32(int32(x<<0)>>24)*(y<<0>>24)
-	}
-}
-
-func dp2aLoSU(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<24>>24) + uint32(int32(x<<0)>>16)*(y<<16>>24)
-	}
-}
-
-func dp2aHiSU(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<8>>24) + uint32(int32(x<<0)>>16)*(y<<0>>24)
-	}
-}
-
 func dp4aSS(d, a, b, c unsafe.Pointer, n, scalars int) {
 	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
 		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = z + uint32(int32(x<<24)>>24)*uint32(int32(y<<24)>>24) + uint32(int32(x<<16)>>24)*uint32(int32(y<<16)>>24) + uint32(int32(x<<8)>>24)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>24)*uint32(int32(y<<0)>>24)
-	}
-}
-
-func dp2aLoSS(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<24)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<16)>>24)
-	}
-}
-
-func dp2aHiSS(d, a, b, c unsafe.Pointer, n, scalars int) {
-	as, bs, cs := stepOf(scalars, 0, 4), stepOf(scalars, 1, 4), stepOf(scalars, 2, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x, y, z := *(*uint32)(unsafe.Add(a, i*as)), *(*uint32)(unsafe.Add(b, i*bs)), *(*uint32)(unsafe.Add(c, i*cs))
-		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<0)>>24)
 	}
 }
 
@@ -3272,42 +2168,6 @@ func cvtF32F64(d, a, _, _ unsafe.Pointer, n, scalars int) {
 	for i := range ds {
 		x := *(*float64)(unsafe.Add(a, i*as))
 		ds[i] = float32(x)
-	}
-}
-
-func clampU16(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		ds[i] = uint32(max(min(x, 0xffff), 0))
-	}
-}
-
-func clampS16(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		ds[i] = max(min(x, 0x7fff), -0x8000)
-	}
-}
-
-func clampU8(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		ds[i] = uint32(max(min(x, 0xff), 0))
-	}
-}
-
-func clampS8(d, a, _, _ unsafe.Pointer, n, scalars int) {
-	as := stepOf(scalars, 0, 4)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := *(*int32)(unsafe.Add(a, i*as))
-		ds[i] = max(min(x, 0x7f), -0x80)
 	}
 }
 

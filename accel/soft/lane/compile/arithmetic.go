@@ -90,20 +90,41 @@ func (l *lowerer) float(in *ptx.Inst, d ir.Place, src ...ir.Place) {
 		name = "fma"
 	case name == "div" && in.Mods.Has(ptx.Approx):
 		name = "divApprox"
-	case name == "div" && in.Mods.Has(ptx.Full):
-		name = "divFull"
 	case in.Mods.Has(ptx.NaNMod):
 		name += "NaN"
 	}
-	name += ftz(in) + kindOf(in.Type)
+	result := false // has to be flushed
+	if row := name + ftz(in); arith.HasRow(row + "F32") {
+		name = row
+	} else if in.Type == ptx.F32 && in.Mods.Has(ptx.FTZ) {
+		result = name == "div" || name == "divApprox" || name == "rcp"
+		for i := range src {
+			src[i] = l.flushed(in, src[i], d)
+		}
+	}
+	name += kindOf(in.Type)
 	if !arith.HasRow(name) || rounding(in) != ptx.RN || in.Mods.Has(ptx.XorSign) || in.Type == ptx.F64 && in.Mods.Has(ptx.Approx) {
 		l.lanes(floatFunc(in), d, same(in.Type), src...)
 		return
 	}
 	l.op(name, d, src...)
+	if result {
+		l.op("flushF32", d, d)
+	}
 	if in.Mods.Has(ptx.SAT) {
 		l.op("satF32", d, d)
 	}
+}
+
+// flushed returns an operand without subnormal numbers if an instruction flushes them. Most functions have no subnormal
+// results then.
+func (l *lowerer) flushed(in *ptx.Inst, s, d ir.Place) ir.Place {
+	if !in.Mods.Has(ptx.FTZ) {
+		return s
+	}
+	k := l.temp(arith.Pick(s.Kind == ir.Single, d, s), false)
+	l.op("flushF32", k, s)
+	return k
 }
 
 func lowerAddSub(l *lowerer, in *ptx.Inst) {
@@ -141,13 +162,17 @@ func addCarried(l *lowerer, in *ptx.Inst, d, a, b ir.Place, sub, with bool) {
 	default:
 		c = l.constant(0)
 	}
-	name := arith.Pick(sub, "addc", "subc")
+	if sub {
+		k := l.temp(d, t.Size() == 8)
+		l.op("not"+plainOf(t), k, b)
+		b = k
+	}
 	k := ir.Place{}
 	if in.Mods.Has(ptx.CC) {
 		k = l.temp(ir.Place{}, false)
-		l.op(name+"Carry"+plainOf(t), k, a, b, c)
+		l.op("addcCarry"+plainOf(t), k, a, b, c)
 	}
-	l.op(name+plainOf(t), d, a, b, c)
+	l.op("addc"+plainOf(t), d, a, b, c)
 	if in.Mods.Has(ptx.CC) {
 		l.op("movU32", l.carry, k)
 	}
@@ -173,7 +198,9 @@ func multiplyIntegers(l *lowerer, in *ptx.Inst, d, a, b ir.Place) {
 	t := in.Type
 	switch {
 	case in.Mods.Has(ptx.Hi) && t.Size() == 2:
-		l.op("mulHi"+arith.Pick(t.Signed(), "U16", "S16"), d, a, b)
+		k := l.temp(d, false)
+		l.op("mulU32", k, a, b)
+		l.op("shr"+kindOf(t), d, k, l.constant(16))
 	case in.Mods.Has(ptx.Hi):
 		l.op("mulHi"+kindOf(t), d, a, b)
 	default:
@@ -275,7 +302,7 @@ func lowerAbsNeg(l *lowerer, in *ptx.Inst) {
 	name := in.Op.String()
 	switch {
 	case t.Float():
-		l.op(name+ftz(in)+kindOf(t), d, a)
+		l.op(name+kindOf(t), d, l.flushed(in, a, d))
 	case name == "neg":
 		l.op("neg"+plainOf(t), d, a)
 	default:
@@ -319,7 +346,13 @@ func lowerNot(l *lowerer, in *ptx.Inst) {
 	}
 	t := in.Type
 	d, a := l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t)
-	l.op(in.Op.String()+plainOf(t), d, a)
+	if in.Op.String() == "cnot" {
+		p := l.tempPred()
+		l.op("cmpeq"+plainOf(t), p, a, l.constant(0))
+		l.choose(d, l.constant(1), l.constant(0), p, false)
+		return
+	}
+	l.op("not"+plainOf(t), d, a)
 	l.trim(d, t)
 }
 
@@ -348,10 +381,31 @@ func lowerTernary(l *lowerer, in *ptx.Inst) {
 		src = append(src, l.signed(&in.Args[i], t, d))
 	}
 	switch name := integerRow(in); {
-	case name == "mad24HiS32" && in.Mods.Has(ptx.SAT):
+	case in.Op.String() == "sad":
+		most, least := l.temp(d, wide[0]), l.temp(d, wide[0])
+		l.op("max"+kindOf(in.Type), most, src[0], src[1])
+		l.op("min"+kindOf(in.Type), least, src[0], src[1])
+		l.op("sub"+plainOf(in.Type), most, most, least)
+		l.op("add"+plainOf(in.Type), d, most, src[2])
+	case in.Op.String() == "mad24":
 		k := l.temp(d, false)
-		l.op("mul24HiS32", k, src[0], src[1])
-		l.op("addSatS32", d, k, src[2])
+		l.op(name, k, src[0], src[1])
+		l.op(arith.Pick(in.Mods.Has(ptx.SAT), "addU32", "addSatS32"), d, k, src[2])
+	case in.Op.String() == "shf":
+		k := l.temp(arith.Pick(src[2].Kind == ir.Single, d, src[2]), false)
+		if in.Mods.Has(ptx.Wrap) {
+			l.op("andU32", k, src[2], l.constant(31))
+		} else {
+			l.op("minU32", k, src[2], l.constant(32))
+		}
+		l.op(name, d, src[0], src[1], k)
+	case in.Op.String() == "copysign":
+		sign := arith.Pick(wide[0], uint64(1)<<31, 1<<63)
+		k, m := l.temp(d, wide[0]), l.temp(d, wide[0])
+		n := plainBits(in.Type)
+		l.op("and"+n, k, src[0], l.constant(sign))
+		l.op("and"+n, m, src[1], l.constant(sign-1))
+		l.op("or"+n, d, k, m)
 	case arith.HasRow(name):
 		l.op(name, d, src...)
 	default:
@@ -365,19 +419,13 @@ func integerRow(in *ptx.Inst) string {
 	name := in.Op.String()
 	switch name {
 	case "mul24", "mad24":
-		name += arith.Pick(in.Mods.Has(ptx.Hi), "", "Hi")
+		name = "mul24" + arith.Pick(in.Mods.Has(ptx.Hi), "", "Hi")
 	case "shf":
-		name += arith.Pick(in.Mods.Has(ptx.R), "Left", "Right") + arith.Pick(in.Mods.Has(ptx.Wrap), "Clamp", "Wrap")
+		name += arith.Pick(in.Mods.Has(ptx.R), "Left", "Right")
 	case "dp4a":
 		return name + kindOf(in.Type)[:1] + kindOf(in.Type2)[:1]
-	case "dp2a":
-		return name + arith.Pick(in.Mods.Has(ptx.Hi), "Lo", "Hi") + kindOf(in.Type)[:1] + kindOf(in.Type2)[:1]
 	case "prmt":
 		if in.Mods.First(ptx.RN, ptx.F4E, ptx.B4E, ptx.RC8, ptx.ECL, ptx.ECR, ptx.RC16) != ptx.RN {
-			return ""
-		}
-	case "bfind":
-		if in.Mods.Has(ptx.ShiftAmt) {
 			return ""
 		}
 	}

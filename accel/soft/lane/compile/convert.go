@@ -127,7 +127,10 @@ func convertToIntegers(l *lowerer, in *ptx.Inst, d, s ir.Place, regTo int) bool 
 	}
 	if mode != ptx.RZI {
 		k := l.temp(d, from == ptx.F64)
-		l.op(roundingRows[mode]+arith.Pick(from == ptx.F32 && in.Mods.Has(ptx.FTZ), "", "Ftz")+kindOf(from), k, s)
+		if from == ptx.F32 {
+			s = l.flushed(in, s, d)
+		}
+		l.op(roundingRows[mode]+kindOf(from), k, s)
 		s = k
 	}
 	if to.Size() >= 4 {
@@ -135,7 +138,12 @@ func convertToIntegers(l *lowerer, in *ptx.Inst, d, s ir.Place, regTo int) bool 
 		return true
 	}
 	l.op("cvtS32F32", d, s)
-	l.op("clamp"+narrowRow(to)[3:], d, d)
+	least, most := int32(0), int32(1)<<(8*to.Size())-1
+	if to.Signed() {
+		least, most = -1<<(8*to.Size()-1), most>>1
+	}
+	l.op("minS32", d, d, l.constant(uint64(most)))
+	l.op("maxS32", d, d, l.constant(uint64(uint32(least))))
 	if regTo == 2 && to.Signed() {
 		l.op("cvtU16", d, d)
 	}
@@ -150,18 +158,16 @@ func convertFloats(l *lowerer, in *ptx.Inst, d, s ir.Place) {
 	mode := in.Mods.First(ptx.RN, ptx.RNI, ptx.RZI, ptx.RMI, ptx.RPI)
 	switch {
 	case to == from && mode != ptx.RN:
-		l.op(roundingRows[mode]+arith.Pick(flushed && to == ptx.F32, "", "Ftz")+kindOf(to), d, s)
+		if to == ptx.F32 {
+			s = l.flushed(in, s, d)
+		}
+		l.op(roundingRows[mode]+kindOf(to), d, s)
 	case to == ptx.F64 && from == ptx.F64:
 		l.op("movU64", d, s)
 	case to == from:
-		l.op("copy"+arith.Pick(flushed, "", "Ftz")+"F32", d, s)
+		l.op("copyF32", d, l.flushed(in, s, d))
 	case to == ptx.F64:
-		if flushed {
-			k := l.temp(d, false)
-			l.op("flushF32", k, s)
-			s = k
-		}
-		l.op("cvtF64F32", d, s)
+		l.op("cvtF64F32", d, l.flushed(in, s, d))
 	default:
 		l.op("cvtF32F64", d, s)
 		if flushed {

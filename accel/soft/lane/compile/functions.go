@@ -126,6 +126,8 @@ func integerFunc(in *ptx.Inst) arith.LaneFunc {
 		return signZero(t.Signed(), in.Mods.Has(ptx.Clamp))
 	case "fns":
 		return findSet
+	case "dp2a", "dp4a":
+		return dotProduct(in)
 	case "prmt":
 		return permute(in.Mods.First(ptx.RN, ptx.F4E, ptx.B4E, ptx.RC8, ptx.ECL, ptx.ECR, ptx.RC16))
 	case "bfind":
@@ -145,6 +147,23 @@ func integerFunc(in *ptx.Inst) arith.LaneFunc {
 		}
 	}
 	return nil
+}
+
+// dotProduct returns dp2a, of two halves and two bytes, or dp4a, of four bytes each.
+func dotProduct(in *ptx.Inst) arith.LaneFunc {
+	bytes := map[bool]ptx.Type{false: ptx.U8, true: ptx.S8}
+	a, b := bytes[in.Type.Signed()], bytes[in.Type2.Signed()]
+	n, size, first := 4, 8, 0
+	if in.Op.String() == "dp2a" {
+		a, n, size = arith.Pick(in.Type.Signed(), ptx.U16, ptx.S16), 2, 16
+		first = arith.Pick(in.Mods.Has(ptx.Hi), 0, 16)
+	}
+	return func(x, y, z uint64) uint64 {
+		for i := range n {
+			z += extend(x>>(size*i), a) * extend(y>>(first+8*i), b)
+		}
+		return z & 0xffffffff
+	}
 }
 
 func lop3(table uint8) arith.LaneFunc {

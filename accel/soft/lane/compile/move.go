@@ -10,37 +10,37 @@ import (
 
 func fields(s string) []string { return strings.Fields(s) }
 
-// comparisons names the comparison for the row table.
+// comparisons names the comparison for the row table. Those for "greater" are of the operands in the other order.
 var comparisons = []struct {
 	m              ptx.Mod
 	integer, float string
+	swapped        bool
 }{
-	{ptx.EQ, "eqU", "eq"}, {ptx.NE, "neU", "ne"}, {ptx.LT, "lt", "lt"}, {ptx.LE, "le", "le"}, {ptx.GT, "gt", "gt"}, {ptx.GE, "ge", "ge"},
-	{ptx.Lo, "ltU", ""}, {ptx.LSU, "leU", ""}, {ptx.Hi, "gtU", ""}, {ptx.HSU, "geU", ""},
-	{ptx.EQU, "", "equ"}, {ptx.NEU, "", "neu"}, {ptx.LTU, "", "ltu"}, {ptx.LEU, "", "leu"}, {ptx.GTU, "", "gtu"}, {ptx.GEU, "", "geu"},
-	{ptx.NUM, "", "num"}, {ptx.NAN, "", "nan"},
+	{ptx.EQ, "eqU", "eq", false}, {ptx.NE, "neU", "ne", false}, {ptx.LT, "lt", "lt", false}, {ptx.LE, "le", "le", false}, {ptx.GT, "lt", "lt", true}, {ptx.GE, "le", "le", true},
+	{ptx.Lo, "ltU", "", false}, {ptx.LSU, "leU", "", false}, {ptx.Hi, "ltU", "", true}, {ptx.HSU, "leU", "", true},
+	{ptx.EQU, "", "equ", false}, {ptx.NEU, "", "neu", false}, {ptx.LTU, "", "ltu", false}, {ptx.LEU, "", "leu", false}, {ptx.GTU, "", "ltu", true}, {ptx.GEU, "", "leu", true},
+	{ptx.NUM, "", "num", false}, {ptx.NAN, "", "nan", false},
 }
 
-// comparison returns the row operation for comparing values of type t, or "".
-func comparison(in *ptx.Inst, t ptx.Type) string {
+// comparison returns the row operation for comparing values of type t, or "", and whether it takes the operands in the
+// other order.
+func comparison(in *ptx.Inst, t ptx.Type) (name string, swapped bool) {
 	for _, c := range comparisons {
 		if !in.Mods.Has(c.m) {
 			continue
 		}
 		kind := kindOf(t)
 		switch {
-		case t == ptx.F32 && in.Mods.Has(ptx.FTZ) && c.float != "":
-			return "cmp" + c.float + "Ftz" + kind
 		case t.Float() && c.float != "":
-			return "cmp" + c.float + kind
+			return "cmp" + c.float + kind, c.swapped
 		case t.Float() || c.integer == "":
-			return ""
+			return "", false
 		case strings.HasSuffix(c.integer, "U"):
-			return "cmp" + c.integer + kind[1:]
+			return "cmp" + c.integer + kind[1:], c.swapped
 		}
-		return "cmp" + c.integer + kind
+		return "cmp" + c.integer + kind, c.swapped
 	}
-	return ""
+	return "", false
 }
 
 func boolOf(in *ptx.Inst) ir.BoolOp {
@@ -57,12 +57,18 @@ func boolOf(in *ptx.Inst) ir.BoolOp {
 
 // compare emits a comparison of args 1 and 2 into p and, if given, its opposite into q.
 func (l *lowerer) compare(in *ptx.Inst, t ptx.Type, p, q ir.Place) {
-	name := comparison(in, t)
+	name, swapped := comparison(in, t)
 	if name == "" {
 		l.fail("%s can't compare values of type %s so", in.Op, t)
 		return
 	}
 	a, b := l.signed(&in.Args[1], t, p), l.signed(&in.Args[2], t, p)
+	if t == ptx.F32 {
+		a, b = l.flushed(in, a, a), l.flushed(in, b, b)
+	}
+	if swapped {
+		a, b = b, a
+	}
 	l.op(name, p, a, b)
 	if l.err != nil {
 		return
@@ -116,13 +122,15 @@ func (l *lowerer) choose(d, a, b, c ir.Place, not bool) {
 	in.Op, in.NotC = ir.OpSelect, not
 }
 
+// lowerSlct lowers a selection by the sign of args[3].
 func lowerSlct(l *lowerer, in *ptx.Inst) {
-	t := in.Type
-	name := "slct" + plainBits(t)
-	if in.Mods.Has(ptx.FTZ) && in.Type2 == ptx.F32 {
-		name += "Ftz"
+	t, by := in.Type, in.Type2
+	d, p, c := l.dst(&in.Args[0], t.Size() == 8), l.tempPred(), l.src(&in.Args[3], by)
+	if by == ptx.F32 {
+		c = l.flushed(in, c, c)
 	}
-	l.op(name+kindOf(in.Type2), l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
+	l.op("cmple"+kindOf(by), p, l.constant(0), c)
+	l.choose(d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), p, false)
 }
 
 // lowerTest lowers testp and isspacep, which compute 0 or 1, which is then compared.

@@ -390,7 +390,6 @@ var orders = func() map[string]*order {
 	for name, f := range map[string]func(a, b uint64) bool{
 		"eq": func(a, b uint64) bool { return a == b }, "ne": func(a, b uint64) bool { return a != b },
 		"lt": func(a, b uint64) bool { return a < b }, "le": func(a, b uint64) bool { return a <= b },
-		"gt": func(a, b uint64) bool { return a > b }, "ge": func(a, b uint64) bool { return a >= b },
 	} {
 		equal := name == "eq" || name == "ne"
 		m["cmp"+name+"U32"], m["cmp"+name+"U64"] = &order{32, 0, f, equal}, &order{64, 0, f, equal}

@@ -274,7 +274,7 @@ func takesNaN(in *ir.Instr, p ir.Place) bool {
 }
 
 // leavesNaN are the operations that define their result with any NaN.
-var leavesNaN = map[string]bool{"addF32": true, "subF32": true, "mulF32": true, "divF32": true, "divFullF32": true, "fmaF32": true, "sqrtF32": true, "rcpF32": true, "negF32": true, "absF32": true, "minF32": true, "maxF32": true}
+var leavesNaN = map[string]bool{"addF32": true, "subF32": true, "mulF32": true, "divF32": true, "fmaF32": true, "sqrtF32": true, "rcpF32": true, "negF32": true, "absF32": true, "minF32": true, "maxF32": true}
 
 // endIteration brings the kept values into the registers in which the iteration began with them.
 func (e *emitter) endIteration() {

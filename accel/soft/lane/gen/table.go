@@ -27,7 +27,7 @@ func init() {
 		"wideU": multiplyWide(asm.PMULUDQ, asm.MOVZXDQ), "wideS": multiplyWide(asm.PMULDQ, asm.MOVSXDQ),
 		"madWideU": multiplyWide(asm.PMULUDQ, asm.MOVZXDQ), "madWideS": multiplyWide(asm.PMULDQ, asm.MOVSXDQ),
 		"cvtU64U32": widen(asm.MOVZXDQ), "cvtS64S32": widen(asm.MOVSXDQ), "cvtU32U64": truncate,
-		"addF32": float(asm.ADDPS), "subF32": float(asm.SUBPS), "mulF32": float(asm.MULPS), "divF32": float(asm.DIVPS), "divFullF32": float(asm.DIVPS),
+		"addF32": float(asm.ADDPS), "subF32": float(asm.SUBPS), "mulF32": float(asm.MULPS), "divF32": float(asm.DIVPS),
 		"fmaF32": fuse, "sqrtF32": squareRoot, "rcpF32": reciprocal,
 		"negF32": signs(asm.PXORD, 1<<31), "absF32": signs(asm.PANDD, 1<<31-1),
 		"minF32": lesser(asm.FloatLT, asm.PORD), "maxF32": lesser(asm.FloatGT, asm.PANDD),
@@ -36,16 +36,15 @@ func init() {
 		"ex2F32": function(power2, power2Limits, false), "ex2FtzF32": function(power2, power2Limits, true),
 		"lg2F32": function(logarithm2, logarithm2Limits, false), "lg2FtzF32": function(logarithm2, logarithm2Limits, true),
 	}
-	for name, how := range map[string]byte{"eq": asm.EQ, "ne": asm.NE, "lt": asm.LT, "le": asm.LE, "gt": asm.GT, "ge": asm.GE} {
+	for name, how := range map[string]byte{"eq": asm.EQ, "ne": asm.NE, "lt": asm.LT, "le": asm.LE} {
 		rows["cmp"+name+"U32"], rows["cmp"+name+"U64"] = compare(asm.CMPUD, how), compareWide(asm.CMPUQ, how)
 		if how != asm.EQ && how != asm.NE {
 			rows["cmp"+name+"S32"], rows["cmp"+name+"S64"] = compare(asm.CMPD, how), compareWide(asm.CMPQ, how)
 		}
 	}
 	for name, how := range map[string]byte{
-		"eq": asm.FloatEQ, "ne": asm.FloatNE, "lt": asm.FloatLT, "le": asm.FloatLE, "gt": asm.FloatGT, "ge": asm.FloatGE,
-		"equ": asm.FloatEQU, "neu": asm.FloatNEU, "ltu": asm.FloatLTU, "leu": asm.FloatLEU, "gtu": asm.FloatGTU, "geu": asm.FloatGEU,
-		"num": asm.FloatNum, "nan": asm.FloatNaN,
+		"eq": asm.FloatEQ, "ne": asm.FloatNE, "lt": asm.FloatLT, "le": asm.FloatLE,
+		"equ": asm.FloatEQU, "neu": asm.FloatNEU, "ltu": asm.FloatLTU, "leu": asm.FloatLEU, "num": asm.FloatNum, "nan": asm.FloatNaN,
 	} {
 		rows["cmp"+name+"F32"] = compareFloats(how)
 	}

@@ -56,7 +56,7 @@ func table() (t []operation) {
 			add("max"+k, ty+" "+ty, ty, "max(x, y)")
 			add("div"+k, ty+" "+ty, ty, "quotient"+k+"(x, y)")
 			add("rem"+k, ty+" "+ty, ty, "remainder"+k+"(x, y)")
-			for _, c := range []struct{ name, op string }{{"lt", "<"}, {"le", "<="}, {"gt", ">"}, {"ge", ">="}} {
+			for _, c := range []struct{ name, op string }{{"lt", "<"}, {"le", "<="}} {
 				add("cmp"+c.name+k, ty+" "+ty, "bit", "x "+c.op+" y")
 			}
 		}
@@ -64,14 +64,11 @@ func table() (t []operation) {
 		add("cmpneU"+w, u+" "+u, "bit", "x != y")
 		F := "F" + w
 		for _, c := range []struct{ name, expr string }{
-			{"eq", "x == y"}, {"ne", "x < y || x > y"}, {"lt", "x < y"}, {"le", "x <= y"}, {"gt", "x > y"}, {"ge", "x >= y"},
-			{"equ", "!(x < y || x > y)"}, {"neu", "x != y"}, {"ltu", "!(x >= y)"}, {"leu", "!(x > y)"}, {"gtu", "!(x <= y)"}, {"geu", "!(x < y)"},
+			{"eq", "x == y"}, {"ne", "x < y || x > y"}, {"lt", "x < y"}, {"le", "x <= y"},
+			{"equ", "!(x < y || x > y)"}, {"neu", "x != y"}, {"ltu", "!(x >= y)"}, {"leu", "!(x > y)"},
 			{"num", "x == x && y == y"}, {"nan", "x != x || y != y"},
 		} {
 			add("cmp"+c.name+F, f+" "+f, "bit", c.expr)
-			if w == "32" {
-				add("cmp"+c.name+"Ftz"+F, f+" "+f, "bit", flushOperands(c.expr))
-			}
 		}
 	}
 	t = append(t, floatRows()...)
@@ -120,65 +117,39 @@ func integerRows() (t []operation) {
 	}
 	for _, w := range []string{"32", "64"} {
 		u, s := "uint"+w, "int"+w
-		top := map[string]string{"32": "31", "64": "63"}[w]
 		add("mulHiU"+w, u+" "+u, u, "highU"+w+"(x, y)")
-		add("sadU"+w, u+" "+u+" "+u, u, "z + max(x, y) - min(x, y)")
-		add("sadS"+w, s+" "+s+" "+s, s, "z + max(x, y) - min(x, y)")
 		add("bfeU"+w, u+" uint32 uint32", u, "extractU"+w+"(x, y, z)")
 		add("bfeS"+w, s+" uint32 uint32", s, "extractS"+w+"(x, y, z)")
 		add("bfiU"+w, u+" "+u+" uint32", u, "insertU"+w+"(x, y, z)")
-		add("cnotU"+w, u, u, "Pick(x == 0, "+u+"(0), 1)")
-		add("copysignF"+w, u+" "+u, u, "y&^(1<<"+top+") | x&(1<<"+top+")")
 		add("popcU"+w, u, "uint32", "uint32(bits.OnesCount"+w+"(x))")
 		add("clzU"+w, u, "uint32", "uint32(bits.LeadingZeros"+w+"(x))")
 		add("brevU"+w, u, u, "reverse"+w+"(x)")
-		add("bfindU"+w, u, "uint32", "highest"+w+"(x)")
-		add("bfindS"+w, s, "uint32", "highest"+w+"("+u+"(x^x>>"+top+"))")
-		for _, c := range []struct{ name, kind, cond string }{{"S32", "int32", "z >= 0"}, {"F32", "float32", "z >= 0"}, {"FtzF32", "float32", "Flush(z) >= 0"}} {
-			add("slctU"+w+c.name, u+" "+u+" "+c.kind, u, "Pick("+c.cond+", y, x)")
-		}
-		// The carry is that of x + y + the lowest bit of z, or of x and the complement of y.
+		// The carry is that of x + y + the lowest bit of z.
 		carry := "z&1"
 		if w == "64" {
 			carry = "uint64(z&1)"
 		}
 		add("addcU"+w, u+" "+u+" uint32", u, "x + y + "+carry)
-		add("subcU"+w, u+" "+u+" uint32", u, "x + ^y + "+carry)
 		add("addcCarryU"+w, u+" "+u+" uint32", "uint32", "carryU"+w+"(x, y, x+y+"+carry+")")
-		add("subcCarryU"+w, u+" "+u+" uint32", "uint32", "carryU"+w+"(x, ^y, x+^y+"+carry+")")
 	}
 	add("mulHiS32", "int32 int32", "int32", "highS32(x, y)")
 	add("mulHiS64", "uint64 uint64", "uint64", "highS64(x, y)")
-	add("mulHiU16", "uint32 uint32", "uint32", "x * y >> 16")
-	add("mulHiS16", "int32 int32", "int32", "x * y >> 16")
 	add("addSatS32", "int32 int32", "int32", "SaturateS32(int64(x) + int64(y))")
 	add("subSatS32", "int32 int32", "int32", "SaturateS32(int64(x) - int64(y))")
 	for _, k := range []struct{ name, kind string }{{"U", "uint32"}, {"S", "int32"}} {
 		for _, part := range []struct{ name, shift string }{{"", ""}, {"Hi", ">>16"}} {
-			p := k.kind + "(product24" + k.name + "(x, y)" + part.shift + ")"
-			add("mul24"+part.name+k.name+"32", k.kind+" "+k.kind, k.kind, p)
-			add("mad24"+part.name+k.name+"32", k.kind+" "+k.kind+" "+k.kind, k.kind, p+" + z")
+			add("mul24"+part.name+k.name+"32", k.kind+" "+k.kind, k.kind, k.kind+"(product24"+k.name+"(x, y)"+part.shift+")")
 		}
 	}
-	for _, c := range []struct{ name, count string }{{"Clamp", "min(z, 32)"}, {"Wrap", "z & 31"}} {
-		add("shfLeft"+c.name+"U32", "uint32 uint32 uint32", "uint32", "funnelLeft(x, y, "+c.count+")")
-		add("shfRight"+c.name+"U32", "uint32 uint32 uint32", "uint32", "funnelRight(x, y, "+c.count+")")
-	}
+	add("shfLeftU32", "uint32 uint32 uint32", "uint32", "funnelLeft(x, y, z)")
+	add("shfRightU32", "uint32 uint32 uint32", "uint32", "funnelRight(x, y, z)")
 	add("prmtU32", "uint32 uint32 uint32", "uint32", "permuteU32(x, y, z)")
-	for _, a := range []string{"U", "S"} {
-		for _, b := range []string{"U", "S"} {
-			bytes, low, high := "z", "z", "z"
-			for i := range 4 {
-				bytes += " + " + part("x", 8, i, a) + "*" + part("y", 8, i, b)
-			}
-			for i := range 2 {
-				low += " + " + part("x", 16, i, a) + "*" + part("y", 8, i, b)
-				high += " + " + part("x", 16, i, a) + "*" + part("y", 8, i+2, b)
-			}
-			add("dp4a"+a+b, "uint32 uint32 uint32", "uint32", bytes)
-			add("dp2aLo"+a+b, "uint32 uint32 uint32", "uint32", low)
-			add("dp2aHi"+a+b, "uint32 uint32 uint32", "uint32", high)
+	for _, k := range []string{"U", "S"} {
+		sum := "z"
+		for i := range 4 {
+			sum += " + " + byteOf("x", i, k) + "*" + byteOf("y", i, k)
 		}
+		add("dp4a"+k+k, "uint32 uint32 uint32", "uint32", sum)
 	}
 	add("packU64", "uint32 uint32", "uint64", "uint64(x) | uint64(y)<<32")
 	add("packU32", "uint32 uint32", "uint32", "x | y<<16")
@@ -208,30 +179,25 @@ func conversionRows() (t []operation) {
 	}
 	add("cvtF64F32", "float32", "float64", "float64(x)")
 	add("cvtF32F64", "float64", "float32", "float32(x)")
-	add("clampU16", "int32", "uint32", "uint32(max(min(x, 0xffff), 0))")
-	add("clampS16", "int32", "int32", "max(min(x, 0x7fff), -0x8000)")
-	add("clampU8", "int32", "uint32", "uint32(max(min(x, 0xff), 0))")
-	add("clampS8", "int32", "int32", "max(min(x, 0x7f), -0x80)")
 	return t
 }
 
-// part returns the byte or half with number i of a word, with sign or without.
-func part(word string, size, i int, kind string) string {
+// byteOf returns the byte with number i of a word, with sign or without.
+func byteOf(word string, i int, kind string) string {
 	if kind == "S" {
-		return fmt.Sprintf("uint32(int32(%s<<%d)>>%d)", word, 32-size*(i+1), 32-size)
+		return fmt.Sprintf("uint32(int32(%s<<%d)>>24)", word, 24-8*i)
 	}
-	return fmt.Sprintf("(%s<<%d>>%d)", word, 32-size*(i+1), 32-size)
+	return fmt.Sprintf("(%s<<%d>>24)", word, 24-8*i)
 }
 
-// floatRows returns the f32 operations that may flush subnormal operands and
-// results, by names that end in Ftz and the type.
+// floatRows returns the f32 operations; those that flush subnormal operands and results have names that end in Ftz and
+// the type.
 func floatRows() (t []operation) {
 	for _, op := range []struct{ name, types, expr string }{
 		{"add", "xy", "CanonF32(x + y)"}, {"sub", "xy", "CanonF32(x - y)"}, {"mul", "xy", "CanonF32(x * y)"}, {"fma", "xyz", "FMA32(x, y, z)"},
-		{"div", "xy", "CanonF32(x / y)"}, {"divFull", "xy", "CanonF32(x / y)"}, {"divApprox", "xy", "CanonF32(quotientApprox(x, y))"},
+		{"div", "xy", "CanonF32(x / y)"}, {"divApprox", "xy", "CanonF32(quotientApprox(x, y))"},
 		{"rcp", "x", "CanonF32(1 / x)"}, {"sqrt", "x", "CanonF32(float32(math.Sqrt(float64(x))))"}, {"rsqrt", "x", "rsqrt(x)"},
 		{"min", "xy", "Lesser32(x, y)"}, {"max", "xy", "Greater32(x, y)"},
-		{"minNaN", "xy", "Strict32(x, y, Lesser32(x, y))"}, {"maxNaN", "xy", "Strict32(x, y, Greater32(x, y))"},
 		{"abs", "x", "CanonF32(math.Float32frombits(math.Float32bits(x) &^ (1 << 31)))"}, {"neg", "x", "CanonF32(-x)"}, {"copy", "x", "CanonF32(x)"},
 		{"ex2", "x", "ex2(x)"}, {"lg2", "x", "lg2(x)"}, {"sin", "x", "sin32(x)"}, {"cos", "x", "cos32(x)"}, {"tanh", "x", "tanh32(x)"},
 		{"floor", "x", "CanonF32(float32(math.Floor(float64(x))))"}, {"ceil", "x", "CanonF32(float32(math.Ceil(float64(x))))"},
@@ -242,12 +208,16 @@ func floatRows() (t []operation) {
 		flushed := operation{name: op.name + "FtzF32", types: types, out: "float32", expr: "Flush(" + flushOperands(op.expr) + ")"}
 		if op.name == "sin" || op.name == "cos" {
 			plain.vector, plain.guard = op.name+"Near(x)", "near(x)"
-			flushed.vector, flushed.guard = "Flush("+op.name+"Near(Flush(x)))", "near(x)"
 		}
-		t = append(t, plain, flushed)
+		if t = append(t, plain); flushing[op.name] {
+			t = append(t, flushed)
+		}
 	}
 	return t
 }
+
+// flushing are the operations with another one that flushes. For others, flushF32 does that.
+var flushing = map[string]bool{"add": true, "sub": true, "mul": true, "fma": true, "rsqrt": true, "ex2": true, "lg2": true}
 
 // flushOperands flushes each operand where it is used.
 func flushOperands(expr string) string {
@@ -293,6 +263,9 @@ func vectorKernels(decl, asm *strings.Builder) {
 		op := &operations[i]
 		row := []string{"nil", "nil"}
 		for level, set := range isas {
+			if rare[op.name] || level > 0 && row[0] != "nil" && !common[op.name] {
+				continue
+			}
 			if !s.write(&kernels, op, set, p, entries) {
 				continue
 			}
