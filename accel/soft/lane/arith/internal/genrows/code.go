@@ -162,7 +162,7 @@ func (c *code) prune() {
 func (c *code) assemble() (setup, body []string, err error) {
 	c.prune()
 	for pinned := len(c.order); pinned >= 0; pinned-- {
-		a := &allocation{code: c, last: c.lastUses(), at: map[vec]int{}, pending: map[vec]memory{}}
+		a := &allocation{code: c, last: c.lastUses(), at: map[vec]int{}}
 		if setup, body = a.run(pinned); !a.full {
 			return setup, body, nil
 		}
@@ -182,36 +182,14 @@ func (c *code) lastUses() map[vec]int {
 	return last
 }
 
-// uses counts the arguments that are a register.
-func (c *code) uses() map[vec]int {
-	n := map[vec]int{}
-	for _, i := range c.insts {
-		for _, a := range i.args {
-			n[vecOf(a)]++
-		}
-	}
-	return n
-}
-
-// loaded returns the place that a load of a vector reads.
-func loaded(i inst) (memory, bool) {
-	if i.name != "VMOVUPS" || i.dst < 0 {
-		return "", false
-	}
-	m, ok := i.args[0].(memory)
-	return m, ok
-}
-
 // allocation is an attempt to place all registers.
 type allocation struct {
 	*code
 	last map[vec]int // instruction that reads it last
 	at   map[vec]int // numbers of the real registers
 	free [2][]int
-	// pending has the loads whose only use comes later: it may read memory itself.
-	pending map[vec]memory
-	full    bool
-	out     []string
+	full bool
+	out  []string
 }
 
 func (a *allocation) run(pinned int) (setup, body []string) {
@@ -226,13 +204,8 @@ func (a *allocation) run(pinned int) (setup, body []string) {
 		a.last[v] = len(a.insts)
 		setup = append(setup, fmt.Sprintf("VMOVUPS %s<>(SB), %s", a.consts[v], a.name(v, a.isa.full)))
 	}
-	uses := a.uses()
-	for n, i := range a.insts {
-		if m, ok := loaded(i); ok && uses[i.dst] == 1 {
-			a.pending[i.dst] = m
-			continue
-		}
-		a.inst(n, i)
+	for n := range a.insts {
+		a.inst(n, a.insts[n])
 	}
 	return setup, a.out
 }
@@ -266,38 +239,34 @@ func (a *allocation) name(v vec, letter string) string {
 // dies reports whether instruction n is the last to read v.
 func (a *allocation) dies(v vec, n int) bool {
 	_, placed := a.at[v]
-	_, pending := a.pending[v]
-	return (placed || pending) && a.last[v] == n
+	return placed && a.last[v] == n
 }
 
 func (a *allocation) inst(n int, i inst) {
 	if i.fma {
 		i = a.form(n, i)
 	}
-	// Constants without a register, and pending loads: as the operand that may be in memory, or through a register.
-	var through []vec
+	// Constants without a register: as the operand that may be in memory, or through a register.
+	var loaded []vec
 	memoryTaken := slices.ContainsFunc(i.args, func(x any) bool { _, ok := x.(memory); return ok })
 	for k, x := range i.args {
 		v := vecOf(x)
-		if _, placed := a.at[v]; placed || v < 0 {
+		name := a.consts[v]
+		if v < 0 || name == "" {
 			continue
 		}
-		from, pending := a.pending[v]
-		if name := a.consts[v]; name != "" {
-			from = memory(name + "<>(SB)")
-		} else if !pending {
+		if _, placed := a.at[v]; placed {
 			continue
 		}
-		delete(a.pending, v)
-		if k == a.memoryOperand(i) && !memoryTaken {
+		if k == memoryOperand(i) && !memoryTaken {
 			i.args = slices.Clone(i.args)
-			i.args[k] = from
+			i.args[k] = memory(name + "<>(SB)")
 			memoryTaken = true
 			continue
 		}
 		a.place(v)
-		a.write("VMOVUPS", string(from), a.name(v, a.isa.full))
-		through = append(through, v)
+		a.write("VMOVUPS", name+"<>(SB)", a.name(v, a.isa.full))
+		loaded = append(loaded, v)
 	}
 	var words []string
 	for k, x := range i.args {
@@ -306,7 +275,7 @@ func (a *allocation) inst(n int, i inst) {
 		}
 		words = append(words, a.operand(x))
 	}
-	dying := through
+	dying := loaded
 	for _, x := range i.args {
 		if v := vecOf(x); v >= 0 && a.dies(v, n) {
 			dying = append(dying, v)
@@ -359,26 +328,20 @@ func (a *allocation) form(n int, i inst) inst {
 	return i
 }
 
-// memoryOperand returns the argument that may be in memory, or -1.
-func (s *isa) memoryOperand(i inst) int {
+// memoryOperand returns the argument that may be in memory.
+func memoryOperand(i inst) int {
 	if strings.HasPrefix(i.name, "VBLENDV") {
 		return 1
 	}
-	if i.tied == 0 || i.dst < 0 || i.dstHalf {
+	if len(i.args) > 0 {
+		if _, imm := i.args[0].(int); imm {
+			return 1
+		}
+	}
+	if i.tied == 0 {
 		return -1
 	}
-	if _, imm := i.args[0].(int); imm {
-		shift := strings.HasPrefix(i.name, "VPSLL") || strings.HasPrefix(i.name, "VPSR")
-		return pick(shift && !s.masks, -1, 1)
-	}
 	return 0
-}
-
-func pick[T any](yes bool, a, b T) T {
-	if yes {
-		return a
-	}
-	return b
 }
 
 func (a *allocation) operand(x any) string {

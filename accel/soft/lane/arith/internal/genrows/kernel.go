@@ -9,6 +9,7 @@ import (
 type operand struct {
 	letter, kind  string
 	pointer, step string // registers
+	slot          int    // where a single value is spread, below the frame's top
 }
 
 // operandRegisters are the registers of the operands' pointers and steps.
@@ -22,10 +23,8 @@ type kernel struct {
 	*isa
 	op       *operation
 	operands []operand
+	frame    int // size of the vectors on the stack
 }
-
-// frame is the size of the vectors on the stack, two for each operand.
-func (s *isa) frame() int { return 2 * len(operandRegisters) * s.bytes() }
 
 // write writes the kernel, or nothing if the instruction set lacks something that it needs.
 func (s *source) write(b *strings.Builder, op *operation, set *isa, p *pool, entries map[string]*kernel) (done bool) {
@@ -39,7 +38,10 @@ func (s *source) write(b *strings.Builder, op *operation, set *isa, p *pool, ent
 	}()
 	k := &kernel{isa: set, op: op}
 	for i, t := range strings.Fields(op.types) {
-		k.operands = append(k.operands, operand{"abc"[i : i+1], t, operandRegisters[i][0], operandRegisters[i][1]})
+		if t != "bit" {
+			k.frame += k.stepOf(t)
+		}
+		k.operands = append(k.operands, operand{"abc"[i : i+1], t, operandRegisters[i][0], operandRegisters[i][1], k.frame})
 	}
 	setup, body, err := s.body(k, p)
 	if err != nil {
@@ -116,7 +118,7 @@ func (k *kernel) print(b *strings.Builder, setup, body []string) {
 		size, next = 56, "PART"
 	}
 	lines := func(all ...string) string { return "\t" + strings.Join(all, "\n\t") + "\n" }
-	fmt.Fprintf(b, "TEXT ·%s(SB), NOSPLIT, $%d-%d\n%s", k.symbol(), k.frame(), size, lines(append([]string{k.entry()}, setup...)...))
+	fmt.Fprintf(b, "TEXT ·%s(SB), NOSPLIT, $%d-%d\n%s", k.symbol(), k.frame, size, lines(append([]string{k.entry()}, setup...)...))
 	fmt.Fprintf(b, "loop:\n%s\t%s(%d, %d)\n\n", lines(body...), next, k.stepOf(k.op.out), k.lanes)
 }
 
@@ -157,7 +159,7 @@ func (k *kernel) writeEntry(b *strings.Builder) {
 		if o.kind == "bit" {
 			continue
 		}
-		slot := func(n int) string { return fmt.Sprintf("%ss-%d", o.letter, k.frame()-(2*i+n)*k.bytes()) }
+		slot := func(n int) string { return fmt.Sprintf("%ss-%d", o.letter, o.slot-n*k.bytes()) }
 		places := slot(0)
 		if wide(o.kind) {
 			places += ", " + slot(1)
