@@ -169,7 +169,7 @@ var vectorRows = map[string][2]RowFunc{
 	"addcU64":      {addcU64AVX2, nil},
 	"addcCarryU64": {addcCarryU64AVX2, nil},
 	"mulHiS32":     {mulHiS32AVX2, nil},
-	"mulHiS64":     {nil, nil},
+	"mulHiS64":     {nil, mulHiS64AVX512},
 	"addSatS32":    {addSatS32AVX2, nil},
 	"subSatS32":    {subSatS32AVX2, nil},
 	"mul24U32":     {mul24U32AVX2, mul24U32AVX512},
@@ -457,6 +457,7 @@ func clzU64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addcCarryU64AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mulHiS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
+func mulHiS64AVX512(d, a, b, c unsafe.Pointer, n int, scalars int)
 func addSatS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func subSatS32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)
 func mul24U32AVX2(d, a, b, c unsafe.Pointer, n int, scalars int)

@@ -17,7 +17,7 @@ var common = set(`
 `)
 
 // rare are the operations without a kernel, for which the plain loop does.
-var rare = set("brevU64 bfeU64 bfeS64 bfiU64 mulHiS64 mul24HiU32 mul24HiS32")
+var rare = set("brevU64 bfeU64 bfeS64 bfiU64 mul24HiU32 mul24HiS32")
 
 func set(names string) map[string]bool {
 	m := map[string]bool{}
