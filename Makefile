@@ -427,7 +427,7 @@ race: | deps-build ## the tests of the Go packages with the race detector
 
 # What needs no more than the time that a test of the whole system leaves idle.
 beside:
-	@nice -n 10 $(MAKE) -k vet staticcheck raced
+	@nice -n 19 $(MAKE) -k vet staticcheck raced
 
 raced: | deps-build
 	$(call step,GO,packages with the race detector)
