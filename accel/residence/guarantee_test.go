@@ -1,6 +1,8 @@
 package residence
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,4 +94,72 @@ func TestGuaranteedBytesLast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An owner that does not answer, since it uses its memory, takes nothing from another domain's guarantee: the requester
+// fails after maxWait.
+func TestGuaranteeBesideABusyOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, 100, 0, 3)
+		guaranteed, busy, asks := m.processes[0], m.processes[1], m.processes[2]
+		guaranteed.share.Guarantee = 40
+		for i, n := range []uint64{40, 60, 50} {
+			if err := m.processes[i].set.Add(0, n, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		busy.set.Begin()
+		began := time.Now()
+		if err := asks.set.BeginKernel(nil); !errors.Is(err, ErrInUse) || time.Since(began) < maxWait {
+			t.Errorf("BeginKernel returned %v after %v, want %v after %v", err, time.Since(began), ErrInUse, maxWait)
+		}
+		if guaranteed.resident != 40 || m.pressing > 0 {
+			t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
+		}
+		busy.set.End(false)
+		if err := asks.set.BeginKernel(nil); err != nil {
+			t.Errorf("BeginKernel beside an idle owner: %v", err)
+		}
+		asks.set.End(true)
+		for _, p := range m.processes {
+			p.set.Close()
+		}
+	})
+}
+
+// Kernels of several processes may wait for room at once, since an engine can be granted to a second process while the
+// first one still waits. None waits for an owner that waits for it.
+func TestKernelsThatWaitTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, 100, 0, 3)
+		for _, p := range m.processes {
+			if err := p.set.Add(0, 30, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.set.Add(1000, 60, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		var kernels sync.WaitGroup
+		for _, p := range m.processes {
+			kernels.Go(func() {
+				for range 20 {
+					if err := p.set.BeginKernel(nil); err != nil {
+						t.Errorf("process %d: %v", p.id, err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					p.set.End(true)
+				}
+			})
+		}
+		kernels.Wait()
+		if d := time.Since(began); d > patience/2 {
+			t.Errorf("60 kernels of a millisecond took %v", d)
+		}
+		for _, p := range m.processes {
+			p.set.Close()
+		}
+	})
 }

@@ -10,6 +10,9 @@
 // own between two requests, never during one. So no process accesses the memory of another, a process that dies takes
 // only its own allocations along, and a victim that does not answer is skipped.
 //
+// One process at a time requests room, and takes what is freed: the one that has waited the longest. The others are
+// victims while they wait, so that no two processes wait for each other.
+//
 // A Store moves the bytes, and a Ledger holds the state that the processes share. The software accelerator implements
 // both, and a device with virtual memory management can: there an eviction is a copy, an unmap and a release, and a
 // retrieval is a create, a map and a copy.
@@ -62,6 +65,12 @@ type Ledger interface {
 	// Touch records that this process has just used its memory.
 	Touch()
 
+	// Queue records that this process waits for room, until Unqueue. Ahead returns the other process that has waited
+	// the longest, and since when; or false if none waits, or this process has waited longer.
+	Queue()
+	Unqueue()
+	Ahead() (owner int, since int64, ok bool)
+
 	// Ask sends a request to another process, Asking reports whether the owner has not answered it yet, and Withdraw
 	// cancels it.
 	Ask(Ask)
@@ -95,6 +104,8 @@ const (
 	// one with many queued kernels ends them.
 	patience = 2 * time.Second
 	maxWait  = 10 * time.Second
+	// turn bounds the wait for a process that waits for room, too, and has waited longer: it has stopped.
+	turn = maxWait + patience
 	// slice bounds each sleep.
 	slice = 20 * time.Millisecond
 )
@@ -110,13 +121,15 @@ type Set struct {
 	ledger Ledger
 	moved  Moved
 
-	mu        sync.Mutex
-	changed   sync.Cond
-	shared    int  // executing requests
-	kernels   int  // the kernels among them
-	exclusive bool // allocations are being moved
-	giving    bool // an eviction for another process waits to begin, or is under way
-	awaited   bool // a kernel waits for allocations to be retrieved
+	mu       sync.Mutex
+	changed  sync.Cond
+	shared   int  // executing requests
+	kernels  int  // the kernels among them
+	moving   bool // allocations are being moved
+	entering bool // a kernel waits for room, or for its allocations to be retrieved; no request begins
+	giving   bool // an eviction for another process waits to begin, or is under way
+	awaited  bool // a kernel waits for entering to be possible
+	waits    int  // calls that wait for room
 
 	objects  map[uint64]*object
 	absent   []*object // in host memory, by address
@@ -155,7 +168,7 @@ func (r *Set) Close() {
 // processes to make room.
 func (r *Set) TryAdd(addr, n uint64) bool {
 	o := &object{addr: addr, bytes: n, home: host}
-	if r.ledger.Occupy(n) {
+	if r.occupyFree(n) {
 		o.home = device
 	}
 	r.mu.Lock()
@@ -173,7 +186,7 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
-	case r.ledger.Occupy(n):
+	case r.occupyFree(n):
 		o.home = device
 	case fixed:
 		r.ledger.ForceOccupy(n)
@@ -182,16 +195,19 @@ func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o.home != device && r.kernels > 0 { // the kernel could receive the address
-		r.mu.Unlock()
-		err := r.makeRoom(n, stop)
-		r.mu.Lock()
-		if err != nil {
+		if err := r.claim(n, stop); err != nil {
 			return err
 		}
 		o.home = device
 	}
 	r.note(o)
 	return nil
+}
+
+// occupyFree occupies n bytes, unless another process waits for them.
+func (r *Set) occupyFree(n uint64) bool {
+	_, _, waited := r.ledger.Ahead()
+	return !waited && r.ledger.Occupy(n)
 }
 
 // note records a new object. r.mu is held.
@@ -217,7 +233,7 @@ func (r *Set) Loosen(addr uint64) {
 func (r *Set) Remove(addr uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.exclusive {
+	for r.moving {
 		r.changed.Wait()
 	}
 	o := r.objects[addr]
@@ -310,7 +326,9 @@ func (r *Set) Begin() {
 
 // held reports whether requests must wait because allocations are being moved or are about to be. While a kernel
 // executes, a pending move waits for the kernel; since the kernel may depend on other requests, those may begin.
-func (r *Set) held() bool { return r.exclusive || (r.giving || r.awaited) && r.kernels == 0 }
+func (r *Set) held() bool {
+	return r.moving || r.entering || (r.giving || r.awaited) && r.kernels == 0
+}
 
 // TryBegin begins a request and returns true, or returns false where Begin would block. For a kernel it also returns
 // false unless all allocations are on the device.
@@ -338,7 +356,7 @@ func (r *Set) began(kernel bool) {
 func (r *Set) BeginKernel(stop func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.exclusive || r.giving || r.away > 0 && r.shared > 0 {
+	for r.moving || r.entering || r.giving || r.away > 0 && r.shared > 0 {
 		if stop != nil && stop() {
 			r.awaited = false
 			return ErrNoRoom
@@ -348,9 +366,9 @@ func (r *Set) BeginKernel(stop func() bool) error {
 	}
 	r.awaited = false
 	if r.away > 0 {
-		r.exclusive = true
+		r.entering = true
 		err := r.retrieve(stop)
-		r.exclusive = false
+		r.entering = false
 		r.changed.Broadcast()
 		if err != nil {
 			return err
@@ -388,7 +406,20 @@ func (r *Set) Look() {
 // Claim takes n bytes of the device for a use other than an allocation. They are never evicted, and other processes make
 // room for them. The caller holds the engine for kernels. The ledger's Vacate gives the bytes back. Claim with n = 0
 // makes other processes evict until Free is no longer negative after ForceOccupy.
-func (r *Set) Claim(n uint64, stop func() bool) error { return r.makeRoom(n, stop) }
+func (r *Set) Claim(n uint64, stop func() bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claim(n, stop)
+}
+
+// claim is Claim. r.mu is held, except while it waits.
+func (r *Set) claim(n uint64, stop func() bool) error {
+	r.queue()
+	defer r.unqueue()
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	return r.makeRoom(n, stop)
+}
 
 // End ends a request that Begin, TryBegin or BeginKernel began.
 func (r *Set) End(kernel bool) {
@@ -402,8 +433,11 @@ func (r *Set) End(kernel bool) {
 	r.changed.Broadcast()
 }
 
-// retrieve moves all allocations to the device. r.mu is held, except while it waits or moves bytes.
+// retrieve moves all allocations to the device. Until then it keeps its place in the queue, so that no other process
+// requests the room that has just been made. r.mu is held, except while it waits or moves bytes.
 func (r *Set) retrieve(stop func() bool) error {
+	r.queue()
+	defer r.unqueue()
 	for r.away > 0 {
 		need := r.away
 		r.mu.Unlock()
@@ -412,21 +446,49 @@ func (r *Set) retrieve(stop func() bool) error {
 		if err != nil {
 			return err
 		}
-		for _, o := range r.missing() {
-			if o.bytes > need {
-				break // it was added meanwhile
-			}
-			if err := r.bringBack(o); err != nil {
-				r.ledger.Vacate(need)
-				return err
-			}
-			need -= o.bytes
+		for r.moving || r.giving { // for a process that was ahead
+			r.changed.Wait()
 		}
-		if need > 0 { // the retrieved objects need fewer bytes
-			r.ledger.Vacate(need)
+		r.moving = true
+		left, err := r.bringBackAll(need)
+		r.moving = false
+		r.changed.Broadcast()
+		if left > 0 {
+			r.ledger.Vacate(left)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// bringBackAll moves objects to the device, for which n bytes are occupied there, and returns the rest of these bytes.
+// r.mu is held, except while the bytes are moved.
+func (r *Set) bringBackAll(n uint64) (left uint64, err error) {
+	for _, o := range r.missing() {
+		if o.bytes > n {
+			break // it was added or evicted meanwhile
+		}
+		if err := r.bringBack(o); err != nil {
+			return n, err
+		}
+		n -= o.bytes
+	}
+	return n, nil
+}
+
+// queue and unqueue count the calls that wait for room. r.mu is held.
+func (r *Set) queue() {
+	if r.waits++; r.waits == 1 {
+		r.ledger.Queue()
+	}
+}
+
+func (r *Set) unqueue() {
+	if r.waits--; r.waits == 0 {
+		r.ledger.Unqueue()
+	}
 }
 
 // missing returns the objects that are not on the device, by address. r.mu is held.
@@ -459,50 +521,110 @@ func (r *Set) bringBack(o *object) error {
 	return nil
 }
 
-// makeRoom settles n bytes, and requests evictions from other processes until as many are free.
+// makeRoom occupies n bytes. It waits for the processes that have waited longer, and then requests evictions from other
+// processes until as many bytes are free. The caller is in the queue.
 func (r *Set) makeRoom(n uint64, stop func() bool) error {
-	passed := map[Ask]bool{}
-	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
-	best, pressed, wait := int64(math.MinInt64), false, patience
-	var others []Owner
-	for deadline := time.Now().Add(maxWait); !r.ledger.Occupy(n); {
+	w := waiter{best: math.MinInt64, wait: patience, passed: map[Ask]bool{}, deadline: time.Now().Add(maxWait)}
+	for w.behind(r.ledger) || !r.ledger.Occupy(n) {
 		if stop != nil && stop() {
 			return ErrNoRoom
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(w.deadline) {
 			return ErrInUse
+		}
+		if w.first.ahead {
+			r.ledger.AwaitAnswer(slice)
+			continue
 		}
 		free := r.ledger.Free()
 		if free >= int64(n) {
 			continue
 		}
-		if free > best {
-			best, deadline = free, time.Now().Add(maxWait)
-		}
-		others = r.ledger.Others(others[:0])
-		a, ok := Choose(others, uint64(int64(n)-free), has)
-		if !ok {
-			if len(passed) == 0 {
-				return ErrNoRoom // no process has evictable bytes
-			}
-			clear(passed)
-			wait = min(2*wait, maxWait)
+		a, ok := w.next(r.ledger, n, free)
+		switch {
+		case ok:
+			w.asked(a, r.request(a, w.wait, stop), r.ledger.Free() > free)
+		case len(w.passed) == 0:
+			return ErrNoRoom // no process has evictable bytes
+		default:
+			w.again()
 			r.ledger.AwaitAnswer(slice)
-			continue
-		}
-		// Other processes may have taken the bytes that the passed owners evicted. Guaranteed bytes are requested only
-		// when no owner has evicted others for a while.
-		if a.Pressing && len(passed) > 0 && !pressed && time.Now().Before(deadline.Add(patience-maxWait)) {
-			clear(passed)
-			r.ledger.AwaitAnswer(slice)
-			continue
-		}
-		pressed = a.Pressing
-		if !r.request(a, wait, stop) || r.ledger.Free() <= free {
-			passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = true
 		}
 	}
 	return nil
+}
+
+// waiter is the state of a wait for room.
+type waiter struct {
+	first struct { // the process that has waited the longest
+		ahead    bool // and is waited for
+		owner    int
+		since    int64
+		observed time.Time
+	}
+	best     int64         // the most bytes that were free
+	deadline time.Time     // it moves with each progress
+	passed   map[Ask]bool  // owners that freed nothing in this round, by Owner and Pressing; true: they answered
+	pressed  bool          // the latest request was for guaranteed bytes
+	wait     time.Duration // for one answer
+	others   []Owner
+}
+
+// behind reports whether a process that has waited longer is to be waited for.
+func (w *waiter) behind(l Ledger) bool {
+	owner, since, ok := l.Ahead()
+	f, now := &w.first, time.Now()
+	if ok && (f.observed.IsZero() || owner != f.owner || since != f.since) {
+		f.owner, f.since, f.observed = owner, since, now
+	}
+	if f.ahead = ok && now.Before(f.observed.Add(turn)); f.ahead {
+		w.deadline = now.Add(maxWait)
+	}
+	return f.ahead
+}
+
+// next returns the next request, if free of n required bytes are free; or false if there is none in this round.
+func (w *waiter) next(l Ledger, n uint64, free int64) (a Ask, ok bool) {
+	if free > w.best {
+		w.best, w.deadline = free, time.Now().Add(maxWait)
+	}
+	w.others = l.Others(w.others[:0])
+	a, ok = Choose(w.others, uint64(int64(n)-free), func(a Ask) bool {
+		_, passed := w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}]
+		return passed
+	})
+	return a, ok && (!a.Pressing || w.mayPress())
+}
+
+// mayPress reports whether guaranteed bytes may be requested: when no owner has others, or when all that have them have
+// answered for a while that they can't evict them. An owner that does not answer, since it uses its memory, can take
+// nothing from another domain's guarantee.
+func (w *waiter) mayPress() bool {
+	for a, answered := range w.passed {
+		if !a.Pressing && !answered {
+			return false
+		}
+	}
+	return len(w.passed) == 0 || w.pressed || !time.Now().Before(w.deadline.Add(patience-maxWait))
+}
+
+// asked records a request, whether it was answered, and whether it freed bytes.
+func (w *waiter) asked(a Ask, answered, freed bool) {
+	w.pressed = a.Pressing
+	if !answered || !freed {
+		w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = answered
+	}
+}
+
+// again begins the next round, in which an answer may take longer if one was missing.
+func (w *waiter) again() {
+	for _, answered := range w.passed {
+		if !answered {
+			w.wait = min(2*w.wait, maxWait)
+			break
+		}
+	}
+	clear(w.passed)
 }
 
 // request sends a request to another process and waits for its answer. It returns false if none came in time.
@@ -544,7 +666,7 @@ func (r *Set) give(a Ask) {
 	defer func() { r.giving = false; r.changed.Broadcast() }()
 	end := time.Now().Add(maxWait + slice) // by then the requester has withdrawn the request, or has died
 	defer time.AfterFunc(maxWait+2*slice, r.Look).Stop()
-	for r.exclusive || r.shared > 0 {
+	for r.moving || r.shared > 0 {
 		if _, still := r.ledger.Asked(); !still || r.stopping || time.Now().After(end) {
 			return
 		}
@@ -554,11 +676,11 @@ func (r *Set) give(a Ask) {
 	if !a.Pressing {
 		limit = r.ledger.MayGive()
 	}
-	r.exclusive = true
+	r.moving = true
 	for _, o := range choose(r.listed(), a.Bytes, limit) {
 		r.moveOut(o)
 	}
-	r.exclusive = false
+	r.moving = false
 }
 
 // listed returns all objects, and marks them as used by the latest launch. r.mu is held.
@@ -615,16 +737,16 @@ func (r *Set) clearArea() {
 func (r *Set) carry() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.exclusive || r.shared > 0 || r.stashed == 0 {
+	if r.moving || r.entering || r.shared > 0 || r.stashed == 0 {
 		return false
 	}
 	all := r.missing()
 	o := all[slices.IndexFunc(all, func(o *object) bool { return o.home == area })]
-	r.exclusive = true
+	r.moving = true
 	r.mu.Unlock()
 	err := r.store.Evict(o.addr, o.bytes)
 	r.mu.Lock()
-	r.exclusive = false
+	r.moving = false
 	r.changed.Broadcast()
 	if err != nil {
 		return false

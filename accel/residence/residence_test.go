@@ -18,6 +18,8 @@ type machine struct {
 	mu             sync.Mutex
 	room, areaRoom uint64
 	processes      []*process
+	queued         int64
+	pressing       int        // requests for guaranteed bytes
 	compute, out   sync.Mutex // the engines
 }
 
@@ -28,6 +30,7 @@ type process struct {
 	share        Owner
 	resident     uint64
 	stashed      uint64
+	waits        int64
 	asked        Ask
 	hears        chan struct{}
 	device, host map[uint64][]byte
@@ -99,6 +102,19 @@ func (p *process) Others(to []Owner) []Owner {
 	})
 	return to
 }
+func (p *process) Queue()   { p.locked(func() { p.m.queued++; p.waits = p.m.queued }) }
+func (p *process) Unqueue() { p.locked(func() { p.waits = 0 }) }
+func (p *process) Ahead() (owner int, since int64, ok bool) {
+	p.locked(func() {
+		owner, since = p.id, p.waits
+		for _, o := range p.m.processes {
+			if o.waits != 0 && (since == 0 || o.waits < since) {
+				owner, since = o.id, o.waits
+			}
+		}
+	})
+	return owner, since, owner != p.id
+}
 func (p *process) MayGive() (n uint64) {
 	p.locked(func() { n = p.resident - min(p.share.Guarantee, p.resident) })
 	return n
@@ -106,7 +122,12 @@ func (p *process) MayGive() (n uint64) {
 func (p *process) Touch() { p.locked(func() { p.share.Used++ }) }
 func (p *process) Ask(a Ask) {
 	o := p.m.processes[a.Owner]
-	p.locked(func() { o.asked = a })
+	p.locked(func() {
+		o.asked = a
+		if a.Pressing {
+			p.m.pressing++
+		}
+	})
 	o.Wake()
 }
 func (p *process) Asking(i int) (yes bool) {
@@ -184,7 +205,7 @@ func (p *process) execute(by int) { p.locked(func() { p.executing += by }) }
 
 // Processes that together have three times the device's memory allocate, copy, launch and free at random. A kernel finds
 // all its memory on the device, no allocation is moved while a request executes, every byte has its last written value,
-// the ledger's sums are right, and every process ends.
+// the ledger's sums are right, no guaranteed byte is requested, and every process ends.
 func TestRandomPrograms(t *testing.T) {
 	seed := seeds.Fixed(t)
 	m := newMachine(t, 900, 100, 6)
@@ -197,6 +218,9 @@ func TestRandomPrograms(t *testing.T) {
 	all.Wait()
 	if resident, stashed := m.sums(); resident+stashed != 0 {
 		t.Errorf("%d bytes on the device and %d in the area are left", resident, stashed)
+	}
+	if m.pressing > 0 {
+		t.Errorf("%d requests for guaranteed bytes", m.pressing)
 	}
 }
 
@@ -241,10 +265,14 @@ func (p *process) live(r *rand.Rand, steps int) {
 			p.execute(-1)
 			p.set.End(false)
 		case k < 8: // a launch
-			p.m.compute.Lock()
+			release := func() {}
+			if r.IntN(2) == 0 { // else the engine has been granted to another process, too: this one did not release it
+				p.m.compute.Lock()
+				release = p.m.compute.Unlock
+			}
 			if err := p.set.BeginKernel(func() bool { return false }); err != nil {
 				p.m.t.Errorf("process %d with %d bytes: %v", p.id, total, err)
-				p.m.compute.Unlock()
+				release()
 				return
 			}
 			p.execute(1)
@@ -259,7 +287,7 @@ func (p *process) live(r *rand.Rand, steps int) {
 			}
 			p.execute(-1)
 			p.set.End(true)
-			p.m.compute.Unlock()
+			release()
 		}
 	}
 	for _, a := range mine {

@@ -97,6 +97,33 @@ func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 	return to
 }
 
+// Queue records since when this worker waits for room.
+func (l *Ledger) Queue() { l.reserver().waits.Store(l.clock()) }
+
+// Unqueue records that this worker waits no longer, and wakes those that wait for it.
+func (l *Ledger) Unqueue() {
+	l.reserver().waits.Store(0)
+	wakeParked(&l.memory.l.answered)
+}
+
+// Ahead returns the worker that has waited for room the longest, and since when; or false if none waits, or this worker
+// has waited longer. Of two that began at the same time, the one in the lower place is ahead.
+func (l *Ledger) Ahead() (owner int, since int64, ok bool) {
+	first := l.reserver().waits.Load()
+	owner = l.at.index
+	for i := range l.memory.used() {
+		s := &l.memory.l.workers[i]
+		waits := s.waits.Load()
+		if waits == 0 || ownerPid(s.owner.Load()) == 0 {
+			continue
+		}
+		if first == 0 || waits < first || waits == first && i < owner {
+			owner, first = i, waits
+		}
+	}
+	return owner, first, owner != l.at.index
+}
+
 // MayGive returns the bytes that this worker's domain has on the device beyond its guarantee.
 func (l *Ledger) MayGive() uint64 {
 	return residence.Excess(l.memory.owners(nil, func(int) bool { return true }), l.reserver().domain.Load())

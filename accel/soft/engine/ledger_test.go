@@ -48,3 +48,51 @@ func TestCommonsBeyondWhatIsFree(t *testing.T) {
 		t.Errorf("%v; %d bytes are away, and %d of what was promised", err, sets[0].Away(), sets[1].Away())
 	}
 }
+
+// The worker that has waited for room the longest is ahead of all others, until it waits no longer or is gone.
+func TestAhead(t *testing.T) {
+	m, e := newPages(t, Options{Memory: 1 << 20, Swap: 1 << 20})
+	now := int64(1)
+	var ledgers [3]*Ledger
+	for i := range ledgers {
+		w, err := m.Register(e, func() int64 { return now })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i != 1 {
+			defer w.Close()
+		}
+		if ledgers[i], err = NewLedger(w); err != nil {
+			t.Fatal(err)
+		}
+		defer ledgers[i].Close()
+	}
+	wantAhead := func(what string, want [3]int) { // of each; its own index: none
+		t.Helper()
+		for i, l := range ledgers {
+			if owner, _, ok := l.Ahead(); owner != ledgers[want[i]].at.index || ok != (i != want[i]) {
+				t.Errorf("%s: place %d is ahead of worker %d, %v; want place %d", what, owner, i, ok, ledgers[want[i]].at.index)
+			}
+		}
+	}
+	wantAhead("none waits", [3]int{0, 1, 2})
+	ledgers[1].Queue()
+	wantAhead("one waits", [3]int{1, 1, 1})
+	ledgers[2].Queue()
+	wantAhead("two began at once", [3]int{1, 1, 1})
+	now++
+	ledgers[0].Queue()
+	wantAhead("three wait", [3]int{1, 1, 1})
+	ledgers[1].Unqueue()
+	wantAhead("the first has what it waited for", [3]int{2, 2, 2})
+	ledgers[1].Queue()
+	ledgers[2].Unqueue()
+	wantAhead("two are left", [3]int{0, 0, 0})
+	ledgers[0].Unqueue()
+	ledgers[1].Worker.Close()
+	for _, i := range []int{0, 2} {
+		if _, _, ok := ledgers[i].Ahead(); ok {
+			t.Errorf("a worker that is gone is ahead of worker %d", i)
+		}
+	}
+}

@@ -70,7 +70,7 @@ type reserver struct {
 	guarantee         atomic.Uint64
 	priority          atomic.Int32
 	parked            atomic.Uint32 // futex: 1 while the worker sleeps until there is a request
-	_                 [8]byte
+	waits             atomic.Int64  // since when it waits for room; 0: it does not
 }
 
 // start initializes a place for a new owner without any memory.
@@ -85,6 +85,7 @@ func (s *reserver) start(epoch uint16) {
 	s.domain.Store(0)
 	s.guarantee.Store(0)
 	s.priority.Store(0)
+	s.waits.Store(0)
 }
 
 // counted is a number of bytes with its owner's epoch: epoch<<48 | bytes.
