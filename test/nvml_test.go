@@ -32,7 +32,7 @@ func TestToolsSeeTheirDomain(t *testing.T) {
 	tool := program(t, "nvml")
 	succeed(t, h.guest("one", tool))
 
-	busy := h.bench("one", "busy", "--seconds", "3600")
+	busy := h.bench("one", "busy", "--seconds", "3600", "--kernel-ms", "50")
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}

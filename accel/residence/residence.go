@@ -10,7 +10,7 @@
 // own between two requests, never during one. So no process accesses the memory of another, a process that dies takes
 // only its own allocations along, and a victim that does not answer is skipped.
 //
-// One process at a time requests room, and takes what is freed: the one that has waited the longest. The others are
+// One process at a time requests room, and takes the freed bytes: the one that has waited the longest. The others are
 // victims while they wait, so that no two processes wait for each other.
 //
 // A Store moves the bytes, and a Ledger holds the state that the processes share. The software accelerator implements
@@ -543,7 +543,7 @@ func (r *Set) makeRoom(n uint64, stop func() bool) error {
 		a, ok := w.next(r.ledger, n, free)
 		switch {
 		case ok:
-			w.asked(a, r.request(a, w.wait, stop), r.ledger.Free() > free)
+			w.record(a, r.request(a, w.wait, stop), r.ledger.Free() > free)
 		case len(w.passed) == 0:
 			return ErrNoRoom // no process has evictable bytes
 		default:
@@ -608,8 +608,8 @@ func (w *waiter) mayPress() bool {
 	return len(w.passed) == 0 || w.pressed || !time.Now().Before(w.deadline.Add(patience-maxWait))
 }
 
-// asked records a request, whether it was answered, and whether it freed bytes.
-func (w *waiter) asked(a Ask, answered, freed bool) {
+// record records a request, whether it was answered, and whether it freed bytes.
+func (w *waiter) record(a Ask, answered, freed bool) {
 	w.pressed = a.Pressing
 	if !answered || !freed {
 		w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = answered

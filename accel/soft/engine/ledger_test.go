@@ -84,7 +84,7 @@ func TestAhead(t *testing.T) {
 	ledgers[0].Queue()
 	wantAhead("three wait", [3]int{1, 1, 1})
 	ledgers[1].Unqueue()
-	wantAhead("the first has what it waited for", [3]int{2, 2, 2})
+	wantAhead("the first has its room", [3]int{2, 2, 2})
 	ledgers[1].Queue()
 	ledgers[2].Unqueue()
 	wantAhead("two are left", [3]int{0, 0, 0})
