@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -247,11 +248,15 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 //go:embed scenarios
 var files embed.FS
 
-// shared is the part common to all scenarios: scenarios/shared.toml.
-var shared = func() (all struct {
+// parts are tables that scenarios refer to by name.
+type parts struct {
 	Profiles  map[string]Profile  `toml:"profile"`
 	Workloads map[string]Workload `toml:"workload"`
-}) {
+}
+
+// shared returns the part common to all scenarios: scenarios/shared.toml. The programs that link this package and
+// simulate nothing, such as workers, start sooner without it.
+var shared = sync.OnceValue(func() (all parts) {
 	text, err := files.ReadFile("scenarios/shared.toml")
 	if err == nil {
 		err = decode(text, &all)
@@ -260,7 +265,7 @@ var shared = func() (all struct {
 		panic(fmt.Sprintf("sim: scenarios/shared.toml: %v", err))
 	}
 	return all
-}()
+})
 
 // Scenarios returns the built-in scenarios, in the papers' order.
 func Scenarios() ([]*Scenario, error) {
@@ -466,8 +471,8 @@ func (sc *Scenario) check() error {
 	if err := sc.bounds(); err != nil {
 		return err
 	}
-	if _, ok := shared.Profiles[sc.Profile]; !ok {
-		return fmt.Errorf("profile = %q: there are %s", sc.Profile, names(shared.Profiles))
+	if _, ok := shared().Profiles[sc.Profile]; !ok {
+		return fmt.Errorf("profile = %q: there are %s", sc.Profile, names(shared().Profiles))
 	}
 	if !slices.Contains([]string{"", "credit", "eevdf"}, sc.Scheduler) {
 		return fmt.Errorf("cpu_scheduler = %q; there are credit, eevdf", sc.Scheduler)
@@ -552,7 +557,7 @@ func (sc *Scenario) tried(p *Plan) error {
 		_, err := p.study(1)
 		return err
 	}
-	profile, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override)
+	profile, err := override(shared().Profiles[sc.Profile], sc.Override, p.Override)
 	if err == nil {
 		err = profile.check()
 	}
@@ -574,10 +579,10 @@ func (sc *Scenario) Workload(d *Domain) (Workload, error) {
 	if w, ok := sc.Workloads[d.Workload]; ok {
 		return w, nil
 	}
-	if w, ok := shared.Workloads[d.Workload]; ok {
+	if w, ok := shared().Workloads[d.Workload]; ok {
 		return w, nil
 	}
-	all := slices.Concat(slices.Sorted(maps.Keys(sc.Workloads)), slices.Sorted(maps.Keys(shared.Workloads)))
+	all := slices.Concat(slices.Sorted(maps.Keys(sc.Workloads)), slices.Sorted(maps.Keys(shared().Workloads)))
 	return Workload{}, fmt.Errorf("domain %q: there is no [workload.NAME] of the name %q, nor one that comes along%s", d.Name, d.Workload, closest(d.Workload, all))
 }
 
@@ -655,7 +660,7 @@ func (p *Plan) set(d *Domain, name string) (*Domain, error) {
 
 // profileOf returns the machine under a plan. Overrides have been checked.
 func (sc *Scenario) profileOf(p *Plan) *Profile {
-	out, _ := override(shared.Profiles[sc.Profile], sc.Override, p.Override)
+	out, _ := override(shared().Profiles[sc.Profile], sc.Override, p.Override)
 	return &out
 }
 

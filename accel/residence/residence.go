@@ -27,7 +27,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -100,12 +99,14 @@ var (
 
 const (
 	// patience bounds the first wait for one victim, and maxWait the wait for all of them without progress. Each wait
-	// after a round without evictions is twice as long: a victim launches nothing while it is waited for, so that even
+	// after a round without an answer is twice as long: a victim launches nothing while it is waited for, so that even
 	// one with many queued kernels ends them.
 	patience = 2 * time.Second
 	maxWait  = 10 * time.Second
-	// turn bounds the wait for a process that waits for room, too, and has waited longer: it has stopped.
-	turn = maxWait + patience
+	// turn bounds the wait for a process that has waited for room longer, and gets none: it has stopped. mostTurns bounds
+	// the wait for all such processes, in turns.
+	turn      = maxWait + patience
+	mostTurns = 5
 	// slice bounds each sleep.
 	slice = 20 * time.Millisecond
 )
@@ -130,6 +131,7 @@ type Set struct {
 	giving   bool // an eviction for another process waits to begin, or is under way
 	awaited  bool // a kernel waits for entering to be possible
 	waits    int  // calls that wait for room
+	first    first
 
 	objects  map[uint64]*object
 	absent   []*object // in host memory, by address
@@ -173,8 +175,11 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o.home != device && r.kernels > 0 {
-		return false
+	if o.home != device && r.kernels > 0 { // the process ahead may wait for the kernel: the queue does not matter
+		if !r.ledger.Occupy(n) {
+			return false
+		}
+		o.home = device
 	}
 	r.note(o)
 	return true
@@ -194,20 +199,42 @@ func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o.home != device && r.kernels > 0 { // the kernel could receive the address
-		if err := r.claim(n, stop); err != nil {
+	for o.home != device && r.kernels > 0 { // the kernel could receive the address
+		claimed, err := r.claimBeside(n, stop)
+		if err != nil {
 			return err
 		}
-		o.home = device
+		if claimed {
+			o.home = device
+		}
 	}
 	r.note(o)
 	return nil
 }
 
+// claimBeside occupies n bytes and returns true, or returns false once no kernel executes. A process that has waited for
+// room longer may wait for the kernel, and so has no precedence for free bytes. r.mu is held, except while claimBeside
+// waits.
+func (r *Set) claimBeside(n uint64, stop func() bool) (claimed bool, err error) {
+	if r.ledger.Occupy(n) {
+		return true, nil
+	}
+	ended := false
+	err = r.claim(n, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		ended = r.kernels == 0
+		return ended || stop != nil && stop()
+	})
+	if err != nil && ended {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // occupyFree occupies n bytes, unless another process waits for them.
 func (r *Set) occupyFree(n uint64) bool {
-	_, _, waited := r.ledger.Ahead()
-	return !waited && r.ledger.Occupy(n)
+	return !r.first.ahead(r.ledger) && r.ledger.Occupy(n)
 }
 
 // note records a new object. r.mu is held.
@@ -441,8 +468,11 @@ func (r *Set) retrieve(stop func() bool) error {
 	for r.away > 0 {
 		need := r.away
 		r.mu.Unlock()
-		err := r.makeRoom(need, stop)
+		err := r.makeRoom(need, func() bool { return stop != nil && stop() || r.Away() == 0 })
 		r.mu.Lock()
+		if err != nil && r.away == 0 {
+			return nil // the memory has been freed meanwhile
+		}
 		if err != nil {
 			return err
 		}
@@ -521,130 +551,11 @@ func (r *Set) bringBack(o *object) error {
 	return nil
 }
 
-// makeRoom occupies n bytes. It waits for the processes that have waited longer, and then requests evictions from other
-// processes until as many bytes are free. The caller is in the queue.
-func (r *Set) makeRoom(n uint64, stop func() bool) error {
-	w := waiter{best: math.MinInt64, wait: patience, passed: map[Ask]bool{}, deadline: time.Now().Add(maxWait)}
-	for w.behind(r.ledger) || !r.ledger.Occupy(n) {
-		if stop != nil && stop() {
-			return ErrNoRoom
-		}
-		if time.Now().After(w.deadline) {
-			return ErrInUse
-		}
-		if w.first.ahead {
-			r.ledger.AwaitAnswer(slice)
-			continue
-		}
-		free := r.ledger.Free()
-		if free >= int64(n) {
-			continue
-		}
-		a, ok := w.next(r.ledger, n, free)
-		switch {
-		case ok:
-			w.record(a, r.request(a, w.wait, stop), r.ledger.Free() > free)
-		case len(w.passed) == 0:
-			return ErrNoRoom // no process has evictable bytes
-		default:
-			w.again()
-			r.ledger.AwaitAnswer(slice)
-		}
-	}
-	return nil
-}
-
-// waiter is the state of a wait for room.
-type waiter struct {
-	first struct { // the process that has waited the longest
-		ahead    bool // and is waited for
-		owner    int
-		since    int64
-		observed time.Time
-	}
-	best     int64         // the most bytes that were free
-	deadline time.Time     // it moves with each progress
-	passed   map[Ask]bool  // owners that freed nothing in this round, by Owner and Pressing; true: they answered
-	pressed  bool          // the latest request was for guaranteed bytes
-	wait     time.Duration // for one answer
-	others   []Owner
-}
-
-// behind reports whether a process that has waited longer is to be waited for.
-func (w *waiter) behind(l Ledger) bool {
-	owner, since, ok := l.Ahead()
-	f, now := &w.first, time.Now()
-	if ok && (f.observed.IsZero() || owner != f.owner || since != f.since) {
-		f.owner, f.since, f.observed = owner, since, now
-	}
-	if f.ahead = ok && now.Before(f.observed.Add(turn)); f.ahead {
-		w.deadline = now.Add(maxWait)
-	}
-	return f.ahead
-}
-
-// next returns the next request, if free of n required bytes are free; or false if there is none in this round.
-func (w *waiter) next(l Ledger, n uint64, free int64) (a Ask, ok bool) {
-	if free > w.best {
-		w.best, w.deadline = free, time.Now().Add(maxWait)
-	}
-	w.others = l.Others(w.others[:0])
-	a, ok = Choose(w.others, uint64(int64(n)-free), func(a Ask) bool {
-		_, passed := w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}]
-		return passed
-	})
-	return a, ok && (!a.Pressing || w.mayPress())
-}
-
-// mayPress reports whether guaranteed bytes may be requested: when no owner has others, or when all that have them have
-// answered for a while that they can't evict them. An owner that does not answer, since it uses its memory, can take
-// nothing from another domain's guarantee.
-func (w *waiter) mayPress() bool {
-	for a, answered := range w.passed {
-		if !a.Pressing && !answered {
-			return false
-		}
-	}
-	return len(w.passed) == 0 || w.pressed || !time.Now().Before(w.deadline.Add(patience-maxWait))
-}
-
-// record records a request, whether it was answered, and whether it freed bytes.
-func (w *waiter) record(a Ask, answered, freed bool) {
-	w.pressed = a.Pressing
-	if !answered || !freed {
-		w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] = answered
-	}
-}
-
-// again begins the next round, in which an answer may take longer if one was missing.
-func (w *waiter) again() {
-	for _, answered := range w.passed {
-		if !answered {
-			w.wait = min(2*w.wait, maxWait)
-			break
-		}
-	}
-	clear(w.passed)
-}
-
-// request sends a request to another process and waits for its answer. It returns false if none came in time.
-func (r *Set) request(a Ask, wait time.Duration, stop func() bool) bool {
-	r.ledger.Ask(a)
-	for deadline := time.Now().Add(wait); r.ledger.Asking(a.Owner); {
-		if stop != nil && stop() || time.Now().After(deadline) {
-			r.ledger.Withdraw(a.Owner)
-			return false
-		}
-		r.ledger.AwaitAnswer(slice)
-	}
-	return true
-}
-
 // answer evicts allocations at the requests of other processes, until Close.
 func (r *Set) answer() {
 	for !r.closing() {
-		if a, ok := r.ledger.Asked(); ok {
-			r.give(a)
+		if _, ok := r.ledger.Asked(); ok {
+			r.give()
 			r.ledger.Answer()
 		} else {
 			r.ledger.AwaitAsk(time.Second)
@@ -659,7 +570,7 @@ func (r *Set) closing() bool {
 }
 
 // give waits for the executing requests, and then evicts the bytes that a requests.
-func (r *Set) give(a Ask) {
+func (r *Set) give() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.giving = true
@@ -671,6 +582,10 @@ func (r *Set) give(a Ask) {
 			return
 		}
 		r.changed.Wait()
+	}
+	a, ok := r.ledger.Asked() // another one may have come meanwhile
+	if !ok {
+		return
 	}
 	limit := ^uint64(0)
 	if !a.Pressing {

@@ -19,8 +19,9 @@ type machine struct {
 	room, areaRoom uint64
 	processes      []*process
 	queued         int64
-	pressing       int        // requests for guaranteed bytes
-	compute, out   sync.Mutex // the engines
+	pressing       int           // requests for guaranteed bytes
+	compute, out   sync.Mutex    // the engines
+	tick           time.Duration // bounds each sleep of a requester
 }
 
 // process is a Ledger and a Store. It has its memory by address, on the device and in host memory.
@@ -40,7 +41,7 @@ type process struct {
 }
 
 func newMachine(t *testing.T, room, area uint64, n int) *machine {
-	m := &machine{t: t, room: room, areaRoom: area}
+	m := &machine{t: t, room: room, areaRoom: area, tick: 20 * time.Microsecond}
 	for i := range n {
 		p := &process{m: m, id: i, hears: make(chan struct{}, 1), device: map[uint64][]byte{}, host: map[uint64][]byte{}}
 		p.share = Owner{ID: i, Domain: uint64(i)}
@@ -135,7 +136,7 @@ func (p *process) Asking(i int) (yes bool) {
 	return yes
 }
 func (p *process) Withdraw(i int)              { p.locked(func() { p.m.processes[i].asked = Ask{} }) }
-func (p *process) AwaitAnswer(d time.Duration) { time.Sleep(20 * time.Microsecond) }
+func (p *process) AwaitAnswer(d time.Duration) { time.Sleep(min(d, p.m.tick)) }
 func (p *process) Asked() (a Ask, ok bool) {
 	p.locked(func() { a = p.asked })
 	return a, a.Bytes != 0

@@ -109,6 +109,15 @@ func (l *Ledger) Unqueue() {
 // Ahead returns the worker that has waited for room the longest, and since when; or false if none waits, or this worker
 // has waited longer. Of two that began at the same time, the one in the lower place is ahead.
 func (l *Ledger) Ahead() (owner int, since int64, ok bool) {
+	owner, since, ok = l.ahead()
+	if ok && !l.memory.alive(owner) {
+		l.memory.Sweep()
+		owner, since, ok = l.ahead()
+	}
+	return owner, since, ok
+}
+
+func (l *Ledger) ahead() (owner int, since int64, ok bool) {
 	first := l.reserver().waits.Load()
 	owner = l.at.index
 	for i := range l.memory.used() {
@@ -157,7 +166,7 @@ func (l *Ledger) Ask(a residence.Ask) {
 		return
 	}
 	word := uint64(ownerEpoch(owner))<<48 | min(a.Bytes, pressing-1)
-	if a.Pressing {
+	if a.Pressing || s.domain.Load() == l.reserver().domain.Load() { // memory taken from the own domain stays with it
 		word |= pressing
 	}
 	s.asked.Store(word)

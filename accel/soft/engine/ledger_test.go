@@ -2,6 +2,9 @@ package engine
 
 import (
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/accel/residence"
 )
@@ -94,5 +97,75 @@ func TestAhead(t *testing.T) {
 		if _, _, ok := ledgers[i].Ahead(); ok {
 			t.Errorf("a worker that is gone is ahead of worker %d", i)
 		}
+	}
+}
+
+// A process that was killed while it waited delays no other, also before the daemon has reaped it.
+func TestDeadHead(t *testing.T) {
+	const mib = 1 << 20
+	m, e := newPages(t, Options{Memory: 200 * mib, Swap: 400 * mib})
+	a, dead := register(t, m, e), register(t, m, e)
+	defer a.Close()
+	la, err := NewLedger(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer la.Close()
+	ld, err := NewLedger(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ld.Queue()
+	unix.Close(ld.at.lock) // the kernel does this when a process dies
+	s := residence.New(nowhere{}, la, nil)
+	defer s.Close()
+	if !a.Reserve(16*mib) || !s.TryAdd(0, 16*mib) {
+		t.Fatal("there is no room")
+	}
+	began := time.Now()
+	err = s.BeginKernel(nil)
+	if err == nil {
+		s.End(true)
+	}
+	if d := time.Since(began); err != nil || d > time.Second || s.Away() != 0 {
+		t.Errorf("beside a dead process, with %d MiB free: %v after %v", la.Free()/mib, err, d)
+	}
+}
+
+// Two workers of one domain, whose guarantee is as large as the memory of one of them. Another domain has its guaranteed
+// memory, which has been idle for longest.
+func TestGuaranteeOfTheOwnDomain(t *testing.T) {
+	const mib = 1 << 20
+	m, e := newPages(t, Options{Memory: 200 * mib, Swap: 400 * mib}) // capacity 180
+	var ledgers [3]*Ledger
+	var sets [3]*residence.Set
+	for i, of := range []struct {
+		domain    string
+		guarantee uint64
+	}{{"other", 80 * mib}, {"mine", 100 * mib}, {"mine", 100 * mib}} {
+		w := register(t, m, e)
+		defer w.Close()
+		w.SetShare(DomainNumber(of.domain), of.guarantee, 0)
+		var err error
+		if ledgers[i], err = NewLedger(w); err != nil {
+			t.Fatal(err)
+		}
+		defer ledgers[i].Close()
+		sets[i] = residence.New(nowhere{}, ledgers[i], nil)
+		defer sets[i].Close()
+	}
+	for i, n := range []uint64{80 * mib, 96 * mib, 64 * mib} {
+		if !ledgers[i].Reserve(n) || !sets[i].TryAdd(uint64(i)<<32, n) {
+			t.Fatal("there is no room")
+		}
+		ledgers[i].Touch()
+	}
+	began := time.Now()
+	err := sets[2].BeginKernel(nil)
+	if err == nil {
+		sets[2].End(true)
+	}
+	if d := time.Since(began); err != nil || sets[0].Away() != 0 || d > time.Second {
+		t.Errorf("%v after %v; %d MiB of the other domain's guaranteed memory are away, %d MiB of the own domain's", err, d, sets[0].Away()/mib, sets[1].Away()/mib)
 	}
 }
