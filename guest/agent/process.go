@@ -2,9 +2,11 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -275,7 +277,11 @@ func (s *session) welcome(p *process, body []byte) {
 	p.daemon.Close()
 	p.daemon = nil
 	if err != nil {
-		s.agent.Log.Warn("welcome a process", "pid", p.pid, "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, unix.EPIPE) { // it has ended; a line for each of many such processes would delay others on a slow console
+			level = slog.LevelDebug
+		}
+		s.agent.Log.Log(context.Background(), level, "welcome a process", "pid", p.pid, "err", err)
 		s.close(p)
 	}
 }

@@ -137,6 +137,22 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
+// A process that has ended before its welcome is closed without a warning: a crowd of such processes would fill the log.
+func TestEndedBeforeItsWelcome(t *testing.T) {
+	ours, theirs := pair(t)
+	theirs.Close()
+	var lines strings.Builder
+	p := &process{number: 1, daemon: ours}
+	s := &session{agent: Agent{Log: slog.New(slog.NewTextHandler(&lines, nil))}, memory: noMemory{}, processes: map[uint32]*process{1: p}}
+	s.welcome(p, callbuf.Welcome{Version: callbuf.Version, Result: resultSystemNotReady}.Append(nil))
+	if len(s.outbox) != 1 || s.outbox[0].Kind != region.Close || s.outbox[0].Process != 1 {
+		t.Errorf("the messages to the hub are %v, want one Close of process 1", s.outbox)
+	}
+	if lines.Len() > 0 {
+		t.Errorf("the log has %q, want nothing", lines.String())
+	}
+}
+
 // A machine was paused for so long that the host timed out a process that was just connecting. The machine's clock has
 // gone on, as under Xen; but the process hasn't waited, and is opened again.
 func TestComesAfterPause(t *testing.T) {
