@@ -380,7 +380,7 @@ FIRST := guest/tests cmd/pegasus cmd/pegasusd accel/soft accel/soft/lane xenstor
 PARTLY_RACED := $(filter-out accel/nvidia test test/vm test/xen,$(patsubst ./%/,%,$(sort $(dir $(shell \
 	grep -rlE --include='*_test.go' --exclude-dir=$(BUILD) --exclude-dir=cluster 'testing\.Short\(\)|^//go:build !race|"pegasus/accel/acceltest"' .)))))
 UNRACED := guest/tests policies accel/ptx accel/soft/lane/arith
-AT_ONCE := -vet=off -p $(shell echo $$(($$(nproc) + 6))) -parallel $(shell echo $$(($$(nproc) + 2)))
+AT_ONCE := -vet=off -p $(shell echo $$(($$(nproc) + 3))) -parallel $(shell echo $$(($$(nproc) + 2)))
 TESTS_AT_ONCE := -vet=off -parallel $(shell echo $$(($$(nproc) + 2)))
 
 unit: build guest-asan ## the tests that the race detector does not run, or not in full; those of the whole system come last
