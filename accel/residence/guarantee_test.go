@@ -113,17 +113,13 @@ func TestGuaranteeBesideABusyOwner(t *testing.T) {
 		if err := asks.set.BeginKernel(nil); !errors.Is(err, ErrInUse) || time.Since(began) < maxWait {
 			t.Errorf("BeginKernel returned %v after %v, want %v after %v", err, time.Since(began), ErrInUse, maxWait)
 		}
-		if guaranteed.resident != 40 || m.pressing > 0 {
-			t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
-		}
+		guaranteed.keeps(40)
 		busy.set.End(false)
 		if err := asks.set.BeginKernel(nil); err != nil {
 			t.Errorf("BeginKernel beside an idle owner: %v", err)
 		}
 		asks.set.End(true)
-		for _, p := range m.processes {
-			p.set.Close()
-		}
+		closeAll(m)
 	})
 }
 
@@ -158,8 +154,6 @@ func TestKernelsThatWaitTogether(t *testing.T) {
 		if d := time.Since(began); d > patience/2 {
 			t.Errorf("60 kernels of a millisecond took %v", d)
 		}
-		for _, p := range m.processes {
-			p.set.Close()
-		}
+		closeAll(m)
 	})
 }

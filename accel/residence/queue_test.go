@@ -28,6 +28,24 @@ func add(t *testing.T, p *process, addr, n uint64) {
 	}
 }
 
+// compute executes a kernel that takes a time.
+func (p *process) compute(d time.Duration) {
+	if err := p.set.BeginKernel(nil); err != nil {
+		p.m.t.Errorf("process %d: %v", p.id, err)
+		return
+	}
+	time.Sleep(d)
+	p.set.End(true)
+}
+
+// keeps fails the test unless the process has its n guaranteed bytes, and none were requested.
+func (p *process) keeps(n uint64) {
+	p.m.t.Helper()
+	if p.resident != n || p.m.pressing > 0 {
+		p.m.t.Errorf("%d of %d guaranteed bytes are on the device, after %d requests for them", p.resident, n, p.m.pressing)
+	}
+}
+
 // A process that stopped while it waits, by SIGSTOP or a debugger, delays another one once, not at each launch.
 func TestStoppedHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -65,15 +83,7 @@ func TestAddBesideAKernelThatIsWaitedFor(t *testing.T) {
 			t.Fatal("away")
 		}
 		var all sync.WaitGroup
-		all.Go(func() {
-			began := time.Now()
-			if err := h.set.BeginKernel(nil); err != nil {
-				t.Errorf("H after %v: %v", time.Since(began), err)
-				return
-			}
-			t.Logf("H after %v", time.Since(began))
-			h.set.End(true)
-		})
+		all.Go(func() { h.compute(0) })
 		time.Sleep(time.Millisecond)
 		began := time.Now()
 		err := c.set.Add(1000, 10, false, nil)
@@ -97,15 +107,7 @@ func TestAddInARequest(t *testing.T) {
 			t.Fatal("away")
 		}
 		var all sync.WaitGroup
-		all.Go(func() {
-			began := time.Now()
-			if err := h.set.BeginKernel(nil); err != nil {
-				t.Errorf("H after %v: %v", time.Since(began), err)
-				return
-			}
-			t.Logf("H after %v", time.Since(began))
-			h.set.End(true)
-		})
+		all.Go(func() { h.compute(0) })
 		time.Sleep(time.Millisecond)
 		all.Go(func() {
 			c.set.Begin()
@@ -134,14 +136,7 @@ func TestAddOutlivesAKernel(t *testing.T) {
 			t.Fatal("away")
 		}
 		var all sync.WaitGroup
-		all.Go(func() {
-			if err := h.set.BeginKernel(nil); err != nil {
-				t.Errorf("H: %v", err)
-				return
-			}
-			time.Sleep(30 * time.Second) // a kernel
-			h.set.End(true)
-		})
+		all.Go(func() { h.compute(30 * time.Second) })
 		time.Sleep(time.Millisecond)
 		all.Go(func() {
 			began := time.Now()
@@ -179,9 +174,7 @@ func TestTwoRequestersBesideABusyOwner(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if guaranteed.resident != 40 || m.pressing > 0 {
-			t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
-		}
+		guaranteed.keeps(40)
 		busy.set.End(false)
 		closeAll(m)
 	})
@@ -213,9 +206,7 @@ func TestRequestersBehindAStoppedOne(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if guaranteed.resident != 40 || m.pressing > 0 {
-					t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
-				}
+				guaranteed.keeps(40)
 				busy.set.End(false)
 				closeAll(m)
 			})
@@ -223,9 +214,6 @@ func TestRequestersBehindAStoppedOne(t *testing.T) {
 	}
 }
 
-// counting counts the requesters at a time.
-// F6. A healthy head that waits for one busy owner waits for 14 s, longer than turn. (Two processes request at a time.)
-// F7. Behind a stopped head, several processes that need more than the device together.
 // leaving is a ledger in which an owner's memory is freed between Free and Others, once.
 type leaving struct {
 	*process
@@ -346,7 +334,6 @@ func TestFreedWhileWaiting(t *testing.T) {
 	})
 }
 
-// F14. A process in which some goroutine always waits keeps the first place.
 // An owner serves the present request, not one that was withdrawn while it was busy.
 func TestWithdrawnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -405,9 +392,7 @@ func TestAnswerToAnEarlierRequest(t *testing.T) {
 			t.Logf("%d requests for guaranteed bytes at %v", m.pressed(), time.Since(began))
 		})
 		all.Wait()
-		if guaranteed.resident != 40 || m.pressing > 0 {
-			t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
-		}
+		guaranteed.keeps(40)
 		busy.set.End(false)
 		closeAll(m)
 	})
@@ -445,9 +430,7 @@ func TestAnswerAfterAPart(t *testing.T) {
 			other.set.End(false)
 		})
 		all.Wait()
-		if guaranteed.resident != 40 || m.pressing > 0 {
-			t.Errorf("%d bytes of 40 guaranteed ones are on the device, after %d requests for them", guaranteed.resident, m.pressing)
-		}
+		guaranteed.keeps(40)
 		busy.set.End(false)
 		closeAll(m)
 	})
@@ -502,7 +485,6 @@ func TestProgressOutlastsTurn(t *testing.T) {
 	})
 }
 
-// unqueued is a ledger without a queue, as it is for all that have waited for turn.
 // An owner with one allocation, which exceeds its guarantee, can evict it only below the guarantee.
 func TestAllocationBeyondTheGuarantee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@
 // Callers: accel/soft and accel/nvidia, which provide the Store; accel/soft/engine implements the Ledger.
 //
 // Trust boundary: the Ledger's numbers come from other workers, of which any may be compromised. Wrong numbers can make
-// an allocation fail or evict it, and harm no data.
+// an allocation fail, evict it or delay others for minutes, and harm no data.
 package residence
 
 import (
@@ -186,8 +186,8 @@ func (r *Set) TryAdd(addr, n uint64) bool {
 }
 
 // Add records a new allocation, which holds zeros. A fixed allocation is never moved. The allocation begins on the
-// device if it is fixed or there is room, else in host memory. While a kernel executes, Add blocks until other
-// processes have made room on the device; it returns ErrNoRoom when stop returns true.
+// device if it is fixed or there is room that no other process waits for, else in host memory. While a kernel executes,
+// Add blocks until other processes have made room on the device; it returns ErrNoRoom when stop returns true.
 func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
@@ -569,13 +569,13 @@ func (r *Set) closing() bool {
 	return r.stopping
 }
 
-// give waits for the executing requests, and then evicts the bytes that a requests.
+// give waits for the executing requests, and then evicts the bytes that the pending request of another process is for.
 func (r *Set) give() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.giving = true
 	defer func() { r.giving = false; r.changed.Broadcast() }()
-	end := time.Now().Add(maxWait + slice) // by then the requester has withdrawn the request, or has died
+	end := time.Now().Add(maxWait + slice) // the request that give began for is withdrawn by then
 	defer time.AfterFunc(maxWait+2*slice, r.Look).Stop()
 	for r.moving || r.shared > 0 {
 		if _, still := r.ledger.Asked(); !still || r.stopping || time.Now().After(end) {

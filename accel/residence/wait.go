@@ -95,7 +95,9 @@ func (w *waiter) next(l Ledger, n uint64, free int64) (a Ask, ok bool) {
 		w.progressed()
 	}
 	w.others = l.Others(w.others[:0])
-	a, ok = Choose(w.others, uint64(int64(n)-free), func(a Ask) bool { return w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] })
+	a, ok = Choose(w.others, uint64(int64(n)-free), func(a Ask) bool {
+		return w.passed[Ask{Owner: a.Owner, Pressing: a.Pressing}]
+	})
 	return a, ok && (!a.Pressing || w.mayPress())
 }
 

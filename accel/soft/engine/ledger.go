@@ -158,7 +158,7 @@ func (l *Ledger) Touch() { l.reserver().used.Store(l.clock()) }
 
 const pressing = 1 << 47
 
-// Ask requests that another worker evict memory.
+// Ask requests that another worker evict memory. A worker of this domain may go below the guarantee for it.
 func (l *Ledger) Ask(a residence.Ask) {
 	s := &l.memory.l.workers[a.Owner]
 	owner := s.owner.Load()
