@@ -120,11 +120,14 @@ func testShares(t *testing.T, h *Host) {
 	h.Run("xl pause two")
 	awaitState(h, "two", "paused")
 	was, _ := domainOf(h, "two")
-	h.Await(seen, "what two had submitted has drained", func() bool {
-		before := was
-		time.Sleep(time.Second)
-		was, _ = domainOf(h, "two")
-		return was.GPU == before.GPU
+	since, _ := domainOf(h, "one")
+	h.Await(seen, "what two had submitted has drained", func() bool { // else it would have had turns beside one's
+		two, _ := domainOf(h, "two")
+		one, _ := domainOf(h, "one")
+		if two.GPU != was.GPU {
+			was, since = two, one
+		}
+		return one.GPU > since.GPU+int64(3*time.Second)
 	})
 	computing(h, "one")
 	if is, _ := domainOf(h, "two"); is.GPU != was.GPU {
