@@ -30,7 +30,7 @@ type native struct {
 	whole, masked, loop code.Entry
 	same                code.Entry // of a loop with loads of which all lanes have the same address, or 0
 	part                *native    // its beginning, up to the first instruction that may let other threads continue
-	number              int        // of the program\'s runs
+	number              int        // of the program's runs
 }
 
 // runner is the part of a group that executes runs of machine code.
