@@ -68,7 +68,8 @@ const leastUsed = 95
 func measure(t *testing.T, sc *sim.Scenario, rounds int) (all []round) {
 	t.Helper()
 	stayOn(t, 0)
-	h := startHost(t, "[[accelerator]]\nname = \"gpu\"\ntype = \"soft\"\nmemory = \"256MiB\"\ncores = 1\n[default_domain]\narena = \"16MiB\"\n")
+	h := startHost(t, "[[accelerator]]\nname = \"gpu\"\ntype = \"soft\"\nmemory = \"256MiB\"\ncores = 1\n[default_domain]\narena = \"16MiB\"\n"+
+		"[[domain]]\nname = \"trial\"\n") // declared, so that it has its counts after its program has ended
 	l := startLibvirtWith(h, `"cpu", "cpuacct", "cpuset"`)
 	l.useInDaemon()
 	l.edit = func(s string) string {
