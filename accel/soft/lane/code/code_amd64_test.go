@@ -1,6 +1,7 @@
 package code
 
 import (
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
-
-	"io"
 
 	"pegasus/accel/soft/lane/arith"
 	"pegasus/accel/soft/lane/asm"
@@ -26,6 +25,14 @@ func place(t *testing.T, build func(c *asm.Code)) Entry {
 	return e
 }
 
+// needVectors skips a test of code with vectors on a processor that can't execute it.
+func needVectors(t *testing.T) {
+	t.Helper()
+	if arith.VectorLevel < 2 {
+		t.Skip("THE COMPILER IS NOT TESTED: the processor lacks AVX-512")
+	}
+}
+
 // Code reads and writes its frame, and its constants.
 func TestCall(t *testing.T) {
 	e := place(t, func(c *asm.Code) {
@@ -38,9 +45,9 @@ func TestCall(t *testing.T) {
 		c.Bind(small)
 		c.Return()
 	})
-	for _, in := range []uint64{3, 8} {
+	for _, in := range []uint64{3, 4, 5, 8} {
 		frame, want := in, in
-		if in+5 > 10 {
+		if in+5 >= 10 {
 			want = in + 5
 		}
 		e.Call(unsafe.Pointer(&frame))
@@ -52,9 +59,7 @@ func TestCall(t *testing.T) {
 
 // Code computes with vectors and masks.
 func TestCallVectors(t *testing.T) {
-	if arith.VectorLevel < 2 {
-		t.Skip("THE COMPILER IS NOT TESTED: the processor lacks AVX-512")
-	}
+	needVectors(t)
 	e := place(t, func(c *asm.Code) {
 		c.Op2M(asm.BROADCASTD, 31, asm.At(asm.RDI, 0), asm.Masking{})
 		c.Op3M(asm.PADDD, 31, 31, c.Word32(5), asm.Masking{})
@@ -78,9 +83,20 @@ func TestCallVectors(t *testing.T) {
 
 // A fault in generated code is a panic of its caller, with the address, and the goroutine continues.
 func TestFault(t *testing.T) {
+	t.Run("register", func(t *testing.T) {
+		testFault(t, func(c *asm.Code) { c.Load(asm.RAX, asm.At(asm.RAX, 0)) })
+	})
+	t.Run("vector", func(t *testing.T) {
+		needVectors(t)
+		testFault(t, func(c *asm.Code) { c.Op2M(asm.MOVD, 3, asm.At(asm.RAX, 0), asm.Masking{}) })
+	})
+}
+
+// testFault calls code that loads from the address in RAX, which is not mapped.
+func testFault(t *testing.T, load func(c *asm.Code)) {
 	e := place(t, func(c *asm.Code) {
 		c.Load(asm.RAX, asm.At(asm.RDI, 0))
-		c.Load(asm.RAX, asm.At(asm.RAX, 0))
+		load(c)
 		c.Return()
 	})
 	for range 100 {
